@@ -52,7 +52,7 @@ NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its
 
 
 @dataclass(frozen=True)
-class RecordedGrid:
+class _RecordedGrid:
     """One grid of a recording: how many questions of the order, and the settings of its Experiment for some of them."""
 
     questions: int
@@ -105,17 +105,17 @@ def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]
 _BM25_AT_300 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(0, 300))
 _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
-    "retrievers": RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
-    "budgets": RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
-    "evidence": RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
-    "distracted": RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
-    "probes": RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
-    "decompositions": RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
+    "retrievers": _RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
+    "budgets": _RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
+    "evidence": _RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
+    "distracted": _RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
+    "probes": _RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
+    "decompositions": _RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
 }
 
 
 @dataclass(frozen=True)
-class Recording:
+class _Recording:
     """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of asking.
 
     A model file without a folder lies in ``data/cache/models``; a replay does not need it.
@@ -135,8 +135,8 @@ class Recording:
 
 RECORDINGS = {
     # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a loop.
-    "smollm2": Recording("smollm2", "Apache-2.0", {"num_ctx": 2048, "num_predict": 128}),
-    "qwen": Recording(
+    "smollm2": _Recording("smollm2", "Apache-2.0", {"num_ctx": 2048, "num_predict": 128}),
+    "qwen": _Recording(
         "gguf:Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
         "Apache-2.0",
         {
@@ -178,7 +178,7 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
     return Experiment(f"{name}-{grid}", match="exact", **axes, **settings)
 
 
-def _known(name: str) -> Recording:
+def _known(name: str) -> _Recording:
     check_known("recording", [name], RECORDINGS)
     return RECORDINGS[name]
 

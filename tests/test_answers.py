@@ -161,9 +161,7 @@ def test_rows_of_one_question_share_its_id_over_systems():
 
 
 @pytest.mark.parametrize(
-    "cell",
-    [json.dumps(PASSAGES), repr(PASSAGES), str(np.array(PASSAGES))],
-    ids=["JSON", "Python", "numpy"],
+    "cell", [json.dumps(PASSAGES), repr(PASSAGES), str(np.array(PASSAGES))], ids=["JSON", "Python", "numpy"]
 )
 @pytest.mark.filterwarnings("ignore:.*read as lists")
 def test_a_list_written_as_text_keeps_the_borders_of_its_passages(cell):
@@ -273,8 +271,7 @@ def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["question,answer\rWho?,Ann\r", "sep=;\nquestion;answer\nWho?;Ann\n", "\r\nquestion,answer\r\nWho?,Ann"],
+    "text", ["question,answer\rWho?,Ann\r", "sep=;\nquestion;answer\nWho?;Ann\n", "\r\nquestion,answer\r\nWho?,Ann"]
 )
 def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_read(tmp_path, text):
     (tmp_path / "a.csv").write_bytes(text.encode())
@@ -294,11 +291,7 @@ def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json(tmp_path):
     ("name", "text", "message"),
     [
         ("a.csv", "answer,system,answer\na,b,c\n", r"a\.csv has two columns 'answer'"),
-        (
-            "a.jsonl",
-            '{"answer": "a"}\n{"answer": "a", "answer": "b"}',
-            r"line 2: the key 'answer' occurs twice",
-        ),
+        ("a.jsonl", '{"answer": "a"}\n{"answer": "a", "answer": "b"}', r"line 2: the key 'answer' occurs twice"),
         ("b.csv", "sep=;\nanswer;system\na;b;c\n", r"b\.csv, line 3: the number of cells"),
         ("a.json", '[{"answer": "a", "answer": "b"}]', r"a\.json: the key 'answer' occurs twice"),
     ],

@@ -128,10 +128,7 @@ def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_anoth
         ({"supporting_facts": [["Ann", 2]]}, r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences"),
         ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
         ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
-        (
-            {"supporting_facts": [["Ann", "1"]]},
-            r"'supporting_facts\.0\.1' is '1'",
-        ),
+        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\.0\.1' is '1'"),
         ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
         ({"answer": " "}, "'answer' is empty"),
     ],
@@ -435,10 +432,7 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path):
         ('{"id": 1, "question": "a", "answer": "b"}\n\n' * 2, r"line 3: the id '1' was there before \(line 1\)"),
         ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "names 'X', which is no document's title"),
         ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\.0' is empty"),
-        (
-            '{"question": "a", "answer": "b", "supporting_facts": 3}',
-            r"line 1: 'supporting_facts' is 3\n.*valid tuple",
-        ),
+        ('{"question": "a", "answer": "b", "supporting_facts": 3}', r"line 1: 'supporting_facts' is 3\n.*valid tuple"),
         ("x" * 10_000_000, "line 1 has 10,000,000 characters"),
     ],
 )

@@ -25,14 +25,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench import _bert_graph, embedding
 from ragbench.data import load_minihop
-from ragbench.embedding import (
-    EMBEDDERS,
-    CachedEmbeddings,
-    MiniLM,
-    OllamaEmbedder,
-    default_embedder,
-    make_embedder,
-)
+from ragbench.embedding import EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
 from ragbench.paths import project_root

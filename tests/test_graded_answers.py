@@ -14,13 +14,13 @@ from ragbench.data.files import sha256
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
+    _second_grading_kappa,
     accuracy_gain,
     as_answers,
     baseline_grades,
     judge_report,
     load_graded_answers,
     measure_judge,
-    second_grading_kappa,
 )
 from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
@@ -55,7 +55,7 @@ def test_no_supporting_document_is_in_both_splits(questions, gold):
 
 def test_fifty_five_are_graded_twice_with_their_kappa(gold):
     assert sum(one.second_grade is not None for one in gold) == 55
-    agreement = second_grading_kappa(gold)
+    agreement = _second_grading_kappa(gold)
     assert (agreement.n, agreement.estimate) == (55, 1.0)
 
 
@@ -106,7 +106,7 @@ GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"
 def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(write_lines):
     (one,) = load_graded_answers(write_lines("g.jsonl", GOOD | {"answer": "", "second_grade": 2}))
     assert (one.text, one.grade, one.second_grade) == ("", 3, 2)
-    assert math.isnan(second_grading_kappa(load_graded_answers(write_lines("h.jsonl", GOOD))).estimate)
+    assert math.isnan(_second_grading_kappa(load_graded_answers(write_lines("h.jsonl", GOOD))).estimate)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, choice, evidence, offered
-from ragbench.labelling.graded_answers import (
-    GradedAnswer,
-    accuracy_gain,
-    baseline_grades,
-    fit_cutoffs,
-    judge_report,
-)
+from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, evidence
+from ragbench.labelling.graded_answers import GradedAnswer, _fit_cutoffs, accuracy_gain, baseline_grades, judge_report
 from ragbench.labelling.grades import grade, grading_prompts, group_answers, repeated_grades
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
@@ -146,13 +140,13 @@ def test_polarity_of_the_first_clause(text, expected):
 
 
 def test_the_option_named_first_is_picked_unless_negated():
-    mine, other = offered(EITHER_OR.text, EITHER_OR.answer)
+    mine, other = _offered(EITHER_OR.text, EITHER_OR.answer)
     assert (mine, other) == ({"tarn"}, {"velden"})
-    assert choice("Tarn Bridge, before Velden Bridge.", mine, other) == 1
-    assert choice("Velden Bridge came before Tarn Bridge.", mine, other) == -1
-    assert choice("Velden Bridge was not the first.", mine, other) == 1
-    assert choice("The older one.", mine, other) == 0
-    assert offered(BRIDGE.text, BRIDGE.answer) is None
+    assert _choice("Tarn Bridge, before Velden Bridge.", mine, other) == 1
+    assert _choice("Velden Bridge came before Tarn Bridge.", mine, other) == -1
+    assert _choice("Velden Bridge was not the first.", mine, other) == 1
+    assert _choice("The older one.", mine, other) == 0
+    assert _offered(BRIDGE.text, BRIDGE.answer) is None
 
 
 def test_evidence_counts_what_nothing_backs():
@@ -487,7 +481,7 @@ def brute_cutoffs(scores, grades, most):
 @settings(max_examples=60, deadline=None)
 def test_cutoffs_are_as_good_as_the_best_partition(rows, most):
     scores, grades = [float(s) for s, _ in rows], [g for _, g in rows]
-    cuts, of_range = fit_cutoffs(scores, grades, most)
+    cuts, of_range = _fit_cutoffs(scores, grades, most)
     assert len(cuts) == len(of_range) - 1 <= most
     given = [of_range[sum(cut <= score for cut in cuts)] for score in scores]
     assert sum(a == b for a, b in zip(given, grades, strict=True)) == brute_cutoffs(scores, grades, most)

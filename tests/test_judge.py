@@ -19,7 +19,7 @@ from ragbench.data.ragchecker import ASPECTS, PreferencePair, RatedResponse, loa
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-from ragbench.labelling.embedded_judge import NAMES, NESTED, EmbeddedJudge, features, load_coefficients
+from ragbench.labelling.embedded_judge import NAMES, NESTED, EmbeddedJudge, _features, load_coefficients
 from ragbench.text.negation import abstains, is_polar, stance
 from ragbench.text.parse import parse
 from ragbench.text.sentences import split_sentences
@@ -31,7 +31,7 @@ texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
 
 def row(question, reference, answer, names=LEXICAL):
-    return dict(zip(names, features([question], [reference], [answer], Bags(), names)[0].tolist(), strict=True))
+    return dict(zip(names, _features([question], [reference], [answer], Bags(), names)[0].tolist(), strict=True))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_names_and_numbers_are_taken_inside_sentences():
     assert p.numbers == {"1858"}
 
 
-# --- features ---------------------------------------------------------------------------------------------------------
+# --- features --------------------------------------------------------------------------------------------------------
 
 
 def test_overlap_by_hand():
@@ -113,7 +113,7 @@ def test_length_names_numbers_stance_and_abstention_by_hand():
 
 
 def test_cosine_leaves_out_the_question():
-    f = features(["What river", None], ["river Nile"] * 2, ["river dam"] * 2, Bags(), ["cosine"])[:, 0]
+    f = _features(["What river", None], ["river Nile"] * 2, ["river dam"] * 2, Bags(), ["cosine"])[:, 0]
     assert f[1] == pytest.approx(0.5, abs=1e-3)  # they share "river"
     # without the direction (river + what)/sqrt 2: nile + (river - what)/2 against dam + (river - what)/2
     assert f[0] == pytest.approx(0.5 / 1.5, abs=1e-3)
@@ -131,17 +131,17 @@ def test_overlaps_are_shares_and_swap_sides(question, reference, answer):
 
 
 def test_a_reference_without_words_is_nan_not_zero():
-    assert np.isnan(features(["q"], [" - "], ["answer"], Bags())).all()
+    assert np.isnan(_features(["q"], [" - "], ["answer"], Bags())).all()
     assert math.isnan(EmbeddedJudge(embedder=Bags()).score("answer", ""))
 
 
 def test_features_name_the_bad_argument():
     with pytest.raises(DataError, match="1 questions, 1 references, 2 answers"):
-        features(["q"], ["r"], ["a", "b"])
+        _features(["q"], ["r"], ["a", "b"])
     with pytest.raises(DataError, match="None among the texts"):
-        features(["q"], ["r"], [None])
+        _features(["q"], ["r"], [None])
     with pytest.raises(ConfigError, match="cosinus"):
-        features(["q"], ["r"], ["a"], None, ["cosinus"])
+        _features(["q"], ["r"], ["a"], None, ["cosinus"])
 
 
 # --- the judge --------------------------------------------------------------------------------------------------------

@@ -14,12 +14,7 @@ from ragbench import papers, stats
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 from ragbench.labelling.checkers import EmbeddedChecker
-from ragbench.labelling.claims import (
-    MEASURES,
-    checker_intervals,
-    checker_quality,
-    load_labelled_claims,
-)
+from ragbench.labelling.claims import MEASURES, checker_intervals, checker_quality, load_labelled_claims
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ragbench import data, papers
-from ragbench.data.wikieval import RecordedRow, RecordedRun, read_verdict
+from ragbench.data.wikieval import RecordedRow, RecordedRun, _read_verdict
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
 
@@ -60,7 +60,7 @@ def test_bad_rows_are_named_by_file_and_line(write_lines):
     ],
 )
 def test_a_verdict_is_read_only_where_the_reply_opens_with_one(reply, verdict):
-    assert read_verdict(reply) == verdict
+    assert _read_verdict(reply) == verdict
 
 
 def test_an_empty_extraction_is_unread_unless_the_reply_says_insufficient():

@@ -9,7 +9,7 @@ from ragbench import data
 from ragbench.datagen import ragas_pairs
 from ragbench.errors import ConfigError
 from ragbench.labelling.checkers import EmbeddedChecker
-from ragbench.labelling.statements import EmbeddedRagas, answer_parts, asked_for, backing
+from ragbench.labelling.statements import EmbeddedRagas, _answer_parts, _asked_for, _backing
 from ragbench.papers import ragas
 
 
@@ -36,31 +36,31 @@ CONTEXT = ["The tower was built by Ann Carter in 1896.", "Trams stopped beside i
 
 
 def test_what_a_question_asks_for_is_read_from_its_question_words():
-    assert asked_for("Who built the tower, and when?") == ("when", "who")
-    assert asked_for("In which small town was it built, and how many clocks has it?") == ("number", "where")
-    assert asked_for("Why was it built?") == ("what",)
-    assert asked_for("Was it built of stone?") == ("what",)
-    assert asked_for("In which year did it open?") == ("when",)
+    assert _asked_for("Who built the tower, and when?") == ("when", "who")
+    assert _asked_for("In which small town was it built, and how many clocks has it?") == ("number", "where")
+    assert _asked_for("Why was it built?") == ("what",)
+    assert _asked_for("Was it built of stone?") == ("what",)
+    assert _asked_for("In which year did it open?") == ("when",)
 
 
 def test_needs_are_met_by_new_names_numbers_and_dates_not_by_the_questions_own():
     question = "When was the tower in Vadodara built, and by whom?"
-    told = answer_parts(question, "It was built in 1896 by Ann Carter.")
-    vague = answer_parts(question, "The tower in Vadodara was built long ago by somebody.")
+    told = _answer_parts(question, "It was built in 1896 by Ann Carter.")
+    vague = _answer_parts(question, "The tower in Vadodara was built long ago by somebody.")
     assert (told.needs, told.met) == (("when", "who"), 1.0)
     assert vague.met == 0.0
     assert told.told > vague.told > 0
-    assert answer_parts("How many clocks has it?", "It has four of them.").met == 1.0
-    assert answer_parts("How many clocks has it?", "It has some of them.").met == 0.0
-    assert answer_parts("When did it open?", "It opened in the spring.").met == 1.0
-    assert answer_parts("Where is it?", "Vadodara").met == 1.0
+    assert _answer_parts("How many clocks has it?", "It has four of them.").met == 1.0
+    assert _answer_parts("How many clocks has it?", "It has some of them.").met == 0.0
+    assert _answer_parts("When did it open?", "It opened in the spring.").met == 1.0
+    assert _answer_parts("Where is it?", "Vadodara").met == 1.0
 
 
 def test_evasive_sentences_count_for_nothing():
-    parts = answer_parts("Who built it?", "Ann Carter built it. The year is not known.")
+    parts = _answer_parts("Who built it?", "Ann Carter built it. The year is not known.")
     assert parts.committed == 0.5
     assert parts.text == "Ann Carter built it."
-    nothing = answer_parts("Who built it?", "That is not known.")
+    nothing = _answer_parts("Who built it?", "That is not known.")
     assert (nothing.committed, nothing.met, nothing.told) == (0.0, 0.0, 0.0)
 
 
@@ -93,8 +93,8 @@ def test_backing_is_support_times_the_share_of_names_and_numbers_that_the_contex
     support = checker.support([statement], [CONTEXT[0]]).item()
     assert 0 < support < 1
     # 1896 and Carter are there, Rob is not.
-    assert backing(checker, [statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
-    assert backing(checker, [], CONTEXT[0]) == {}
+    assert _backing(checker, [statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
+    assert _backing(checker, [], CONTEXT[0]) == {}
 
 
 def test_faithfulness_is_the_mean_over_statements(scorer):

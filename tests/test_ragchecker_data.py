@@ -13,12 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragbench.data import (
-    load_ragchecker_meta,
-    load_refchecker,
-    read_ragchecker,
-    write_ragchecker,
-)
+from ragbench.data import load_ragchecker_meta, load_refchecker, read_ragchecker, write_ragchecker
 from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
 

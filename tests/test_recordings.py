@@ -14,7 +14,7 @@ from ragbench.data import load_minihop
 from ragbench.errors import DataError
 from ragbench.evidence import DISTRACTED, EVIDENCE
 from ragbench.llm import CallError, Cassette, local
-from ragbench.recordings import GOLD, RecordedGrid, Recording
+from ragbench.recordings import GOLD, _RecordedGrid, _Recording
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
 
@@ -112,7 +112,7 @@ def small(monkeypatch, tmp_path, fake):
     grids = {name: replace(recordings.GRIDS[name], questions=n) for name, n in (("retrievers", 3), ("budgets", 2))}
     monkeypatch.setattr(recordings, "GRIDS", grids)
     options = {"host": fake.url, "digest": DIGEST, "num_predict": 50}
-    recording = Recording("ollama:llama3:8b", "none", options, tuple(grids))
+    recording = _Recording("ollama:llama3:8b", "none", options, tuple(grids))
     monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
     return tmp_path / "shipped"
 
@@ -222,7 +222,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
             "N": (5, 100),
         }
 
-    grid = RecordedGrid(3, settings, decomposes=True)
+    grid = _RecordedGrid(3, settings, decomposes=True)
     monkeypatch.setitem(recordings.GRIDS, "decompositions", grid)
     whole = replace(recordings.RECORDINGS["small"], grids=("retrievers", "decompositions"))
     monkeypatch.setitem(recordings.RECORDINGS, "small", whole)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.retrieval.text import TOKENIZERS, Tokenizer, get_tokenizer, number_tokens, word_table
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer, _word_table, get_tokenizer, number_tokens
 from ragbench.text.languages import language_of
 from ragbench.text.words import STOP_WORDS
 
@@ -150,7 +150,7 @@ def test_compiled_scan_grows_with_the_vocabulary_and_over_batches():
 
 
 def test_word_table_of_words_goes_by_category_and_script():
-    table = word_table("words")
+    table = _word_table("words")
     for point in [*range(0x3200), 0x4E2D, 0xAC00, 0xD800, 0xFE0F, 0xFFFD, 0x1F600, 0x20000, 0x10FFFF]:
         category = unicodedata.category(chr(point))
         kept = category[0] in "LN" or (category[0] == "M" and not 0xFE00 <= point <= 0xFE0F)

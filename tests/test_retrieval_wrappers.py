@@ -31,7 +31,7 @@ from ragbench.retrieval import (
     to_langchain,
 )
 from ragbench.retrieval.base import Retriever
-from ragbench.retrieval.multiquery import parse_queries
+from ragbench.retrieval.multiquery import _parse_queries
 
 TEXTS = ["red fox", "red dog", "blue dog", "green cat", "red red bird", "dog and cat"]
 CHUNKS = [Chunk(f"c{i}", text, f"d{i % 2}", f"Title {i}") for i, text in enumerate(TEXTS)]
@@ -209,7 +209,7 @@ def test_llm_decomposer_never_passes_over_a_failed_reply(monkeypatch):
     ],
 )
 def test_replies_are_read_line_by_line(text, queries):
-    assert parse_queries(text) == queries
+    assert _parse_queries(text) == queries
 
 
 @pytest.mark.parametrize(

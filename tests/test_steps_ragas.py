@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import StepReport
 from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
-from ragbench.labelling.statements import (
-    extract_sentences,
-    extract_statements,
-    generate_questions,
-    statement_verdicts,
-)
+from ragbench.labelling.statements import extract_sentences, extract_statements, generate_questions, statement_verdicts
 from ragbench.llm import chat_model
 from ragbench.metrics.reference_free import match_sentences
 

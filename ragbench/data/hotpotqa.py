@@ -14,15 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import (
-    Filled,
-    Row,
-    as_record,
-    check_limit,
-    each_record,
-    read_json,
-    read_text,
-)
+from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_json, read_text
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, shared_data
 from ragbench.records import Dataset, Document, Question

@@ -21,7 +21,7 @@ _FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledResponse:
+class _LabelledResponse:
     """A model's response as claim triples, each with a person's label.
 
     ``references`` are the passages the labels are about; they and ``question`` are empty without the original set.
@@ -38,7 +38,7 @@ class LabelledResponse:
     references: tuple[str, ...] = ()
 
 
-def load_refchecker(path: str | Path | None = None, sources: str | Path | None = None) -> tuple[LabelledResponse, ...]:
+def load_refchecker(path: str | Path | None = None, sources: str | Path | None = None) -> tuple[_LabelledResponse, ...]:
     """Load RefChecker's human claim labels, with the reference texts when the original sets are there.
 
     Parameters
@@ -86,14 +86,14 @@ class _Labelled(Row):
     claims: tuple[_Claim, ...]
 
 
-def _response(row: _Labelled, where: str) -> LabelledResponse:
+def _response(row: _Labelled, where: str) -> _LabelledResponse:
     if SETTINGS.get(row.setting) != row.dataset:
         pairs = ", ".join(f"{setting} with {dataset}" for setting, dataset in SETTINGS.items())
         got = f"{where} (id {row.id!r}, {row.model}): setting {row.setting!r} with dataset {row.dataset!r}"
         raise DataError(got, f"one of {pairs}")
     claims = tuple(claim.triplet for claim in row.claims)
     labels = tuple(claim.human_label for claim in row.claims)
-    return LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
+    return _LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
 
 
 def _texts(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -159,7 +159,7 @@ class RecordedRow:
 
     def verdicts(self) -> tuple[int | None, ...]:
         """Read the verdicts again from the replies; None where one does not open with a verdict."""
-        return tuple(map(read_verdict, self.raw))
+        return tuple(map(_read_verdict, self.raw))
 
     def extraction(self) -> tuple[str, ...] | None:
         """Return the extracted sentences, or None where none were read though the reply names some."""
@@ -228,7 +228,7 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     return runs
 
 
-def read_verdict(raw: str) -> int | None:
+def _read_verdict(raw: str) -> int | None:
     """Read a verdict at the beginning of a reply ("Verdict: 1", "Answer: 0 ..."); None where there is none."""
     verdict = _VERDICT.match(raw)
     return int(verdict.group(1)) if verdict else None

@@ -70,7 +70,7 @@ def is_model(value: Any) -> bool:
     return isinstance(value, str) or hasattr(value, "ainvoke")
 
 
-class FunctionReader:
+class _FunctionReader:
     """A plain function (question, context) -> answer as a reader."""
 
     def __init__(self, function: Callable[[str, str], str], name: str) -> None:
@@ -170,7 +170,7 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
     if axis in _METHODS and is_model(value):
         return value
     if axis == "generator" and callable(value):
-        return FunctionReader(value, label)
+        return _FunctionReader(value, label)
     if axis not in _METHODS and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
         return value
     raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", *_WANTED[axis])

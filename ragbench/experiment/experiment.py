@@ -163,7 +163,7 @@ class Experiment(BaseModel):
                 given[axis] = parse_axis(axis, given[axis], models, folder)
             else:
                 given.pop(axis, None)
-        given["k"] = depths(given.get("k", 10), given["retriever"])
+        given["k"] = _depths(given.get("k", 10), given["retriever"])
         given["N"] = numbers("N", given.get("N", cls.model_fields["N"].default), 0)
         given["prompts"] = _prompts(given.get("prompts", {}), given.get("generator", {}))
         if isinstance(given.get("metrics"), str | tuple):
@@ -208,7 +208,7 @@ class Experiment(BaseModel):
         """
         path = Path(path).expanduser()
         path = path / "experiment.yaml" if path.is_dir() else path
-        settings = read_yaml(path)
+        settings = _read_yaml(path)
         try:
             if "code" in settings:
                 _import(path.parent, settings.pop("code"))
@@ -329,7 +329,7 @@ def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(value) for value in given))
 
 
-def depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
+def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the numbers of chunks of every retriever (``k`` of `Experiment`); 10 where a dict does not name it."""
     found: dict[str, list[int]] = {name: [] for name in retrievers}
     by_name = isinstance(k, Mapping) and not any(isinstance(value, Mapping) for value in k.values())
@@ -359,7 +359,7 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _Loader.construct_once)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def _read_yaml(path: Path) -> dict[str, Any]:
     """Read the keys of an experiment file; ConfigError or DataError names file and line."""
     try:
         settings = yaml.load(read_text(path), _Loader)  # a SafeLoader

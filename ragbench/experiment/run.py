@@ -25,15 +25,7 @@ from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.experiment import Cell, Experiment
-from ragbench.experiment.rows import (
-    AXIS_COLUMNS,
-    REPLY_COLUMNS,
-    RowFile,
-    as_frame,
-    no_room,
-    system_names,
-    without_text,
-)
+from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade
 from ragbench.llm import Cassette
@@ -61,7 +53,7 @@ Search = tuple[str, str, int]  # chunker, retriever, k
 
 
 @dataclass
-class Setup:
+class _Setup:
     """What is built once: data sets, retrievers, readers and graders on this machine, models on servers."""
 
     data: dict[str, Dataset]
@@ -93,7 +85,7 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
     the servers, two processes on one run, a full disk.
     """
     with _alone(experiment), experiment.open_cassette() as cassette:
-        setup = set_up(experiment, cassette)
+        setup = _set_up(experiment, cassette)
         executor_name = type(executor).__name__ if executor else "threads"
         entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
         file, rows, servers = RowFile(experiment.path), [], Counter()
@@ -126,13 +118,10 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
     return frame
 
 
-def set_up(experiment: Experiment, cassette: Cassette | None) -> Setup:
+def _set_up(experiment: Experiment, cassette: Cassette | None) -> _Setup:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
-    setup = Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
-    for axis, here, there in (
-        ("generator", setup.readers, setup.generators),
-        ("judge", setup.graders, setup.judges),
-    ):
+    setup = _Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
+    for axis, here, there in (("generator", setup.readers, setup.generators), ("judge", setup.graders, setup.judges)):
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
                 there[name] = value
@@ -164,7 +153,7 @@ def set_up(experiment: Experiment, cassette: Cassette | None) -> Setup:
     return setup
 
 
-def _block_size(experiment: Experiment, setup: Setup, cells: Sequence[Cell]) -> int:
+def _block_size(experiment: Experiment, setup: _Setup, cells: Sequence[Cell]) -> int:
     asked = sum(cell.generator in setup.generators or cell.judge in setup.judges for cell in cells)
     return BLOCK if not asked else max(1, BLOCK_OF_ANSWERS // asked)
 
@@ -174,7 +163,7 @@ def _block_size(experiment: Experiment, setup: Setup, cells: Sequence[Cell]) -> 
 
 def _retrieve(
     experiment: Experiment,
-    setup: Setup,
+    setup: _Setup,
     data: str,
     cells: Sequence[Cell],
     questions: Sequence[Question],
@@ -385,7 +374,7 @@ def _options(experiment: Experiment, cassette: Cassette | None) -> dict[str, Any
 
 def _answer(
     experiment: Experiment,
-    setup: Setup,
+    setup: _Setup,
     questions: Sequence[Question],
     rows: Sequence[Row],
     cassette: Cassette | None,
@@ -425,7 +414,7 @@ def _answer(
 
 def _grade(
     experiment: Experiment,
-    setup: Setup,
+    setup: _Setup,
     questions: Sequence[Question],
     rows: Sequence[Row],
     cassette: Cassette | None,
@@ -481,7 +470,7 @@ def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]]
 # -- manifest and texts ------------------------------------------------------------------------------------------------
 
 
-def _write_manifest(experiment: Experiment, setup: Setup, runs: Sequence[Mapping[str, Any]]) -> None:
+def _write_manifest(experiment: Experiment, setup: _Setup, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write what made the rows."""
     hashes = {}
     for name in setup.generators:
@@ -493,7 +482,7 @@ def _write_manifest(experiment: Experiment, setup: Setup, runs: Sequence[Mapping
     names = ("per_prompt", "order", "max_chars", "begin_token", "match", "concurrency", "truncated")
     parameters = {name: getattr(experiment, name) for name in names} | {"options": options, "N": list(experiment.N)}
     parameters |= {"k": {name: list(values) for name, values in experiment.k.items()}}
-    parameters |= {"tokenizer": tokenizer_name(experiment.tokenizer), "form": MATCHES[experiment.match][1]}
+    parameters |= {"tokenizer": _tokenizer_name(experiment.tokenizer), "form": MATCHES[experiment.match][1]}
     secrets = tuple(sorted({s for facts in setup.models.values() for s in facts.secrets}, key=len, reverse=True))
     manifests.write_manifest(
         experiment.home,
@@ -514,7 +503,7 @@ def _write_manifest(experiment: Experiment, setup: Setup, runs: Sequence[Mapping
     )
 
 
-def tokenizer_name(tokenizer: Any) -> str:
+def _tokenizer_name(tokenizer: Any) -> str:
     """Name the tokenizer that counts N."""
     if tokenizer is None:
         return "all-MiniLM-L6-v2 WordPiece"

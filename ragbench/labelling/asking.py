@@ -55,7 +55,7 @@ def context_text(context: Context, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Unscored:
+class _Unscored:
     """An item ("q1 claim 3") without a usable reply: the kind of failure, what was wrong in words, the raw reply."""
 
     id: str
@@ -92,7 +92,7 @@ class StepReport:
     unreadable: int = 0
     rechecked: int = 0
     usage: Usage = field(default_factory=Usage)
-    failures: tuple[Unscored, ...] = field(default=(), repr=False)
+    failures: tuple[_Unscored, ...] = field(default=(), repr=False)
 
     @property
     def mismatch_rate(self) -> float:
@@ -146,9 +146,9 @@ def _send(
     return [reply_to[request.key] for request in requests], report
 
 
-def _unscored(name: str, reply: Reply) -> Unscored:
+def _unscored(name: str, reply: Reply) -> _Unscored:
     kind = reply.error.kind if reply.error is not None else "other"
-    return Unscored(name, kind, str(reply.error), reply.raw or reply.text)
+    return _Unscored(name, kind, str(reply.error), reply.raw or reply.text)
 
 
 def send_some(
@@ -274,7 +274,7 @@ class JointStep:
             None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
         ]
         again: dict[tuple[int, int], Request] = {}
-        failures: list[Unscored] = []
+        failures: list[_Unscored] = []
         joint_prompts, mismatches, unreadable = set(), set(), set()
         for (n, start, stop), request, reply in zip(slices, requests, replies, strict=True):
             several = stop - start > 1
@@ -309,7 +309,7 @@ class JointStep:
     def _request(self, template: str, unit: Any, start: int, stop: int) -> Request:
         lines = "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(unit.items[start:stop], 1))
         fields = {**unit.fields, self.text: unit.text, "count": str(stop - start), self.items: lines}
-        schema = reply_schema(stop - start, self.labels, self.explain)
+        schema = _reply_schema(stop - start, self.labels, self.explain)
         return Request(self._name(unit, start, stop), fill_prompt(template, **fields), schema)
 
     def _name(self, unit: Any, start: int, stop: int) -> str:
@@ -323,7 +323,7 @@ class JointStep:
 
 
 @lru_cache(maxsize=1024)
-def reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
+def _reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
     """Make the schema of a reply about ``count`` items: exactly one label for one, an open number for more."""
     if count == 1 and not explain:
         return label_schema(1, labels)

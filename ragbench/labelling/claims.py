@@ -334,7 +334,7 @@ MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels"
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledClaim:
+class _LabelledClaim:
     """A claim about a document (its title) with that document's text, and its label.
 
     ``first_label`` and ``second_label`` are two labellings of the same wording, None for a claim reworded after them;
@@ -353,7 +353,7 @@ class LabelledClaim:
 
 def load_labelled_claims(
     path: str | Path | None = None, split: str | None = None, texts: Mapping[str, str] | None = None
-) -> tuple[LabelledClaim, ...]:
+) -> tuple[_LabelledClaim, ...]:
     """Load labelled claims: those over MiniHop, or your own file of the same form.
 
     Parameters
@@ -377,8 +377,8 @@ def load_labelled_claims(
     )
 
 
-def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
-    claim = as_record(LabelledClaim, row, where)
+def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> _LabelledClaim:
+    claim = as_record(_LabelledClaim, row, where)
     if claim.document not in texts:
         raise DataError(f"{where}: no document {claim.document!r}", "a title of the documents", "check the spelling")
     first = claim.first_label or (claim.label if claim.second_label is not None else None)
@@ -386,9 +386,7 @@ def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> Labelled
 
 
 def checker_quality(
-    human: Sequence[str],
-    predicted: Sequence[str | None],
-    responses: Sequence[Hashable] | None = None,
+    human: Sequence[str], predicted: Sequence[str | None], responses: Sequence[Hashable] | None = None
 ) -> dict[str, float]:
     """Measure a checker's labels against reference labels, people's or others.
 

@@ -47,7 +47,7 @@ class _QuestionParts(NamedTuple):
     known: frozenset[str]
 
 
-def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
+def _offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
     """Return the stems that tell apart the true one of two options and the other; None without such a choice."""
     head, divider, tail = question.rpartition(" or ")
     if not divider:
@@ -62,7 +62,7 @@ def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[st
     return (mine, other) if mine and mine <= sides[right] and other else None
 
 
-def choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
+def _choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
     """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither, or declines.
 
     The one named first is picked, unless the sentence turns it round ("Titan was not the first").
@@ -99,7 +99,7 @@ def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> _Q
     said = reference.casefold().strip(" .!")
     polar = {"yes": 1, "no": -1}.get(said, 0)
     holding = [f for f in facts if distinct and distinct <= token_stems(f)]
-    choice_of = None if polar else offered(question, core)
+    choice_of = None if polar else _offered(question, core)
     if polar or choice_of:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
@@ -120,7 +120,7 @@ def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> _Q
 def _outcome(given: _QuestionParts, text: str, said: Sequence[Token]) -> dict[str, float]:
     """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
     if given.polar or given.options:
-        way = polarity(text) * given.polar if given.polar else choice(text, *given.options)
+        way = polarity(text) * given.polar if given.polar else _choice(text, *given.options)
         # Paraphrases ("the Siberian one") name neither option: no hit, and no contradiction.
         return {
             "hit": float(way > 0),
@@ -182,7 +182,7 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
 MODEL_FILE = Path(__file__).with_name("embedded_grader.json")
 
 
-class Ungradable(DataError):
+class _Ungradable(DataError):
     """An answer that the rules cannot grade; in `EmbeddedGrader.grade_all` it is unscored, with this reason."""
 
     kind = "unscored"
@@ -206,7 +206,7 @@ class EmbeddedGrader:
     other answer of which no word is written in the script of question, true answer or facts is 4. Of an answer longer
     than 20,000 characters the first 20,000 are compared.
 
-    Unscored (`Ungradable`): an answer that holds the words of a true answer but not its signs ("x-1" for "x+1", "C" for
+    Unscored: an answer that holds the words of a true answer but not its signs ("x-1" for "x+1", "C" for
     "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
     no letter or digit ("∅").
 
@@ -240,7 +240,7 @@ class EmbeddedGrader:
         """Return the model's probabilities of the grades 1..5 (shape (5,), sum 1), one-hot for defined values.
 
         ``facts`` are the supporting sentences, with their titles where there are any (see ``facts_of``). Raises
-        Ungradable (a DataError) for what the rules cannot grade.
+        DataError for what the rules cannot grade.
         """
         _check(question, answer, reference, facts)
         defined = _defined(question, answer, reference, facts)
@@ -253,10 +253,7 @@ class EmbeddedGrader:
         return int(self.probabilities(question, answer, reference, facts).argmax()) + 1
 
     def grade_all(
-        self,
-        questions: Sequence[Question],
-        answers: Sequence[Answer],
-        facts: Mapping[str, Sequence[str]] | None = None,
+        self, questions: Sequence[Question], answers: Sequence[Answer], facts: Mapping[str, Sequence[str]] | None = None
     ) -> list[Grade]:
         """Grade many answers as `grade` does; ``meta["probabilities"]`` has those of 1..5."""
         grades = []
@@ -265,7 +262,7 @@ class EmbeddedGrader:
             meta = {**answer.meta, "generator": answer.generator}
             try:
                 odds = self.probabilities(question.text, answer.text, question.answer, shown)
-            except Ungradable as error:
+            except _Ungradable as error:
                 value, details = None, {"error": error.kind, "detail": str(error)}
             else:
                 value, details = int(odds.argmax()) + 1, {"probabilities": tuple(odds.tolist())}
@@ -292,7 +289,7 @@ def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> 
     if isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
         raise ConfigError("facts is not a list of texts", "the supporting sentences", "pass facts_of(question)")
     if not reference.strip():
-        raise Ungradable("the true answer is empty", "a true answer", "leave the question out, or write its answer")
+        raise _Ungradable("the true answer is empty", "a true answer", "leave the question out, or write its answer")
 
 
 def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -> int | None:
@@ -305,14 +302,14 @@ def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -
         if abstains(answer, "grader"):
             return 1
         got = f"the true answer {reference!r} has no letter or digit, and the answer says more or something else"
-        raise Ungradable(got, "words to compare", "grade it with a model, or write the true answer in words")
+        raise _Ungradable(got, "words to compare", "grade it with a model, or write the true answer in words")
     same = [t.word for t in said] == [t.word for t in true]
     wanted = signs(reference)
     # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
     if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= token_stems(answer)):
         if not holds(answer, reference):
             got = f"the answer has the words of the true answer {reference[:80]!r}, but other signs"
-            raise Ungradable(got, "the same formula, code or name to the sign", "grade it by hand or with a model")
+            raise _Ungradable(got, "the same formula, code or name to the sign", "grade it by hand or with a model")
     elif same:
         return 5
     scripts = {_script(c) for c in answer[:1000] if c.isalpha()}

@@ -99,7 +99,7 @@ def _without_question(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:
     return rest / np.where(size > 1e-6, size, np.inf)
 
 
-def features(
+def _features(
     questions: Sequence[str | None],
     references: Sequence[str],
     answers: Sequence[str],
@@ -182,10 +182,7 @@ class EmbeddedJudge:
     """
 
     def __init__(
-        self,
-        criterion: str = "overall",
-        embedder: Embeddings | None = None,
-        coefficients: str | Path | None = None,
+        self, criterion: str = "overall", embedder: Embeddings | None = None, coefficients: str | Path | None = None
     ) -> None:
         data = load_coefficients(coefficients)
         check_known("criterion", [criterion], data["criteria"])
@@ -231,7 +228,7 @@ def anchored(
     keys = list(dict.fromkeys(zip(questions, references, strict=True)))
     place = {key: i for i, key in enumerate(keys)}
     asked, true = [q for q, _ in keys], [r for _, r in keys]
-    rows = features(
+    rows = _features(
         [*questions, *asked, *asked], [*references, *true, *true], [*answers, *[""] * len(keys), *true], embedder, names
     )
     index = [place[key] for key in zip(questions, references, strict=True)]

@@ -140,7 +140,7 @@ def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: 
             len(rows),
             int(rows["given"].isna().sum()),
         )
-    return JudgeReport(judge, splits, second_grading_kappa(gold))
+    return JudgeReport(judge, splits, _second_grading_kappa(gold))
 
 
 def _values(grades: Sequence[Any]) -> pd.Series:
@@ -148,7 +148,7 @@ def _values(grades: Sequence[Any]) -> pd.Series:
     return pd.Series([getattr(given, "value", given) for given in grades], dtype=object)
 
 
-def second_grading_kappa(gold: Sequence[GradedAnswer]) -> Interval:
+def _second_grading_kappa(gold: Sequence[GradedAnswer]) -> Interval:
     """Return the unweighted kappa of the two blind passes of grading, over the answers that were graded twice."""
     twice = [g for g in gold if g.second_grade is not None]
     return kappa([g.grade for g in twice], [g.second_grade for g in twice], labels=_LABELS)
@@ -218,7 +218,7 @@ def baseline_grades(
     truth = [a.grade for a in dev]
     matches = scores(exact_match, dev)
     rest = Counter(g for g, match in zip(truth, matches, strict=True) if not match).most_common(1)[0][0]
-    cuts, grades = fit_cutoffs(scores(rouge_l, dev), truth)
+    cuts, grades = _fit_cutoffs(scores(rouge_l, dev), truth)
     words = make_pipeline(CountVectorizer(analyzer=_words_and_length), MultinomialNB()).fit(
         [a.text for a in dev], truth
     )
@@ -230,7 +230,7 @@ def baseline_grades(
     }
 
 
-def fit_cutoffs(scores: Sequence[float], grades: Sequence[int], most: int = 4) -> tuple[list[float], list[int]]:
+def _fit_cutoffs(scores: Sequence[float], grades: Sequence[int], most: int = 4) -> tuple[list[float], list[int]]:
     """Find the cut-offs of a score (``most`` of them), and a grade for each range between, with the most right grades.
 
     Returns (cuts, grades): ``grades[i]`` for scores from ``cuts[i - 1]`` up to below ``cuts[i]``. The best of all

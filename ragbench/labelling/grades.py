@@ -56,7 +56,7 @@ _MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
 @dataclass(frozen=True, slots=True)
-class GradingPrompt:
+class _GradingPrompt:
     """One prompt. ``places``: positions of its answers in the order shown; ``cut``: of all answers, those shortened."""
 
     question_id: str
@@ -109,7 +109,7 @@ def grading_prompts(
     order: int | None = None,
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
-) -> list[GradingPrompt]:
+) -> list[_GradingPrompt]:
     """Write the prompts of a grading run, arguments as for `grade`: ``len`` of the result is the number of calls."""
     asked, template = questions_of(answers, questions), load_prompt(prompt)
     lines = [one_line(answer.text) for answer in answers]  # on one line, it cannot pass for two numbered ones
@@ -130,7 +130,7 @@ def grading_prompts(
             count=str(len(places)),
             answers="\n".join(f"{number}. {shown[place]}" for number, place in enumerate(places, 1)),
         )
-        prompts.append(GradingPrompt(question.id, places, text, cut))
+        prompts.append(_GradingPrompt(question.id, places, text, cut))
     return prompts
 
 
@@ -238,7 +238,7 @@ def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) 
 
 
 def _read_grades(
-    prompt: GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
+    prompt: _GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
 ) -> Iterator[tuple[int, Grade]]:
     """Yield (position among all answers, Grade) for each answer of a prompt."""
     values = reply.parsed.grades if reply.ok else [None] * len(prompt.places)

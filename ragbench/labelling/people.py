@@ -33,7 +33,7 @@ from ragbench.records import GRADES, Answer, Question, facts_of, questions_of
 
 
 @dataclass(frozen=True, slots=True)
-class LabelKind:
+class _LabelKind:
     """One kind of labelling.
 
     ``aspects``: what is asked, by the name in the file; empty when each item brings its own (keypoints). ``labels``:
@@ -56,16 +56,16 @@ class LabelKind:
         return {label if own else str(place): label for place, label in enumerate(self.labels, 1)}
 
 
-KINDS: Mapping[str, LabelKind] = {
+KINDS: Mapping[str, _LabelKind] = {
     kind.name: kind
     for kind in (
-        LabelKind(
+        _LabelKind(
             "grade",
             "Grade the answer",
             {"grade": "Which category fits the answer?"},
             {str(grade): meaning for grade, meaning in GRADES.items()},
         ),
-        LabelKind(
+        _LabelKind(
             "preference",
             "Compare two responses",
             {
@@ -83,7 +83,7 @@ KINDS: Mapping[str, LabelKind] = {
             ordered=True,
             candidates=(2, 2),
         ),
-        LabelKind(
+        _LabelKind(
             "rubric",
             "Score question, answer and references",
             {"quality": "How good are question, answer and references together?"},
@@ -97,7 +97,7 @@ KINDS: Mapping[str, LabelKind] = {
             },
             ordered=True,
         ),
-        LabelKind(
+        _LabelKind(
             "ranks",
             "Rank the documents",
             {
@@ -111,7 +111,7 @@ KINDS: Mapping[str, LabelKind] = {
             candidates=(2, 9),
             each=True,
         ),
-        LabelKind(
+        _LabelKind(
             "keypoints",
             "Judge each keypoint",
             {},

@@ -261,7 +261,7 @@ _NAN = float("nan")
 _COLUMNS = ["score", "n", "status"]
 
 
-class AnswerParts(NamedTuple):
+class _AnswerParts(NamedTuple):
     """What an answer's relevance is made of, each in [0, 1].
 
     Attributes
@@ -280,10 +280,10 @@ class AnswerParts(NamedTuple):
     text: str
 
 
-def asked_for(question: str) -> tuple[str, ...]:
+def _asked_for(question: str) -> tuple[str, ...]:
     """Return what a question asks for, one entry per question word: number, when, where, who or what.
 
-    >>> asked_for("When and where was she born, and how many languages did she speak?")
+    >>> _asked_for("When and where was she born, and how many languages did she speak?")
     ('number', 'when', 'where')
     """
     needs: list[str] = []
@@ -294,17 +294,17 @@ def asked_for(question: str) -> tuple[str, ...]:
     return tuple(needs) or ("what",)
 
 
-def answer_parts(question: str, answer: str) -> AnswerParts:
+def _answer_parts(question: str, answer: str) -> _AnswerParts:
     """Parse an answer by what its question asks for; without a word, committed, met and told are 0."""
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
-    asked, said, needs = parse(question), parse(text), asked_for(question)
+    asked, said, needs = parse(question), parse(text), _asked_for(question)
     stems = frozenset(asked.stems)
     content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
     met = [_met(kind, asked, said, content) for kind in needs]
     told = content / (content + _CONTENT * len(needs))
-    return AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
+    return _AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
 
 
 def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> float:
@@ -320,7 +320,7 @@ def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> floa
     return float(bool(names) or (len(said.words) <= _SHORT and bool(new)))
 
 
-class NecessarySentences(NamedTuple):
+class _NecessarySentences(NamedTuple):
     """The sentences of a context, and those of them that a question needs, in order."""
 
     sentences: tuple[str, ...]
@@ -334,7 +334,7 @@ class EmbeddedRagas:
     (`EmbeddedChecker.support`: words and vectors against the best window of sentences) times the share of its names and
     numbers that the context has. F is the mean degree.
 
-    *Answer relevance*: committed x affinity x (met + told) / 2, see `answer_parts`. Affinity is the cosine between
+    *Answer relevance*: committed x affinity x (met + told) / 2, see `_answer_parts`. Affinity is the cosine between
     question and answer over ``gate``, at most 1, so that it only tells answers to something else; a bare name
     or number has 1.
 
@@ -382,7 +382,7 @@ class EmbeddedRagas:
         for text, of_answer in zip(texts, statements, strict=True):
             together.setdefault(text, {}).update(dict.fromkeys(of_answer))
         ready = self._checker.warm(list(itertools.chain(*together.values())), list(together))
-        degrees = {text: backing(ready, list(of_text), text) for text, of_text in together.items()}
+        degrees = {text: _backing(ready, list(of_text), text) for text, of_text in together.items()}
         rows = []
         for text, of_answer in zip(texts, statements, strict=True):
             backed = [degrees[text][statement] for statement in of_answer]
@@ -399,7 +399,7 @@ class EmbeddedRagas:
             if empty:
                 rows.append((_NAN, 0, f"empty {empty[0]}"))
                 continue
-            parts = answer_parts(question, answer)
+            parts = _answer_parts(question, answer)
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
             # A word or two has no direction to speak of.
             affinity = 1.0 if len(parse(parts.text).words) <= _SHORT else min(near, 1.0)
@@ -416,7 +416,7 @@ class EmbeddedRagas:
                 rows.append((context_relevance(len(chosen), len(sentences)), len(sentences), "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
-    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[NecessarySentences]:
+    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[_NecessarySentences]:
         """Return the sentences of each context, and those of them that its question needs."""
         names_of(None, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
@@ -426,7 +426,7 @@ class EmbeddedRagas:
             worth = self._worth(question, sentences, vectors)
             best = worth.max(initial=0.0)
             chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
-            needed.append(NecessarySentences(sentences, tuple(itertools.compress(sentences, chosen))))
+            needed.append(_NecessarySentences(sentences, tuple(itertools.compress(sentences, chosen))))
         return needed
 
     def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
@@ -438,7 +438,7 @@ class EmbeddedRagas:
         return self.mix * covered + (1 - self.mix) * near
 
 
-def backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
+def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
     """Return for each statement the degree, in [0, 1], to which a context backs it."""
     source = parse(context)
     words = frozenset(source.words)

@@ -34,7 +34,7 @@ def _sift_down(scores, items, i, n):
 
 
 @njit(nogil=True, cache=True)
-def push(scores, items, n, score, item):
+def _push(scores, items, n, score, item):
     """Offer a hit to a heap of capacity ``len(scores)`` that holds ``n``; return how many it holds now."""
     if n < len(scores):
         i = n
@@ -53,7 +53,7 @@ def push(scores, items, n, score, item):
 
 
 @njit(nogil=True, cache=True)
-def sort_best_first(scores, items, n):
+def _sort_best_first(scores, items, n):
     """Turn the heap into a list, best first."""
     for end in range(n - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
@@ -188,7 +188,7 @@ def search(
                             at[j] = p  # chunks come in ascending order, so the next one lies behind
                             if p < end[j] and chunks[p] == low + c:
                                 score += weights[first + j] * (tf[p] * gain / (tf[p] + norm[low + c]))
-                    n = push(scores[q], items[q], n, score, low + c)
+                    n = _push(scores[q], items[q], n, score, low + c)
                     if n == k:
                         worst = scores[q, 0]
                         floor = worst - unread * (1.0 + 1e-9)
@@ -197,7 +197,7 @@ def search(
                 if not skipped[j]:
                     at[j] = end[j]
             block[:] = 0.0
-        sort_best_first(scores[q], items[q], n)
+        _sort_best_first(scores[q], items[q], n)
         found[q] = n
 
 

@@ -143,7 +143,7 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
 def scan(encoded: Iterable[bytes], is_word: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Cut UTF-8 texts into runs of word characters, or pairs in scripts without blanks, and number the distinct tokens.
 
-    ``is_word`` is a `ragbench.retrieval.text.word_table`. Returns what `number_tokens` there does.
+    ``is_word`` is the word table of `ragbench.retrieval.text`. Returns what `number_tokens` there does.
     """
     slots = np.full(1 << 15, -1, np.int32)
     hashes, starts = np.empty(1 << 13, np.uint64), np.zeros(1 << 13, np.int64)

@@ -69,7 +69,7 @@ class Dense(Index):
             self._vectors = _unit(checked_vectors(vectors, len(chunks), "the argument vectors")[in_order])
 
     def settings(self) -> dict[str, Any]:
-        name = embedder_name(self.embedder)
+        name = _embedder_name(self.embedder)
         about = {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
         return about | self.with_title
 
@@ -128,7 +128,7 @@ def dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
     return (vectors.astype(np.float64) * query).sum(axis=1)
 
 
-def embedder_name(embedder: Any) -> str:
+def _embedder_name(embedder: Any) -> str:
     """Return the name of an embedder's model, or of its class."""
     return str(getattr(embedder, "model_id", None) or getattr(embedder, "model", None) or type(embedder).__name__)
 

@@ -154,7 +154,7 @@ class _LLMDecomposer:
         from ragbench.llm import ask
 
         replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)
-        lists = [parse_queries(reply.text) if reply.ok else [] for reply in replies]
+        lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
         if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
@@ -167,10 +167,10 @@ class _LLMDecomposer:
 llm_decomposer = _LLMDecomposer
 
 
-def parse_queries(text: str) -> list[str]:
+def _parse_queries(text: str) -> list[str]:
     """Read one query per line, without numbers, bullets, quotes, and lines that end with a colon.
 
-    >>> parse_queries('Here they are:\\n1. Who wrote Emma?\\n- "When was she born?"')
+    >>> _parse_queries('Here they are:\\n1. Who wrote Emma?\\n- "When was she born?"')
     ['Who wrote Emma?', 'When was she born?']
     """
     queries = []

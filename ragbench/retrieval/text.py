@@ -39,7 +39,7 @@ _SAMPLE = 500  # chunks that are looked at to choose a language
 
 
 @functools.cache
-def word_table(pattern: str) -> np.ndarray:
+def _word_table(pattern: str) -> np.ndarray:
     """Say for every code point what it is to the tokens of ``pattern``, as uint8 (0x110000,).
 
     0: not in a token; 1: in a run; 2 (only in ``"words"``): in a script without blanks, of which every two neighbours
@@ -96,7 +96,7 @@ class Tokenizer:
         text = self.prepared(text)
         if self.pattern != "words":
             return re.findall(f"{_CHARACTER[self.pattern]}+", text)
-        kinds, tokens = word_table("words"), []
+        kinds, tokens = _word_table("words"), []
         for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
             word = "".join(run)
             pairs = [word[i : i + 2] for i in range(len(word) - 1)] if kind == 2 else []
@@ -132,7 +132,7 @@ def number_tokens(texts: Sequence[str], tokenizer: Words) -> tuple[np.ndarray, n
         from ragbench.retrieval._tokenise import scan
 
         encoded = (tokenizer.prepared(text).encode("utf-8", "surrogatepass") for text in texts)
-        return scan(encoded, word_table(tokenizer.pattern))
+        return scan(encoded, _word_table(tokenizer.pattern))
     number_of: dict[str, int] = {}
     numbers = [[number_of.setdefault(t, len(number_of)) for t in tokenizer(text)] for text in texts]
     flat = np.array([n for of_text in numbers for n in of_text], np.int32)
