@@ -19,7 +19,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from ragbench.records import Chunk
 from ragbench.retrieval import Dense
-from ragbench.retrieval.mmr import select_mmr
+from ragbench.retrieval.dense import select_mmr
 
 DIMENSION, K, FETCH = 384, 10, 20
 

@@ -16,14 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, evidence
+from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, _polarity, _tokens, evidence
 from ragbench.labelling.graded_answers import GradedAnswer, _fit_cutoffs, accuracy_gain, baseline_grades, judge_report
 from ragbench.labelling.grades import grade, grading_prompts, group_answers, repeated_grades
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
 from ragbench.records import GRADES, Answer, Question, facts_of
-from ragbench.text.negation import abstains, polarity
-from ragbench.text.parse import tokens
+from ragbench.text.negation import abstains
 
 BRIDGE = Question(
     "b1",
@@ -105,11 +104,11 @@ def test_an_answer_with_nothing_unbacked_cannot_get_grade_two(embedded):
 
 
 def test_number_words_months_accents_and_contractions_are_made_comparable():
-    assert [t.word for t in tokens("Eighteen sixty-seven")] == ["1867"]
-    assert [t.word for t in tokens("sixteen hundred, forty-two, 1,600")] == ["1600", "42", "1600"]
-    assert [t.word for t in tokens("Sept. 3, St Étienne’s")] == ["september", "3", "saint", "etienne"]
-    assert [t.word for t in tokens("the Siberian one")] == ["the", "siberian", "one"]
-    assert [t.word for t in tokens("can't 東京")] == ["ca", "東", "京"]
+    assert [t.word for t in _tokens("Eighteen sixty-seven")] == ["1867"]
+    assert [t.word for t in _tokens("sixteen hundred, forty-two, 1,600")] == ["1600", "42", "1600"]
+    assert [t.word for t in _tokens("Sept. 3, St Étienne’s")] == ["september", "3", "saint", "etienne"]
+    assert [t.word for t in _tokens("the Siberian one")] == ["the", "siberian", "one"]
+    assert [t.word for t in _tokens("can't 東京")] == ["ca", "東", "京"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_declining_is_told_from_answering(text, expected):
      ("They were, in 1902.", 1), ("Neither of them.", -1), ("Can't tell.", 0), ("In 1902 it rained.", 0)],
 )  # fmt: skip
 def test_polarity_of_the_first_clause(text, expected):
-    assert polarity(text) == expected
+    assert _polarity(text) == expected
 
 
 def test_the_option_named_first_is_picked_unless_negated():

@@ -19,8 +19,16 @@ from ragbench.data.ragchecker import ASPECTS, PreferencePair, RatedResponse, loa
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-from ragbench.labelling.embedded_judge import NAMES, NESTED, EmbeddedJudge, _features, load_coefficients
-from ragbench.text.negation import abstains, is_polar, stance
+from ragbench.labelling.embedded_judge import (
+    NAMES,
+    NESTED,
+    EmbeddedJudge,
+    _features,
+    _is_polar,
+    _stance,
+    load_coefficients,
+)
+from ragbench.text.negation import abstains
 from ragbench.text.parse import parse
 from ragbench.text.sentences import split_sentences
 from ragbench.text.words import word_weight
@@ -49,10 +57,10 @@ def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
 
 
 def test_stance_reads_yes_no_and_for_polar_questions_the_first_sentence():
-    assert [stance(t, False) for t in ("Yes, it is.", "no", "It is not.", "")] == [1, -1, 0, 0]
-    assert [stance(t, True) for t in ("It is not so. Yes.", "It is so. Not here.", "The answer is no.")] == [-1, 1, -1]
-    assert is_polar("Does it rain?")
-    assert not is_polar("Why does it rain?")
+    assert [_stance(t, False) for t in ("Yes, it is.", "no", "It is not.", "")] == [1, -1, 0, 0]
+    assert [_stance(t, True) for t in ("It is not so. Yes.", "It is so. Not here.", "The answer is no.")] == [-1, 1, -1]
+    assert _is_polar("Does it rain?")
+    assert not _is_polar("Why does it rain?")
 
 
 def test_abstention_is_looked_for_at_the_start_only():

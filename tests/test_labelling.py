@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling import agreement, people
+from ragbench.labelling import people
 from ragbench.records import Answer, Question
 from ragbench.widgets import LabellingTool
 
@@ -271,7 +271,7 @@ def test_agreement_by_hand():
     # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7 - .5) / .5.
     a = ratings(list("1111555555"), "ana")
     b = ratings(list("1115551155"), "bo")
-    table = agreement.agreement(a, b, resamples=200).iloc[0]
+    table = people.agreement(a, b, resamples=200).iloc[0]
     assert (table["n"], table["only_a"], table["only_b"]) == (10, 0, 0)
     assert table["agreement"] == pytest.approx(0.7)
     assert table["kappa"] == pytest.approx(0.4)
@@ -283,7 +283,7 @@ def test_preferences_are_compared_by_aspect_with_distance():
     rng = np.random.default_rng(3)
     one, two = (rng.integers(-2, 3, 60) for _ in range(2))
     a, b = (ratings(map(str, values), who, "preference", "overall") for who, values in (("ana", one), ("bo", two)))
-    table = agreement.agreement(a, b, resamples=0).set_index("aspect")
+    table = people.agreement(a, b, resamples=0).set_index("aspect")
     assert list(table.index) == ["correctness", "completeness", "overall"]
     mine = table.loc["overall"]
     assert mine["kappa"] == pytest.approx(cohen_kappa_score(one, two))
@@ -296,7 +296,7 @@ def test_preferences_are_compared_by_aspect_with_distance():
 def test_ranks_are_compared_by_criterion():
     one = [row("d", rank, "ana", "ranks", f"safety/{name}") for name, rank in zip("abc", "123", strict=True)]
     two = [row("d", rank, "bo", "ranks", f"safety/{name}") for name, rank in zip("abc", "132", strict=True)]
-    table = agreement.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
+    table = people.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
     assert (table["n"], table["agreement"], table["within_one"]) == (3, pytest.approx(1 / 3), 1)
     assert table["weighted_kappa"] == pytest.approx(cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic"))
 
@@ -304,7 +304,7 @@ def test_ranks_are_compared_by_criterion():
 def test_verdicts_on_keypoints_are_pooled():
     a = [row("q", v, "ana", "keypoints", str(i)) for i, v in enumerate(["covered", "neither", "covered"])]
     b = [row("q", v, "bo", "keypoints", str(i)) for i, v in enumerate(["covered", "covered", "covered"])]
-    table = agreement.agreement(a, b, resamples=0)
+    table = people.agreement(a, b, resamples=0)
     assert (len(table), table["n"].iloc[0]) == (1, 3)
     assert table["agreement"].iloc[0] == pytest.approx(2 / 3)
 
@@ -320,7 +320,7 @@ def test_verdicts_on_keypoints_are_pooled():
 )
 def test_agreement_wants_two_people_and_one_kind(a, b):
     with pytest.raises(DataError, match="one kind, two people"):
-        agreement.agreement(a, b)
+        people.agreement(a, b)
 
 
 # answers as items
@@ -341,9 +341,9 @@ def test_partners_are_found_in_the_same_file_and_beside_it(tmp_path):
     people.append_labels(tmp_path / "a.csv", [*ratings("12", "ana"), *ratings("13", "bo")])
     people.append_labels(tmp_path / "b.csv", [*ratings("45", "cy"), row("q", "3", "di", "rubric", "quality")])
     (tmp_path / "other.csv").write_text("x,y\n")
-    found = agreement.partners(tmp_path / "a.csv", "grade", "ana")
+    found = people.partners(tmp_path / "a.csv", "grade", "ana")
     assert {name: [r.label for r in rows] for name, rows in found.items()} == {"bo": ["1", "3"], "cy": ["4", "5"]}
-    assert agreement.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
+    assert people.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
 
 
 # the form, without a browser

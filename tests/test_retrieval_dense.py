@@ -16,8 +16,7 @@ from ragbench.errors import DataError, ModelError
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, MMR, Dense
 from ragbench.retrieval import dense as dense_module
-from ragbench.retrieval.dense import _exact
-from ragbench.retrieval.mmr import select_mmr
+from ragbench.retrieval.dense import _exact, select_mmr
 
 
 class Hashed(Embeddings):

@@ -5,7 +5,7 @@
 ``statements``   RAGAS: statements, verdicts, questions, needed sentences; by a model and without one
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
 ``preferences``  which of two answers is better, by a model; ``embedded_judge`` scores without one
-``people``       labels that people give: what is asked, the file, the session; ``agreement`` of two people
+``people``       labels that people give: what is asked, the file, the session, the agreement of two people
 ``asking``       how every label is asked of a model: each different prompt once, several items per prompt
 
 A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. `ragbench.scoring.LABELS`

@@ -6,7 +6,9 @@ import functools
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +16,127 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Answer, Grade, Question, facts_of, questions_of
-from ragbench.text.negation import abstains, guesses, polarity
-from ragbench.text.parse import Token, content_stems, folded_line, holds, signs, token_stems, tokens
+from ragbench.text.negation import abstains, guesses
+from ragbench.text.words import MONTHS, STOP_WORDS, TENS, UNITS, everyday, stem
+
+# An answer's words, comparable: accents, number words, months and possessives made equal, names and numbers marked.
+# Words of other scripts are kept; they share none with an English reference.
+
+_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+_GRADED_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_{_UNSPACED}]+)?|[^\W_]")
+_OPENS_AFTER = re.compile(r"[.!?:;\n]")
+_SHORTENED = {m[:3].lower(): m.lower() for m in MONTHS if m != "May"} | {
+    "sept": "september",
+    "st": "saint",
+    "mt": "mount",
+}
+_SMALL = UNITS | TENS
+_LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """One word. ``word`` is its comparable form, ``stem`` that of its family; ``start`` its place in the text."""
+
+    word: str
+    stem: str
+    start: int
+    capital: bool
+    name: bool  # a capitalised word, save everyday ones where a sentence opens
+    number: bool
+    plain: bool  # a function word, or nothing but everyday language
+
+    @property
+    def content(self) -> bool:
+        """Whether it is more than a function word."""
+        return self.word not in _FUNCTION_WORDS
+
+
+_FUNCTION_WORDS = STOP_WORDS | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
+# Signs that change what a formula or a name says (x+1, C++, -5). A hyphen inside a word and a bullet are none.
+_SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
+
+
+def _signs(text: str) -> list[str]:
+    """Return the mathematical signs of a text in order; none in ordinary prose."""
+    return _SIGN.findall(_folded_line(text))
+
+
+def _folded_line(text: str) -> str:
+    """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
+
+    Signs stay, unlike in `_tokens`: for answers whose words do not say it all.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold().split())
+
+
+def _holds(text: str, wanted: str) -> bool:
+    """Say whether a text holds another one to the sign, as a whole: "x + 1" holds "x+1", "2x+10" does not."""
+    parts = r"\s*".join(map(re.escape, "".join(_folded_line(wanted).split())))
+    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", _folded_line(text)))
+
+
+def _comparable(raw: str) -> str:
+    folded = unicodedata.normalize("NFKD", raw.replace("’", "'")).casefold()
+    word = "".join(c for c in folded if not unicodedata.combining(c))
+    word = word.removesuffix("'s").removesuffix("n't").removesuffix("'")
+    word = re.sub(r"'(?:m|re|ve|ll|d)$", "", word)
+    if word[:1].isdigit():
+        return word.replace(",", "")
+    return _SHORTENED.get(word, word)
+
+
+def _merge_numbers(words: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+    """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
+    merged: list[tuple[str, str, int]] = []
+
+    def following(i: int) -> str:
+        return words[i][1] if i < len(words) else ""
+
+    i = 0
+    while i < len(words):
+        raw, word, start = words[i]
+        counts = word != "one" or following(i + 1) in _LARGE  # "the Siberian one" counts nothing
+        if word not in _SMALL or not counts:
+            merged.append(words[i])
+            i += 1
+            continue
+        value, i = _SMALL[word], i + 1
+        if 10 < value < 20 and following(i) in TENS:
+            value, i, word = value * 100 + TENS[following(i)], i + 1, following(i)
+        if word in TENS and 0 < _SMALL.get(following(i), 99) < 10:
+            value, i = value + _SMALL[following(i)], i + 1
+        while following(i) in _LARGE:
+            value, i = value * _LARGE[following(i)], i + 1
+        merged.append((raw, str(value), start))
+    return merged
+
+
+@functools.lru_cache(maxsize=20_000)
+def _tokens(text: str) -> tuple[_Token, ...]:
+    """Cut a text into words; remembered, since questions and facts come back for many answers."""
+    words = [(m[0], _comparable(m[0]), m.start()) for m in _GRADED_WORD.finditer(text)]
+    result, end_of_last = [], 0
+    for raw, word, start in _merge_numbers(words):
+        opens = not result or bool(_OPENS_AFTER.search(text, end_of_last, start))
+        number = word[:1].isdigit()
+        is_name = raw[:1].isupper() and word not in _FUNCTION_WORDS and not (opens and everyday(word))
+        is_plain = word in _FUNCTION_WORDS or (not is_name and not number and everyday(word))
+        result.append(_Token(word, stem(word, "claims"), start, raw[:1].isupper(), is_name, number, is_plain))
+        end_of_last = start + len(raw)
+    return tuple(result)
+
+
+def _token_stems(text: str) -> frozenset[str]:
+    """Return the stems of all of a text's `_tokens`."""
+    return frozenset(t.stem for t in _tokens(text))
+
+
+def _content_stems(text: str) -> frozenset[str]:
+    """Return the stems of the `_tokens` that are more than function words; of all when there are no others."""
+    every = _tokens(text)
+    return frozenset(t.stem for t in every if t.content) or frozenset(t.stem for t in every)
+
 
 # An answer held against the true answer and the facts: what is hit, what is backed, what is not
 
@@ -53,7 +174,7 @@ def _offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[s
     if not divider:
         return None
     left = re.split(r"[,:;]", head.rstrip(" ,"))[-1]
-    true, sides = content_stems(reference), (content_stems(left), content_stems(tail))
+    true, sides = _content_stems(reference), (_content_stems(left), _content_stems(tail))
     overlaps = [len(true & side) for side in sides]
     if overlaps[0] == overlaps[1]:
         return None
@@ -69,7 +190,7 @@ def _choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
     """
     if abstains(text, "grader"):
         return 0
-    said = tokens(text)
+    said = _tokens(text)
     first = next((t for t in said if t.stem in mine or t.stem in other), None)
     if first is None:
         return 0
@@ -83,6 +204,30 @@ def _choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
     return picked
 
 
+_YES = re.compile(
+    r"^\W*(?:yes|yeah|correct|indeed|right|true|certainly|both"
+    r"|they (?:did|do|were|are|have|had)(?! ?n[o']t)|(?:he|she|it) (?:did|does|was|is|has|had)(?! ?n[o']t))\b"
+)
+_NO = re.compile(r"^\W*(?:no|nope|not|never|neither|incorrect|false|wrong|only)\b")
+_NEGATES = re.compile(r"\b(?:not|never|neither|nor|no|only|different|differ\w*|another|unlike)\b|n't\b")
+_CLAUSE_END = re.compile(r"[.,;:!?\n]|\b(?:because|since|but|although|while|whereas)\b")
+
+
+def _polarity(text: str) -> int:
+    """Return 1 for yes, -1 for no, 0 for neither, from the first clause of the answer to a yes/no question."""
+    text = text.casefold().replace("’", "'")[:_LOOKED]
+    if abstains(text, "grader") and not re.match(r"\W*(?:yes|no)\b(?=[,.;:!—–-])", text):
+        return 0
+    if _NO.match(text):
+        return -1
+    clause = _CLAUSE_END.split(text.lstrip(" \"'([").removeprefix("the answer is "), maxsplit=1)[0]
+    if re.match(r"\W*(?:yes|yeah|correct|indeed|true|right)\b", clause):
+        return 1
+    if re.match(r"\W*no\b", clause) or _NEGATES.search(clause):
+        return -1
+    return 1 if _YES.match(text) or re.search(r"\b(?:both|same|either|each|too|also)\b", clause) else 0
+
+
 def _after_comparison(text: str, place: int) -> bool:
     """Say whether ``place`` comes after "than", "before", "followed": the other term of a comparison."""
     start = max(text.rfind(mark, 0, place) for mark in ",.;!?\n") + 1
@@ -91,36 +236,36 @@ def _after_comparison(text: str, place: int) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> _QuestionParts:
-    asked, core = content_stems(question), _BRACKETS.sub("", reference).strip()
-    core = core if tokens(core) else reference  # "-(x+1)" is all in brackets
-    true = tokens(core)
+    asked, core = _content_stems(question), _BRACKETS.sub("", reference).strip()
+    core = core if _tokens(core) else reference  # "-(x+1)" is all in brackets
+    true = _tokens(core)
     distinct = frozenset(t.stem for t in true if t.content and t.stem not in asked)
     names = [t for t in true if t.capital]
     said = reference.casefold().strip(" .!")
     polar = {"yes": 1, "no": -1}.get(said, 0)
-    holding = [f for f in facts if distinct and distinct <= token_stems(f)]
+    holding = [f for f in facts if distinct and distinct <= _token_stems(f)]
     choice_of = None if polar else _offered(question, core)
     if polar or choice_of:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
     return _QuestionParts(
-        question=token_stems(question),
-        asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
-        reference=distinct or content_stems(core),
+        question=_token_stems(question),
+        asked=_content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
+        reference=distinct or _content_stems(core),
         reference_last=(names[-1] if names else true[-1]).stem,
         reference_is_name=len(names) > 1 and all(t.capital or not t.content for t in true),
         polar=polar,
         options=choice_of,
-        bridges=frozenset().union(*(content_stems(f) for f in rest)) - asked - distinct,
-        answer_facts=frozenset().union(*(content_stems(f) for f in holding)) - asked,
-        known=frozenset().union(*map(token_stems, (*facts, question, reference))),
+        bridges=frozenset().union(*(_content_stems(f) for f in rest)) - asked - distinct,
+        answer_facts=frozenset().union(*(_content_stems(f) for f in holding)) - asked,
+        known=frozenset().union(*map(_token_stems, (*facts, question, reference))),
     )
 
 
-def _outcome(given: _QuestionParts, text: str, said: Sequence[Token]) -> dict[str, float]:
+def _outcome(given: _QuestionParts, text: str, said: Sequence[_Token]) -> dict[str, float]:
     """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
     if given.polar or given.options:
-        way = polarity(text) * given.polar if given.polar else _choice(text, *given.options)
+        way = _polarity(text) * given.polar if given.polar else _choice(text, *given.options)
         # Paraphrases ("the Siberian one") name neither option: no hit, and no contradiction.
         return {
             "hit": float(way > 0),
@@ -150,7 +295,7 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
     """Compute the features of one answer: ``len(FEATURES)`` numbers, all finite."""
     given = _question_parts(question, reference, facts)
     text = answer[:_MOST]
-    said = tokens(text)
+    said = _tokens(text)
     content = [t for t in said if t.content]
     f = dict.fromkeys(FEATURES, 0.0)
     f |= _outcome(given, text, said)
@@ -293,21 +438,21 @@ def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> 
 
 
 def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -> int | None:
-    if folded_line(answer) == folded_line(reference):
+    if _folded_line(answer) == _folded_line(reference):
         return 5
     if not any(c.isalnum() for c in answer):
         return 1
-    true, said = tokens(reference), tokens(answer[:1000])
+    true, said = _tokens(reference), _tokens(answer[:1000])
     if not true:
         if abstains(answer, "grader"):
             return 1
         got = f"the true answer {reference!r} has no letter or digit, and the answer says more or something else"
         raise _Ungradable(got, "words to compare", "grade it with a model, or write the true answer in words")
     same = [t.word for t in said] == [t.word for t in true]
-    wanted = signs(reference)
+    wanted = _signs(reference)
     # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
-    if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= token_stems(answer)):
-        if not holds(answer, reference):
+    if (same and _signs(answer[:1000]) != wanted) or (wanted and _content_stems(reference) <= _token_stems(answer)):
+        if not _holds(answer, reference):
             got = f"the answer has the words of the true answer {reference[:80]!r}, but other signs"
             raise _Ungradable(got, "the same formula, code or name to the sign", "grade it by hand or with a model")
     elif same:
@@ -316,13 +461,11 @@ def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -
     foreign = {_script(c) for text in (question, reference, *facts) for c in text if c.isalpha()}.isdisjoint(scripts)
     if scripts and foreign:
         return 1 if abstains(answer, "grader") else 4
-    if abstains(answer, "other_languages") and not content_stems(reference) & token_stems(answer[:1000]):
+    if abstains(answer, "other_languages") and not _content_stems(reference) & _token_stems(answer[:1000]):
         return 1
     return None
 
 
 @functools.lru_cache(maxsize=8192)
 def _script(character: str) -> str:
-    import unicodedata
-
     return unicodedata.name(character, "?").split(" ", 1)[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from langchain_core.embeddings import Embeddings
 from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import DataError, check_known
 from ragbench.text.common import lcs_length
-from ragbench.text.negation import abstains, is_polar, stance
+from ragbench.text.negation import NEGATION, abstains
 from ragbench.text.parse import ParsedText, parse
+from ragbench.text.sentences import split_sentences
 
 # Features
 
@@ -84,12 +86,33 @@ def _lexical(question: ParsedText, reference: ParsedText, answer: ParsedText) ->
     f["short"], f["long"] = min(ratio, 0.0), max(ratio, 0.0)
     f["empty"] = float(not answer.words)
     f["abstains"] = float(abstains(answer.text, "judge") and not abstains(reference.text, "judge"))
-    polar = is_polar(question.text)
-    f["stance"] = float(stance(reference.text, polar) * stance(answer.text, polar))
+    polar = _is_polar(question.text)
+    f["stance"] = float(_stance(reference.text, polar) * _stance(answer.text, polar))
     said = frozenset(answer.words)
     f["names"] = math.log1p(len((reference.names - frozenset(question.words)) & said))
     f["numbers"] = math.log1p(len((reference.numbers - question.numbers) & answer.numbers))
     return f
+
+
+_YES_NO = re.compile(r"^\W*(?:the answer is )?(yes|no)\b", re.I)
+_POLAR = re.compile(
+    r"^\W*(is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might|must)\b", re.I
+)
+
+
+def _is_polar(question: str) -> bool:
+    """Whether a question asks for yes or no."""
+    return bool(_POLAR.match(question))
+
+
+def _stance(text: str, polar: bool) -> int:
+    """1 for yes, -1 for no, 0 for neither; without a yes or no, a polar question is answered by its first sentence."""
+    if match := _YES_NO.match(text):
+        return 1 if match[1].lower() == "yes" else -1
+    if not polar or not text.strip():
+        return 0
+    first = next(iter(split_sentences(text, "claims")), text)
+    return -1 if NEGATION.search(first) else 1
 
 
 def _without_question(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Dense retrieval: exact nearest neighbours by cosine (thesis: *sim*), in tiles of one matrix product.
 
 The product in float32 is exact to about 1e-4. Every chunk that it puts that near to the k-th best is scored again in
-float64, so that equal vectors get equal scores, and ties fall by chunk id.
+float64, so that equal vectors get equal scores, and ties fall by chunk id. `MMR` chooses among those neighbours:
+relevant, yet not redundant (thesis: *mmr*).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
-from pydantic import PrivateAttr
+from pydantic import Field, PositiveInt, PrivateAttr
 
 from ragbench.embedding import MiniLM, as_array, checked_vectors, query_array
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, ranked
+from ragbench.retrieval.base import Index, Retriever, Scopes, check_chunks, ranked
 from ragbench.text.languages import language_of
 
 _TILE = 1 << 24  # similarities computed at a time: 64 MB
@@ -69,7 +70,8 @@ class Dense(Index):
             self._vectors = _unit(checked_vectors(vectors, len(chunks), "the argument vectors")[in_order])
 
     def settings(self) -> dict[str, Any]:
-        name = _embedder_name(self.embedder)
+        model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
+        name = str(model or type(self.embedder).__name__)
         about = {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
         return about | self.with_title
 
@@ -115,22 +117,17 @@ def _exact(rough: np.ndarray, query: np.ndarray, vectors: np.ndarray, k: int) ->
     if k < len(rough):
         error = len(query) * np.finfo(np.float32).eps  # bounds the rounding of a float32 product of unit vectors
         places = np.flatnonzero(rough >= np.partition(rough, -k)[-k] - 2 * error)
-    scores = dots(vectors[places], query)
+    scores = _dots(vectors[places], query)
     if len(places) < len(rough) and np.count_nonzero(scores) < k:  # there may be hits below zero
-        places, scores = np.arange(len(rough)), dots(vectors, query)
+        places, scores = np.arange(len(rough)), _dots(vectors, query)
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] != 0][:k]
     return places[order], scores[order]
 
 
-def dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Inner products in float64; equal vectors have equal ones, which a matrix product does not promise."""
     return (vectors.astype(np.float64) * query).sum(axis=1)
-
-
-def _embedder_name(embedder: Any) -> str:
-    """Return the name of an embedder's model, or of its class."""
-    return str(getattr(embedder, "model_id", None) or getattr(embedder, "model", None) or type(embedder).__name__)
 
 
 def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
@@ -152,3 +149,56 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     """Scale rows to unit length; zero rows stay zero."""
     norms = np.linalg.norm(vectors, axis=1)
     return np.ascontiguousarray(vectors / np.where(norms == 0, 1, norms)[:, None])
+
+
+class MMR(Retriever):
+    """Re-select among the ``fetch_k`` nearest chunks: the nearest one, then one by one that which maximises
+
+        lambda_mult * cos(query, chunk) - (1 - lambda_mult) * max cos(chunk, pick)
+
+    The same order as ``langchain_core.vectorstores.utils.maximal_marginal_relevance``. A hit's score is its cosine to
+    the query, so scores need not fall with rank.
+
+    Parameters
+    ----------
+    dense : supplies candidates and vectors, as `Dense` does.
+    fetch_k : number of candidates; no more hits than that are returned.
+    lambda_mult : 1 is relevance alone, 0 is novelty alone.
+
+    Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10, LangChain's defaults).
+    """
+
+    fetch_k: PositiveInt
+    lambda_mult: float = Field(ge=0, le=1, strict=True)
+    dense: Any
+
+    def __init__(self, dense: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10) -> None:
+        if not hasattr(dense, "nearest"):
+            got = f"dense is {type(dense).__name__}"
+            raise ConfigError(got, "a Dense retriever, whose vectors MMR compares", "pass Dense(...)")
+        super().__init__(dense=dense, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
+
+    def settings(self) -> dict[str, Any]:
+        own = {"fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
+        return {"retriever": "MMR", **own, "over": self.dense.settings()}
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        candidates = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)
+        chunks, vectors = self.dense.chunks, self.dense.vectors
+        hits = []
+        for places, scores in candidates:
+            chosen = select_mmr(vectors[places], scores, k, self.lambda_mult)
+            hits.append(ranked((chunks[places[c]], float(scores[c])) for c in chosen))
+        return hits
+
+
+def select_mmr(vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float) -> list[int]:
+    """Select among candidates, the most similar one first, by their unit vectors; the earlier one wins a tie."""
+    chosen = [0] if len(vectors) else []
+    redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen
+    while len(chosen) < min(k, len(vectors)):
+        redundancy = np.maximum(redundancy, _dots(vectors, vectors[chosen[-1]]))
+        value = lambda_mult * similarity - (1 - lambda_mult) * redundancy
+        value[chosen] = -np.inf
+        chosen.append(int(value.argmax()))
+    return chosen

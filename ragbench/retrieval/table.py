@@ -17,9 +17,8 @@ from ragbench.errors import check_known
 from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
 from ragbench.retrieval.bm25 import BM25
-from ragbench.retrieval.dense import Dense
+from ragbench.retrieval.dense import MMR, Dense
 from ragbench.retrieval.hybrid import Hybrid
-from ragbench.retrieval.mmr import MMR
 from ragbench.retrieval.multiquery import MultiQuery, rule_decomposer
 from ragbench.retrieval.reorder import LongContextReorder
 from ragbench.retrieval.rerank import Rerank

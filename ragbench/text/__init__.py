@@ -3,8 +3,8 @@
 ``layout``     texts made comparable whatever their line breaks and composed characters, with the way back
 ``sentences``  `SENTENCES`: where a sentence ends
 ``words``      `WORDS`: what a word is and its stem; numbers, frequency ranks
-``negation``   `ABSTENTIONS`: what says "I do not know"; yes, no, negation, guesses
-``parse``      parsed texts for many comparisons: the judge's, the grader's, the reader's
+``negation``   `ABSTENTIONS`: what says "I do not know"; negation, guesses
+``parse``      parsed texts for many comparisons: the judge's, the reader's
 ``languages``  which language a text is in
 ``wordpiece``  the embedded model's tokens, and where the model lies; ``cutoffs``: where the first N tokens end
 ``common``     longest common substring and subsequence

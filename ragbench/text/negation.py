@@ -1,4 +1,4 @@
-"""What a text does before it says anything: decline, guess, say yes or no.
+"""What a text does before it says anything: decline or guess.
 
 Fitted models depend on what counts as "I do not know", so each use has its own row in `ABSTENTIONS`.
 
@@ -15,7 +15,6 @@ import re
 from dataclasses import dataclass
 
 from ragbench.errors import check_known
-from ragbench.text.sentences import split_sentences
 
 _LOOKED = 400  # characters in which an answer must decline; later, "not mentioned" is a remark inside an answer
 
@@ -99,7 +98,7 @@ _EVASION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class _Pattern:
     """One look for words that decline."""
 
     pattern: re.Pattern[str]
@@ -113,14 +112,14 @@ class Pattern:
         return bool(self.pattern.search(text[: self.first]) or at_end)
 
 
-_JUDGE = Pattern(_CANNOT, first=300)
-_ELSEWHERE = Pattern(_DECLINES_ELSEWHERE, _LOOKED, _LOOKED, folded=True)
-ABSTENTIONS: dict[str, tuple[Pattern, ...]] = {
+_JUDGE = _Pattern(_CANNOT, first=300)
+_ELSEWHERE = _Pattern(_DECLINES_ELSEWHERE, _LOOKED, _LOOKED, folded=True)
+ABSTENTIONS: dict[str, tuple[_Pattern, ...]] = {
     "judge": (_JUDGE,),
-    "grader": (Pattern(_DECLINES, _LOOKED, _LOOKED, folded=True), _ELSEWHERE),
+    "grader": (_Pattern(_DECLINES, _LOOKED, _LOOKED, folded=True), _ELSEWHERE),
     "other_languages": (_ELSEWHERE,),
-    "sentence": (Pattern(_EVASION),),
-    "audit": (_JUDGE, _ELSEWHERE, Pattern(_TOO_LITTLE)),
+    "sentence": (_Pattern(_EVASION),),
+    "audit": (_JUDGE, _ELSEWHERE, _Pattern(_TOO_LITTLE)),
 }
 
 
@@ -134,57 +133,13 @@ def _folded(text: str) -> str:
     return text.casefold().replace("’", "'")
 
 
-_YES_NO = re.compile(r"^\W*(?:the answer is )?(yes|no)\b", re.I)
-_POLAR = re.compile(
-    r"^\W*(is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might|must)\b", re.I
-)
 NEGATION = re.compile(r"\b(no|not|never|none|neither|nor|cannot|without|unlikely|false|incorrect)\b|n['’]t\b", re.I)
 _GUESSES = re.compile(
     r"\b(?:probably|perhaps|possibly|presumably|maybe|might (?:be|have)|may have been|likely|my guess|must have been"
     r"|i(?:'d)? (?:think|guess|believe|assume|suspect|would say))\b"
 )
-_YES = re.compile(
-    r"^\W*(?:yes|yeah|correct|indeed|right|true|certainly|both"
-    r"|they (?:did|do|were|are|have|had)(?! ?n[o']t)|(?:he|she|it) (?:did|does|was|is|has|had)(?! ?n[o']t))\b"
-)
-_NO = re.compile(r"^\W*(?:no|nope|not|never|neither|incorrect|false|wrong|only)\b")
-_NEGATES = re.compile(r"\b(?:not|never|neither|nor|no|only|different|differ\w*|another|unlike)\b|n't\b")
-_CLAUSE_END = re.compile(r"[.,;:!?\n]|\b(?:because|since|but|although|while|whereas)\b")
-
-
-def is_polar(question: str) -> bool:
-    """Whether a question asks for yes or no."""
-    return bool(_POLAR.match(question))
-
-
-def stance(text: str, polar: bool) -> int:
-    """1 for yes, -1 for no, 0 for neither; without a yes or no, a polar question is answered by its first sentence.
-
-    The judge's rule; the grader's is `polarity`.
-    """
-    if match := _YES_NO.match(text):
-        return 1 if match[1].lower() == "yes" else -1
-    if not polar or not text.strip():
-        return 0
-    first = next(iter(split_sentences(text, "claims")), text)
-    return -1 if NEGATION.search(first) else 1
 
 
 def guesses(text: str) -> bool:
     """Say whether an answer offers something as probable ("but it was probably 1895")."""
     return bool(_GUESSES.search(text.casefold()[:_LOOKED]))
-
-
-def polarity(text: str) -> int:
-    """Return 1 for yes, -1 for no, 0 for neither, from the first clause of the answer to a yes/no question."""
-    text = _folded(text)[:_LOOKED]
-    if abstains(text, "grader") and not re.match(r"\W*(?:yes|no)\b(?=[,.;:!—–-])", text):
-        return 0
-    if _NO.match(text):
-        return -1
-    clause = _CLAUSE_END.split(text.lstrip(" \"'([").removeprefix("the answer is "), maxsplit=1)[0]
-    if re.match(r"\W*(?:yes|yeah|correct|indeed|true|right)\b", clause):
-        return 1
-    if re.match(r"\W*no\b", clause) or _NEGATES.search(clause):
-        return -1
-    return 1 if _YES.match(text) or re.search(r"\b(?:both|same|either|each|too|also)\b", clause) else 0

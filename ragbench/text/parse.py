@@ -1,9 +1,7 @@
-"""Texts parsed once for many comparisons: for the judge, the grader, the extractive reader.
+"""Texts parsed once for many comparisons: for the judge and the extractive reader.
 
 `parse`      for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
              languages with spaces work through the pieces of the vocabulary, languages without spaces do not.
-`tokens`     for the grader: comparable words (accents, number words, months and possessives made equal), with names and
-             numbers marked. Words of other scripts are kept; they share none with an English reference.
 `sentences`  for the reader: stems, names, years, quantities, places. English rules, any script.
 """
 
@@ -12,26 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from ragbench.text.sentences import split_sentences
-from ragbench.text.words import (
-    ANY_MONTH,
-    MONTHS,
-    STOP_WORDS,
-    TENS,
-    UNITS,
-    everyday,
-    stem,
-    stemmer,
-    stems,
-    word_weight,
-    words,
-)
+from ragbench.text.words import ANY_MONTH, STOP_WORDS, TENS, UNITS, stemmer, stems, word_weight, words
 
 # The judge's and the checker's
 
@@ -88,121 +73,6 @@ def parse(text: str) -> ParsedText:
         frozenset(n.replace(",", "").rstrip(".") for n in _DIGITS.findall(text)),
         frozenset(n.lower() for n in _INNER_NAME.findall(text)),
     )
-
-
-# The grader's
-
-_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-_GRADED_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_{_UNSPACED}]+)?|[^\W_]")
-_OPENS_AFTER = re.compile(r"[.!?:;\n]")
-_SHORT = {m[:3].lower(): m.lower() for m in MONTHS if m != "May"} | {"sept": "september", "st": "saint", "mt": "mount"}
-_SMALL = UNITS | TENS
-_LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6}
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One word. ``word`` is its comparable form, ``stem`` that of its family; ``start`` its place in the text."""
-
-    word: str
-    stem: str
-    start: int
-    capital: bool
-    name: bool  # a capitalised word, save everyday ones where a sentence opens
-    number: bool
-    plain: bool  # a function word, or nothing but everyday language
-
-    @property
-    def content(self) -> bool:
-        """Whether it is more than a function word."""
-        return self.word not in FUNCTION_WORDS
-
-
-FUNCTION_WORDS = STOP_WORDS | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
-# Signs that change what a formula or a name says (x+1, C++, -5). A hyphen inside a word and a bullet are none.
-_SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
-
-
-def signs(text: str) -> list[str]:
-    """Return the mathematical signs of a text in order; none in ordinary prose."""
-    return _SIGN.findall(folded_line(text))
-
-
-def folded_line(text: str) -> str:
-    """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
-
-    Signs stay, unlike in `tokens`: for answers whose words do not say it all.
-    """
-    return " ".join(unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold().split())
-
-
-def holds(text: str, wanted: str) -> bool:
-    """Say whether a text holds another one to the sign, as a whole: "x + 1" holds "x+1", "2x+10" does not."""
-    parts = r"\s*".join(map(re.escape, "".join(folded_line(wanted).split())))
-    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", folded_line(text)))
-
-
-def _comparable(raw: str) -> str:
-    folded = unicodedata.normalize("NFKD", raw.replace("’", "'")).casefold()
-    word = "".join(c for c in folded if not unicodedata.combining(c))
-    word = word.removesuffix("'s").removesuffix("n't").removesuffix("'")
-    word = re.sub(r"'(?:m|re|ve|ll|d)$", "", word)
-    if word[:1].isdigit():
-        return word.replace(",", "")
-    return _SHORT.get(word, word)
-
-
-def _merge_numbers(words: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
-    """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
-    merged: list[tuple[str, str, int]] = []
-
-    def following(i: int) -> str:
-        return words[i][1] if i < len(words) else ""
-
-    i = 0
-    while i < len(words):
-        raw, word, start = words[i]
-        if word not in _SMALL or (
-            word == "one" and following(i + 1) not in _LARGE
-        ):  # "the Siberian one" counts nothing
-            merged.append(words[i])
-            i += 1
-            continue
-        value, i = _SMALL[word], i + 1
-        if 10 < value < 20 and following(i) in TENS:
-            value, i, word = value * 100 + TENS[following(i)], i + 1, following(i)
-        if word in TENS and 0 < _SMALL.get(following(i), 99) < 10:
-            value, i = value + _SMALL[following(i)], i + 1
-        while following(i) in _LARGE:
-            value, i = value * _LARGE[following(i)], i + 1
-        merged.append((raw, str(value), start))
-    return merged
-
-
-@functools.lru_cache(maxsize=20_000)
-def tokens(text: str) -> tuple[Token, ...]:
-    """Cut a text into tokens; remembered, since questions and facts come back for many answers."""
-    words = [(m[0], _comparable(m[0]), m.start()) for m in _GRADED_WORD.finditer(text)]
-    result, end_of_last = [], 0
-    for raw, word, start in _merge_numbers(words):
-        opens = not result or bool(_OPENS_AFTER.search(text, end_of_last, start))
-        number = word[:1].isdigit()
-        is_name = raw[:1].isupper() and word not in FUNCTION_WORDS and not (opens and everyday(word))
-        is_plain = word in FUNCTION_WORDS or (not is_name and not number and everyday(word))
-        result.append(Token(word, stem(word, "claims"), start, raw[:1].isupper(), is_name, number, is_plain))
-        end_of_last = start + len(raw)
-    return tuple(result)
-
-
-def token_stems(text: str) -> frozenset[str]:
-    """Return the stems of all of a text's `tokens`."""
-    return frozenset(t.stem for t in tokens(text))
-
-
-def content_stems(text: str) -> frozenset[str]:
-    """Return the stems of the `tokens` that are more than function words; of all when there are no others."""
-    every = tokens(text)
-    return frozenset(t.stem for t in every if t.content) or frozenset(t.stem for t in every)
 
 
 # The reader's

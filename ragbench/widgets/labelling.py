@@ -12,8 +12,7 @@ import ipywidgets
 import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
-from ragbench.labelling.agreement import agreement, partners
-from ragbench.labelling.people import Label, LabelItem, Session
+from ragbench.labelling.people import Label, LabelItem, Session, agreement, partners
 from ragbench.paths import results_dir
 from ragbench.stats import interval_text
 from ragbench.widgets.base import Panel, escape, row, tag
@@ -140,7 +139,7 @@ class LabellingTool(Panel):
         return self.session.labels
 
     def agreement(self) -> dict[str, pd.DataFrame]:
-        """Compare with everybody else who has labelled: a table of `ragbench.labelling.agreement` by their name."""
+        """Compare with everybody else who has labelled: tables of `ragbench.labelling.people.agreement` by name."""
         session = self.session
         others = partners(session.path, session.kind.name, session.annotator)
         return {name: agreement(session.labels, rows, resamples=500) for name, rows in others.items() if session.labels}
