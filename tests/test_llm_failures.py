@@ -15,6 +15,7 @@ from fake_ollama import FakeOllama, Fault
 
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
+from ragbench.llm.endpoints import endpoint_of
 from ragbench.llm.failures import failure, from_exception, from_status, redact, secret_strings
 
 KEY = "sk-verysecretkey1234567890"
@@ -199,6 +200,13 @@ def test_a_prompt_that_holds_the_key_is_not_sent(fake):
         ask(fake.model(api_key=KEY), ["fine", f"my key is {KEY}"], ids=["a", "b"], progress=False)
     assert (fake.calls, caught.value.kind) == ([], "unusable")
     assert KEY not in str(caught.value)
+
+
+def test_a_key_in_the_body_of_requests_is_in_no_option_on_the_cassette_and_in_no_repr():
+    body = {"api_key": KEY, "more": [{"token": KEY}], "top_k": 3}
+    model = chat_model("openai:x", host="http://127.0.0.1:9/v1", extra_body=body, default_query={"key": KEY})
+    assert endpoint_of(model).options()["extra_body"] == {"more": [{}], "top_k": 3}  # what can change a reply is kept
+    assert KEY not in repr(model)
 
 
 def test_what_looks_like_a_key_is_hidden_in_errors_though_nobody_gave_it():

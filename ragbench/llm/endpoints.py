@@ -21,7 +21,15 @@ from typing import Any
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
 from ragbench.llm.context import answer_headers
-from ragbench.llm.failures import CallError, failure, from_exception, printable, secret_strings, sounds_secret
+from ragbench.llm.failures import (
+    CallError,
+    failure,
+    from_exception,
+    printable,
+    secret_strings,
+    sounds_secret,
+    without_secrets,
+)
 from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Usage
 
@@ -244,7 +252,7 @@ class OpenAIEndpoint(Endpoint):
 
     def options(self) -> dict[str, Any]:
         left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
-        options = {k: v for k, v in self._base.items() if k not in left_out}
+        options = without_secrets({k: v for k, v in self._base.items() if k not in left_out})
         return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
 
     async def digest(self) -> str:

@@ -182,6 +182,13 @@ def sounds_secret(name: str) -> bool:
     return bool(_SECRET_NAME.search(name))
 
 
+def without_secrets(value: Any) -> Any:
+    """Leave out the entries of a mapping, at any depth, whose names sound like secrets."""
+    if isinstance(value, Mapping):
+        return {k: without_secrets(v) for k, v in value.items() if not sounds_secret(str(k))}
+    return [without_secrets(v) for v in value] if isinstance(value, list | tuple) else value
+
+
 def looks_like_key(text: str) -> bool:
     """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are ordinary words."""
     counts = Counter(text).values()

@@ -18,6 +18,8 @@ class OpenAIChat(ChatOpenAI):
     digest: str | None = None
     userinfo: SecretStr | None = Field(default=None, repr=False)
     default_headers: Mapping[str, str] | None = Field(default=None, repr=False)
+    extra_body: Mapping[str, Any] | None = Field(default=None, repr=False)
+    default_query: Mapping[str, object] | None = Field(default=None, repr=False)
     _server: Any = PrivateAttr(default=None)  # of ``ragbench.llm.local``, where the model runs on this machine
 
     def _get_request_payload(self, input_: Any, *, stop: list[str] | None = None, **options: Any) -> dict:
