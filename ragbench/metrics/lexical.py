@@ -22,7 +22,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.metrics.inputs import as_list
 from ragbench.text.common import lcs_length
 from ragbench.text.languages import UNSPACED
-from ragbench.text.words import stems
+from ragbench.text.words import stemmer, stems
 
 _Words = Callable[[str], Sequence[str]]
 
@@ -188,7 +188,7 @@ def rouge_l(
     ----------
     tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `words_of_script` for texts
         in another script.
-    stem : stem the default tokenizer's words longer than three letters (Porter).
+    stem : stem the default tokenizer's words longer than three letters (Porter; rouge-score adds NLTK's exceptions).
 
     Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations. RAGChecker's
     Table 2 (ROUGE-L 31.75/31.72, ...) is `rouge_l_jieba`.
@@ -202,13 +202,11 @@ def rouge_l(
     return _best(score, prediction, reference)
 
 
-@functools.cache
 def _rouge_tokenizer(stem: bool) -> _Words:
     if not stem:
         return lambda text: re.findall("[a-z0-9]+", text.lower())
-    from rouge_score.tokenizers import DefaultTokenizer  # its Porter variant is NLTK's, which takes seconds to import
-
-    return DefaultTokenizer(use_stemmer=True).tokenize
+    porter = stemmer("porter").stemWord
+    return lambda text: [porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())]
 
 
 def jieba_tokens(text: str) -> list[str]:
