@@ -29,14 +29,20 @@ __dir__ = public_names(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 _DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
+_LINES = ["-", *_DASHES]
+_HATCHES = ["", "///", "...", "xxx", "\\\\\\"]
 _RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
 GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
 GRADE_NAMES = dict(zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True))
 # Covered, contradicted, neither: apart in grey too, by hatching.
 VERDICT_COLOURS = {"completeness": PALETTE[2], "hallucination": PALETTE[4], "irrelevance": "#BBBBBB"}
 VERDICT_HATCHES = ["", "///", "..."]
-WIDEST = 16.0  # inches
+WIDEST = 14.5  # inches: on A4's long side, letters of 8 points are then 6
 _PER_ROW = 4
+_NAME = 36  # characters of a system's name on one line
+_LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
+_LINE = 0.15  # inches from a line of 8 points to the next
+_NAMED = 14  # letters up to which the names under bars stand side by side; longer ones stand beside lying bars
 _LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 
 
@@ -70,12 +76,47 @@ def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes[0, 0]
 
 
-def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
-    order = [*_RETRIEVERS, *(n for n in names if n not in _RETRIEVERS)]
-    return {
-        n: (PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]) for i, n in enumerate(order)
-    }
+def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+    """Colour, marker and line by name, no two alike; the five retrievers of the thesis always have the same ones."""
+    order = [*_RETRIEVERS, *(n for n in names if n not in _RETRIEVERS)] if set(names) & {*_RETRIEVERS} else [*names]
+    looks = {}
+    for i, name in enumerate(order):
+        again, i = divmod(i, len(PALETTE))
+        marker = MARKERS[(i + again) % len(MARKERS)]
+        looks[name] = {"color": PALETTE[i], "marker": marker, "ls": _LINES[again % len(_LINES)]}
+    return looks
+
+
+def _hatch(looks: Mapping[str, Any]) -> str:
+    """Tell bars of one colour apart as the lines are."""
+    return _HATCHES[_LINES.index(looks["ls"]) % len(_HATCHES)]
+
+
+def _wrapped(name: object, letters: float = _NAME) -> str:
+    """Break a text into lines of at most so many letters, "k = 10" not within."""
+    whole = str(name).replace(" = ", "\u00a0=\u00a0")
+    return "\n".join(textwrap.wrap(whole, max(8, int(letters)))).replace("\u00a0", " ") or str(name)
+
+
+def _size(texts: Sequence[str]) -> tuple[float, int]:
+    """Inches of the longest line of 8 points, and the most lines."""
+    lines = [text.split("\n") for text in texts]
+    return _LETTER * max((len(line) for text in lines for line in text), default=0), max(map(len, lines), default=1)
+
+
+def _under(values: Sequence[object], inches: float) -> tuple[dict[str, Any], float]:
+    """Lay names out under ticks so far apart, upright if too long: what ``set_xticks`` takes, and how deep they are."""
+    letters = inches / _LETTER - 1
+    texts = [_wrapped(value, letters) for value in values]
+    wide, lines = _size(texts)
+    broken = any(len(word) > max(8, letters) for value in values for word in str(value).split())
+    look: dict[str, Any] = {"ticks": range(len(values)), "fontsize": 8}
+    if not broken and lines <= 3 and wide <= inches:
+        return look | {"labels": texts}, _LINE * lines
+    texts = [_wrapped(value) for value in values]
+    if _size(texts)[1] * _LINE > inches:
+        texts = [str(value) for value in values]
+    return look | {"labels": texts, "rotation": 90}, _size(texts)[0]
 
 
 def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
@@ -103,14 +144,20 @@ def _hide_empty(axes: np.ndarray, used: int) -> None:
         axis.set_visible(False)
 
 
-def _legend_below(figure: Figure, ncols: int = 4) -> None:
-    """Write one legend for all panels."""
+def _legend_below(figure: Figure) -> None:
+    """Write one legend for all panels, in as many columns as fit, on room that the figure gets for it."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    columns = min(ncols, len(handles) or 1)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+    if not handles:
+        return
+    width, height = figure.get_size_inches()
+    names = [_wrapped(label, (width - 0.8) / _LETTER) for label in handles]
+    wide, deep = _size(names)
+    columns = max(1, min(len(names), int((width - 0.1) / (wide + 0.55))))
+    figure.set_size_inches(width, height + _LINE * deep * max(0, -(-len(names) // columns) - 1))
+    figure.legend(handles.values(), names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
 def check_alt(alt: str) -> None:
@@ -161,16 +208,16 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     for _, frame in panels:
         _need(frame, "retriever", "N", "mean")
     figure, axes = open_figure(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
-    look = _look(_unique(ours["retriever"]))
+    looks = _looks(_unique(pd.concat([frame["retriever"] for _, frame in panels])))
     for axis, (name, frame) in zip(axes[0], panels, strict=True):
         for retriever, line in frame.groupby("retriever", sort=False):
-            colour, marker = look[retriever]
-            axis.plot(line["N"], line["mean"], color=colour, marker=marker, ms=4, label=retriever)
+            drawn = axis.plot(line["N"], line["mean"], ms=4, label=retriever, **looks[retriever])
             if "low" in line:
-                axis.fill_between(line["N"], line["low"], line["high"], color=colour, alpha=0.15, lw=0)
-        axis.set(title=name, xlabel="N, tokens of context", ylim=(0, 1))
+                axis.fill_between(line["N"], line["low"], line["high"], color=drawn[0].get_color(), alpha=0.15, lw=0)
+        axis.set_title(_wrapped(name, 44), fontsize=10)
+        axis.set(xlabel="N, tokens of context", ylim=(0, 1))
     axes[0, 0].set_ylabel("mean IR score")
-    _legend_below(figure, ncols=5)  # within the axes it would lie on curves of some data
+    _legend_below(figure)  # within the axes it would lie on curves of some data
     return figure
 
 
@@ -200,7 +247,7 @@ def settings(
     paper : the same columns without hue. A panel that only the paper has is drawn too.
     thin : column; rows with a value in it other than "" are drawn as thin lines without intervals.
     join : draw lines. Otherwise points, from zero up, and the paper's values as bars.
-    spread : distance between the systems, so that intervals stand beside each other.
+    spread : distance between the systems, so that intervals stand beside each other; less where they are many.
     titles : of panels, where a value's own name is not enough.
     """
     _need(ours, x, panel, row, hue, thin, "mean")
@@ -209,21 +256,24 @@ def settings(
     rows = _unique(ours[row]) if row else [""]
     ncols = len(panels) if row else min(_PER_ROW, len(panels))
     nrows = len(rows) if row else -(-len(panels) // ncols)
-    size = (0.9 + max(2.6, 0.75 * len(values)) * ncols, 0.8 + 2.3 * nrows)
+    wide = max(2.6, min(0.75 * len(values), (WIDEST - 0.9) / ncols))
+    shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
+    (ticks, below), looks = _under(shown, wide / len(values)), _looks(names)
+    size = (0.9 + wide * ncols, 0.7 + below + (2.3 if row else 2.2 + below) * nrows)
     figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
     _hide_empty(axes, len(panels) * len(rows))
     for (place, axis), (line, name) in zip(enumerate(axes.ravel()), product(rows, panels), strict=False):
         part, printed = (f[(f[panel] == name) & (f[row] == line if row else True)] for f in (ours, paper))
         for i, system in enumerate(names):
-            points, colour = part[part[hue] == system], PALETTE[i % len(PALETTE)]
+            points = part[part[hue] == system]
             for j, (detail, some) in enumerate(points[points[thin] != ""].groupby(thin, sort=False) if thin else ()):
-                style = {"color": colour, "ls": _DASHES[j % len(_DASHES)], "lw": 0.9, "alpha": 0.6}
+                style = {"color": looks[system]["color"], "ls": _DASHES[j % len(_DASHES)], "lw": 0.9, "alpha": 0.6}
                 axis.plot([values.index(v) for v in some[x]], some["mean"], label=f"{system}, {detail}", **style)
             thick = points[points[thin] == ""] if thin else points
             if len(thick):
-                at = [values.index(v) + spread * (i - (len(names) - 1) / 2) for v in thick[x]]
-                look = {"color": colour, "marker": MARKERS[i % len(MARKERS)], "ms": 5, "capsize": 2}
-                look |= {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
+                step = min(spread, 0.6 / len(names))
+                at = [values.index(v) + step * (i - (len(names) - 1) / 2) for v in thick[x]]
+                look = looks[system] | {"ms": 5, "capsize": 2} | ({"lw": 1.8} if join else {"lw": 0, "elinewidth": 1})
                 axis.errorbar(at, thick["mean"], _reach(thick, "mean"), label=str(system), **look)
         at = [values.index(v) for v in printed[x]]
         if join and at:
@@ -231,17 +281,16 @@ def settings(
         elif at:
             ends = ([v - 0.42 for v in at], [v + 0.42 for v in at])
             axis.hlines(printed["mean"], *ends, color="black", lw=1.6, label="paper")
-        shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
-        turned = {"rotation": 30, "ha": "right"} if max(map(len, shown)) > 7 else {}
-        axis.set_xticks(range(len(values)), shown, fontsize=8, **turned)
+        axis.set_xticks(**ticks)
         axis.set_xlim(-0.4, len(values) - 0.6)
         axis.grid(axis="x", visible=False)
         if row is None or place < ncols:
-            axis.set_title((titles or {}).get(name, str(name).replace("_", " ")), fontsize=9 if row is None else 11)
+            heading = (titles or {}).get(name, str(name).replace("_", " "))
+            axis.set_title(_wrapped(heading, 10 * wide), fontsize=9 if row is None else 11)
         if row is None or place >= ncols * (nrows - 1):
             axis.set_xlabel(xlabel)
         if row and place % ncols == 0:
-            axis.set_ylabel(str(line).replace("_", " "))
+            axis.set_ylabel(_wrapped(str(line).replace("_", " "), 24))
     for axis in axes[:, 0] if row else axes.ravel():  # only now: limits set earlier would end the scaling
         low, high = axis.get_ylim()
         room = max(0.0, _LEAST_SPAN - (high - low)) / 2 if join else 0
@@ -263,24 +312,27 @@ def rank_lines(
     """
     _need(frame, name, panel, *measures)
     panels, names = _panels(frame, panel), _unique(frame[name])
-    if len(names) > len(PALETTE):
-        raise ConfigError(f"{len(names)} systems", f"at most {len(PALETTE)}", "draw fewer in one figure")
-    two, last = len(measures) == 2, len(measures) - 1
-    width = 5.2 if two else 2.4 + 0.85 * len(measures)
-    figure, axes = open_figure(width * len(panels), 1.6 + 0.34 * len(names), ncols=len(panels))
+    two, last, looks = len(measures) == 2, len(measures) - 1, _looks(names)
+    wide, deep = _size([_wrapped(name) for name in names])
+    lines, side = 1.8 if two else 0.85 * last, wide + 0.15  # inches between the first measure and the last, and beside
+    width = lines + side * (2 if two else 1) + (0.2 if two else 0.9)
+    ticks, below = _under(measures, lines if two else 0.85)
+    height = 1.1 + below + max(0.34, _LINE * deep + 0.04) * len(names)
+    figure, axes = open_figure(width * len(panels), height, ncols=len(panels))
     for axis, (title, part) in zip(axes[0], panels, strict=True):
         signs = [-1 if measure in lower_is_better else 1 for measure in measures]
         ranks = part[list(measures)].mul(signs).rank(ascending=False)
         for system, line in zip(part[name], ranks.to_numpy(), strict=True):
-            i = names.index(system)
-            axis.plot(range(len(measures)), line, color=_dark(PALETTE[i]), marker=MARKERS[i], lw=1.6)
-        ends = ((-0.05, measures[0], "right"),) if two else ()
-        for x, measure, side in (*ends, (last + 0.05 * (1 if two else 3), measures[-1], "left")):
-            for rank, same in part[name].groupby(ranks[measure]):  # systems of equal value share a line of text
-                axis.text(x, rank, " / ".join(map(str, same)), ha=side, va="center", fontsize=8)
-        shown = measures if two else [measure.replace(" ", "\n", 1) for measure in measures]
-        axis.set_xticks(range(len(measures)), shown, **({} if two else {"rotation": 45, "ha": "right", "fontsize": 8}))
-        axis.set(title=title, xlim=(-1.1, 2.1) if two else (-0.3, last + 1.1), ylim=(len(part) + 0.5, 0.5))
+            look = looks[system] | {"color": _dark(looks[system]["color"])}
+            axis.plot(range(len(measures)), line, lw=1.6, **look)
+        unit = last / lines  # of the axis, in an inch
+        ends = ((-0.08, measures[0], "right"),) if two else ()
+        for x, measure, side_of in (*ends, (last + 0.08 * unit, measures[-1], "left")):
+            for rank, same in part[name].groupby(ranks[measure]):  # systems of equal value have as many lines as ranks
+                axis.text(x, rank, "\n".join(map(_wrapped, same)), ha=side_of, va="center", fontsize=8)
+        axis.set_xticks(**ticks)
+        axis.set(title=_wrapped(title, 9 * width), ylim=(len(part) + 0.5, 0.5))
+        axis.set_xlim(-side * unit if two else -0.3 * unit, last + side * unit)
         axis.set_yticks([] if two else range(1, len(part) + 1))
         axis.set_ylabel("" if two else "rank (1 is best)")
         axis.grid(visible=False)
@@ -297,35 +349,56 @@ def grouped_bars(
     _need(frame, x, y, hue, panel)
     panels = _panels(frame, panel)
     names, groups = _unique(frame[hue]), _unique(frame[x])
-    ncols = min(3, len(panels))
+    ncols, looks, thick = min(3, len(panels)), _looks(names), 0.8 / len(names)
     nrows = -(-len(panels) // ncols)
-    width = max(6.0 if panel is None else 3.4, 1.1 * len(groups) * max(1, len(names) / 3))
-    size = (width * ncols, 3.6 if panel is None else 0.9 + 2.5 * nrows)
+    lying = max(len(str(group)) for group in groups) > _NAMED
+    labels = [_wrapped(group) for group in groups] if lying else [str(group) for group in groups]
+    band = max(0.3, 0.13 * len(names), _LINE * _size(labels)[1] + 0.08) if lying else max(0.55, 0.17 * len(names))
+    long = max(2.4 if panel else 3.6, band * len(groups))  # inches that the groups take
+    if not lying:
+        long = min(long, (WIDEST - 1) / ncols)
+    beside = _size(labels)[0] + 0.7 if lying else 0.9
+    ticks, below = _under(groups, long / len(groups))
+    size = (beside + long * ncols, 0.7 + below + 2.7 * nrows)
+    if lying:
+        size = (beside + 3.4 * ncols, 1.2 + (long + 0.5) * nrows)
     figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
-    bar, look = 0.8 / len(names), _look(names)
     for axis, (heading, cell) in zip(axes.ravel(), panels, strict=False):
         for i, name in enumerate(names):
             part = cell[cell[hue] == name].set_index(x).reindex(groups)
-            place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * bar
-            axis.bar(place, part[y], width=bar * 0.92, color=look[name][0], label=str(name))
+            place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * thick
+            look = {"color": looks[name]["color"], "label": str(name), "edgecolor": "white"}
+            look |= {"hatch": _hatch(looks[name]), "height" if lying else "width": thick * 0.92}
+            (axis.barh if lying else axis.bar)(place, part[y], **look)
             if "low" in part:
-                axis.errorbar(place, part[y], _reach(part, y), fmt="none", ecolor="#333333", lw=0.9, capsize=2)
-        turned = {"rotation": 20, "ha": "right", "fontsize": 8} if panel else {}
-        axis.set_xticks(np.arange(len(groups)), [str(g) for g in groups], **turned)
+                reach = {"fmt": "none", "ecolor": "#333333", "lw": 0.9, "capsize": 2}
+                ends = (part[y], place) if lying else (place, part[y])
+                axis.errorbar(*ends, **{"xerr" if lying else "yerr": _reach(part, y)}, **reach)
         counted = f" (n = {cell['n'].max():.0f})" if panel and "n" in cell else ""
-        axis.set_title(f"{heading}{counted}" if panel else title)
-        axis.grid(axis="x", visible=False)
+        inches = 3.4 if lying else long
+        axis.set_title(_wrapped(f"{heading}{counted}" if panel else title, 10 * inches), fontsize=10)
+        if lying:
+            axis.set_yticks(range(len(groups)), labels, fontsize=8)
+        else:
+            axis.set_xticks(**ticks)
+        axis.grid(axis="y" if lying else "x", visible=False)
     _hide_empty(axes, len(panels))
-    for axis in axes[:, 0]:
-        axis.set_ylabel(ylabel)
     top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
-    if panel:
-        axes[0, 0].set_ylim(0, 1.05 * top if top > 0 else 1.0)
-        _legend_below(figure)
-        figure.suptitle(title)
+    limits = (0, 1.05 * top if top > 0 else 1.0)
+    if lying:
+        axes[0, 0].set(xlim=limits, ylim=(len(groups) - 0.5, -0.5))
+        for axis in axes[-1]:
+            axis.set_xlabel(ylabel)
     else:
-        axes[0, 0].set(xlabel=x, ylim=(0, 1.2 * top if top > 0 else 1.0))  # room for the legend
-        axes[0, 0].legend(fontsize=8, ncols=min(4, len(names)))
+        axes[0, 0].set_ylim(limits)
+        for axis in axes[:, 0]:
+            axis.set_ylabel(ylabel)
+        if not panel:
+            axes[0, 0].set_xlabel(x)
+    if panel and title:
+        figure.suptitle(_wrapped(title, 10 * size[0]), fontsize=11)
+    if len(names) > 1:
+        _legend_below(figure)
     return figure
 
 
@@ -346,8 +419,11 @@ def stacked_shares(
     """
     _need(table, row, panel, *columns)
     panels, rows = _panels(table, panel), _unique(table[row])
-    size = (7.5 if panel is None else 1.2 + 4.4 * len(panels), 1.3 + (0.45 if panel is None else 0.34) * len(rows))
-    figure, axes = open_figure(*size, ncols=len(panels), sharey=True)
+    names = [_wrapped(name) for name in rows]
+    beside, lines = _size(names)
+    wide = 3.6 if panel else 6.0  # inches of a bar of 1
+    height = 1.3 + max(0.34 if panel else 0.42, _LINE * lines + 0.06) * len(rows)
+    figure, axes = open_figure(beside + 0.6 + wide * len(panels), height, ncols=len(panels), sharey=True)
     for axis, (heading, part) in zip(axes[0], panels, strict=True):
         place, left = np.array([rows.index(name) for name in part[row]]), np.zeros(len(part))
         for i, (column, colour) in enumerate(zip(columns, colours, strict=False)):
@@ -356,16 +432,15 @@ def stacked_shares(
             name = f"{column}: {GRADE_NAMES[column]}" if column in GRADE_NAMES else column
             axis.barh(place, values, left=left, color=colour, label=name, height=0.75, **hatch)
             for y, start, value in zip(place, left, values, strict=True):
-                if value >= 0.04 and not hatches:
+                if value * wide >= 0.32 and not hatches:  # else it would touch its neighbour
                     axis.text(start + value / 2, y, f"{value:.2f}", ha="center", va="center", fontsize=8)
             left += np.nan_to_num(values)
-        # The names of three models are longer than the figure is wide.
-        axis.set_title(heading or textwrap.fill(title, 75))
+        axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=10)
         axis.set(xlim=(0, 1), xlabel=xlabel)
         axis.grid(axis="y", visible=False)
-    axes[0, 0].set_yticks(range(len(rows)), [str(name) for name in rows])
+    axes[0, 0].set_yticks(range(len(rows)), names, fontsize=8 if lines > 1 else 9)
     axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
-    _legend_below(figure, ncols=min(3, len(columns)))
+    _legend_below(figure)
     return figure
 
 
@@ -392,26 +467,34 @@ def dots(
     panels, rows = _panels(frame, panel), _unique(frame[row])
     names = _unique(frame[hue]) if hue else [""]
     alone = not frame.duplicated([row, *([panel] if panel else [])]).any()
-    figure, axes = open_figure(
-        3.6 + 2.9 * len(panels), 1.4 + 0.32 * len(rows), ncols=len(panels), sharex=True, sharey=True
-    )
-    for axis, (title, part) in zip(axes[0], panels, strict=True):
+    shown = [_wrapped(str(r).replace("_", " "), 40) for r in rows]
+    (beside, lines), looks = _size(shown), _looks(names)
+    step = 0 if alone else min(0.22, 0.8 / len(names))
+    band = max(0.32, _LINE * lines + 0.06, 0 if alone else 0.07 * len(names))
+    ncols = min(_PER_ROW, len(panels))
+    nrows = -(-len(panels) // ncols)
+    size = (beside + 0.6 + max(2.2, 4.4 - len(panels)) * ncols, 1.2 + (0.4 + band * len(rows)) * nrows)
+    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    _hide_empty(axes, len(panels))
+    for axis, (title, part) in zip(axes.ravel(), panels, strict=False):
         for i, name in enumerate(names):
             points = part[part[hue] == name] if hue else part
-            look = {"color": PALETTE[i % len(PALETTE)], "fmt": MARKERS[i % len(MARKERS)]}
-            apart = 0 if alone else 0.22 * (i - (len(names) - 1) / 2)
+            look = {"color": looks[name]["color"], "fmt": looks[name]["marker"]}
+            apart = step * (i - (len(names) - 1) / 2)
             _dots(axis, points[points[filled]] if filled else points, value, row, rows, apart, label=str(name), **look)
             if filled:
                 hollow = look | {"color": PALETTE[6], "mfc": "white"}
                 _dots(axis, points[~points[filled]], value, row, rows, apart, **hollow)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
-        axis.set(title=title, xlabel=xlabel)
+        axis.set_title(_wrapped(title, 9 * size[0] / (ncols + 1)), fontsize=10)
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
-    axes[0, 0].set_yticks(range(len(rows)), [str(r).replace("_", " ") for r in rows], fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel(_wrapped(xlabel, 9 * size[0] / (ncols + 1)))
+    axes[0, 0].set_yticks(range(len(rows)), shown, fontsize=8)
     axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
     if hue and hue != row:
-        _legend_below(figure, ncols=len(names))
+        _legend_below(figure)
     return figure
 
 
@@ -443,17 +526,21 @@ def heat_maps(
     stacked = pd.concat(tables.values())
     low, reach = stacked.min(), stacked.max() - stacked.min()
     nrows = -(-len(tables) // ncols)
-    width, height = 1.8 + 0.55 * first.shape[1] * ncols, 1.3 + (0.28 * len(first) + 0.35) * nrows
-    figure, axes = open_figure(width, height, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    names, columns = [_wrapped(v) for v in first.index], [str(c).replace("_", " ") for c in first.columns]
+    beside, lines = _size(names)
+    cell = min(0.55, (WIDEST - beside - 0.6) / (ncols * len(columns)))
+    height = 0.4 + max(0.28, _LINE * lines + 0.03) * len(first)
+    ticks, below = _under(columns, cell)
+    size = (beside + 0.6 + max(1.2, cell * len(columns)) * ncols, 0.4 + below + height * nrows)
+    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
     for axis, (title, table) in zip(axes.ravel(), tables.items(), strict=False):
         shade = ((table - low) / reach.where(reach > 0, 1)).to_numpy(float)
         shade = np.where(table.columns.isin(lower_is_better), 1 - shade, shade)
         axis.imshow(shade, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        axis.set_title(title)
+        axis.set_title(_wrapped(title, max(14, 11 * cell * len(columns))), fontsize=10)
         axis.grid(visible=False)
-        axis.set_yticks(range(len(table)), [str(v) for v in table.index], fontsize=8)
-        columns = [str(c).replace("_", " ") for c in table.columns]
-        axis.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
+        axis.set_yticks(range(len(table)), names, fontsize=8)
+        axis.set_xticks(**ticks)
         if decimals is not None:
             texts = table.map(lambda value: f"{value:.{decimals}f}" if pd.notna(value) else "-").to_numpy()
             _cells(axis, texts, shade > 0.6)
@@ -463,12 +550,17 @@ def heat_maps(
 
 def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: str, ylabel: str) -> Figure:
     """A confusion matrix with its counts written in."""
-    figure, axis = _open_one(4.2, 3.8)
-    axis.imshow(counts, cmap="Blues")
+    names = [_wrapped(v, 14) for v in labels]
+    beside, lines = _size(names)
+    cell = max(0.62, _LINE * lines + 0.05, min(beside, 1.1))
+    ticks, below = _under(labels, cell)
+    figure, axis = _open_one(beside + 0.9 + cell * len(labels), 1.0 + below + cell * len(labels))
+    axis.imshow(counts, cmap="Blues", aspect="auto")
     _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
-    axis.set_xticks(range(len(labels)), [str(v) for v in labels])
-    axis.set_yticks(range(len(labels)), [str(v) for v in labels])
-    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axis.set_xticks(**ticks)
+    axis.set_yticks(range(len(labels)), names, fontsize=8)
+    axis.set_title(_wrapped(title, 11 * cell * len(labels)), fontsize=10)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     axis.grid(visible=False)
     return figure
 
@@ -483,13 +575,18 @@ def _dark(colour: str) -> str:
 
 def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False) -> Figure:
     """Sorted IR scores of each group with the thresholds h and k, and the shares beyond them (Figures 3.1 and 3.2)."""
-    figure, axes = open_figure((2.6 if shares else 3.1) * len(groups), 3.2, ncols=len(groups), sharey=True)
-    for axis, (name, scores) in zip(axes[0], groups.items(), strict=True):
+    ncols = min(5, len(groups))
+    wide = 2.6 if shares or ncols > 4 else 3.1
+    nrows = -(-len(groups) // ncols)
+    figure, axes = open_figure(wide * ncols, 0.7 + 2.7 * nrows, ncols=ncols, nrows=nrows, sharey=True)
+    _hide_empty(axes, len(groups))
+    for axis, (name, scores) in zip(axes.ravel(), groups.items(), strict=False):
         ordered = np.sort(np.asarray(scores, float))
         axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
         axis.axhline(k, color=PALETTE[4], lw=1, label=f"k = {k:.3f}")
         axis.axhline(h, color=PALETTE[2], lw=1, ls="--", label=f"h = {h:.3f}")
-        axis.set(title=f"{name} (n = {len(ordered)})", xlabel="sorted by IR score", ylim=(-0.02, 1.02))
+        axis.set_title(_wrapped(f"{name} (n = {len(ordered)})", 11 * (wide - 0.3)), fontsize=10)
+        axis.set(xlabel="sorted by IR score", ylim=(-0.02, 1.02))
         if not len(ordered):
             axis.set_xticks([])
         if shares:
@@ -499,43 +596,49 @@ def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, 
                 x, side = (0.03, "left") if height > k else (0.97, "right")
                 style = {"transform": axis.get_yaxis_transform(), "fontsize": 9, "va": "center", "ha": side}
                 axis.text(x, height, f"{share:.1%}", **style)
-    axes[0, 0].set_ylabel("IR score")
-    if not shares:
-        axes[0, -1].legend(loc="lower right", fontsize=8)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("IR score")
+    _legend_below(figure)
     return figure
 
 
 def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
-    """Draw every answer's value as a dot, a line per metric and system, and the mean with its interval as a diamond.
+    """Draw every answer's value as a dot, and the mean with its interval as a diamond: a panel for each metric.
 
-    ``scores`` have the columns system, metric, value (in [0, 1]); ``means`` system, metric, mean, low, high.
+    ``scores`` have the columns system, metric, value (in [0, 1]); ``means`` system, metric, mean, low, high. Of one
+    system the metrics are the lines of one panel.
     """
     _need(scores, "system", "metric", "value")
     _need(means, "system", "metric", "mean", "low", "high")
-    systems, metrics = _unique(means["system"]), _unique(means["metric"])
-    lines = [(metric, system) for metric in metrics for system in systems]
-    figure, axis = _open_one(7.2, 1.2 + 0.34 * len(lines))
-    values = scores.groupby(["metric", "system"], sort=False)["value"]
-    spread = {key: part.dropna().to_numpy(float) for key, part in values}
-    marks = means.set_index(["metric", "system"])
-    for i, (metric, system) in enumerate(lines):
-        colour = PALETTE[systems.index(system) % len(PALETTE)]
-        points = np.sort(spread[metric, system])
-        # Equal values lie beside each other, not on one spot.
-        equal = [np.count_nonzero(points[:n] == value) for n, value in enumerate(points)]
-        shift = 0.28 * np.array([0 if not n else (-1) ** n * min((n + 1) // 2 / 4, 1) for n in equal])
-        axis.plot(points, i + shift, "o", color=colour, alpha=0.45, ms=4, mew=0)
-        mean, low, high = marks.loc[(metric, system), ["mean", "low", "high"]].astype(float)
-        if not np.isnan(mean):
-            reach = [[mean - low], [high - mean]] if not np.isnan(low) else None
-            label = system if metric == metrics[0] else None
-            axis.errorbar(mean, i, xerr=reach, fmt="D", color=colour, mec="#222222", ms=6, capsize=3, label=label)
-    names = [str(metric).replace("_", " ") for metric in metrics]
-    axis.set_yticks([n * len(systems) + (len(systems) - 1) / 2 for n in range(len(metrics))], names, fontsize=8)
-    for n in range(1, len(metrics)):
-        axis.axhline(n * len(systems) - 0.5, color="#DDDDDD", lw=0.8)
-    axis.grid(False, axis="y")
-    axis.set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04), xlabel="dots: answers; diamond: mean with 95% interval")
-    if len(systems) > 1:
-        _legend_below(figure)
+    means, scores = (t.assign(metric=t["metric"].str.replace("_", " ")) for t in (means, scores))
+    line, panel = ("system", "metric") if means["system"].nunique() > 1 else ("metric", "system")
+    lines, panels = _unique(means[line]), _unique(means[panel])
+    names = [_wrapped(name, 44) for name in lines]
+    beside, deep = _size(names)
+    ncols = min(_PER_ROW if len(panels) < 9 else 5, len(panels))
+    nrows = -(-len(panels) // ncols)
+    wide = 1.9 if len(panels) > 1 else 5.0
+    height = 0.5 + max(0.22, _LINE * deep + 0.04) * len(lines)
+    figure, axes = open_figure(
+        beside + 0.5 + wide * ncols, 0.6 + height * nrows, ncols=ncols, nrows=nrows, sharex=True, sharey=True
+    )
+    _hide_empty(axes, len(panels))
+    spread = {key: np.sort(part.dropna()) for key, part in scores.groupby([panel, line], sort=False)["value"]}
+    marks = means.set_index([panel, line])
+    for axis, title in zip(axes.ravel(), panels, strict=False):
+        for i, name in enumerate(lines):
+            colour, points = PALETTE[i % len(PALETTE)], spread[title, name]
+            # Equal values lie beside each other, not on one spot.
+            equal = [np.count_nonzero(points[:n] == value) for n, value in enumerate(points)]
+            shift = 0.28 * np.array([0 if not n else (-1) ** n * min((n + 1) // 2 / 4, 1) for n in equal])
+            axis.plot(points, i + shift, "o", color=colour, alpha=0.45, ms=4, mew=0)
+            mean, low, high = marks.loc[(title, name), ["mean", "low", "high"]].astype(float)
+            if not np.isnan(mean):
+                reach = [[mean - low], [high - mean]] if not np.isnan(low) else None
+                axis.errorbar(mean, i, xerr=reach, fmt="D", color=colour, mec="#222222", ms=5, capsize=3)
+        axis.set_title(_wrapped(title, 12 * wide), fontsize=9)
+        axis.grid(False, axis="y")
+    axes[0, 0].set_yticks(range(len(lines)), names, fontsize=8)
+    axes[0, 0].set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04))
+    figure.supxlabel("dots: answers; diamond: mean with 95% interval", fontsize=9)
     return figure

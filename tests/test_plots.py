@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+from itertools import combinations
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 
 from ragbench import plots
 from ragbench.errors import ConfigError
+from ragbench.metrics import claims
 
 
 @pytest.fixture
@@ -161,13 +168,7 @@ def test_rank_lines_start_at_the_rank_by_the_left_measure_and_end_at_the_right_o
     assert [list(line.get_ydata()) for line in chinese.lines] == [[1, 3], [2, 1.5], [3, 1.5]]
     assert [list(line.get_ydata()) for line in english.lines] == [[3, 1], [2, 2], [1, 3]]
     assert chinese.get_ylim() == (3.5, 0.5)  # rank 1 on top
-    assert "b / c" in [text.get_text() for text in chinese.texts]
-
-
-def test_rank_lines_refuse_more_systems_than_colours():
-    many = pd.DataFrame({"panel": "p", "name": range(9), "x": range(9), "y": range(9)})
-    with pytest.raises(ConfigError, match="9 systems"):
-        plots.rank_lines(many, ["x", "y"], "name", "panel")
+    assert "b\nc" in [text.get_text() for text in chinese.texts]
 
 
 def test_settings_show_means_intervals_and_the_papers_value():
@@ -293,3 +294,128 @@ def test_a_readers_own_plot_shows_after_ours_in_a_notebook(tmp_path):
     book = new_notebook(cells=[new_code_cell(ours), new_code_cell("table['b'].plot();")])
     NotebookClient(book, kernel_name="python3").execute(cwd=tmp_path)
     assert [["image/png" in output.data for output in cell.outputs] for cell in book.cells] == [[True], [True]]
+
+
+NAMES = [f"llama3.{i}:8b-instruct-q4_K_M, LongContextReorder, k = 10, N = {300 + i}" for i in range(13)]
+LONG_METRICS = [*claims.METRICS, "reference_recall", "effective_information_rate", "rouge_l", "ir_score"]
+
+
+def table_of(**columns) -> pd.DataFrame:
+    """Every combination of the columns' values, with a mean and its interval."""
+    frame = pd.MultiIndex.from_product(columns.values(), names=columns).to_frame(index=False)
+    frame["mean"] = np.linspace(0.1, 0.9, len(frame))
+    return frame.assign(low=frame["mean"] - 0.05, high=frame["mean"] + 0.08, n=180)
+
+
+def grades_of(**columns) -> pd.DataFrame:
+    return (
+        table_of(**columns).assign(**dict.fromkeys(plots.GRADE_NAMES, 0.2)).assign(**{"grade 2": 0.05, "grade 3": 0.35})
+    )
+
+
+def strips(names) -> plt.Figure:
+    means = table_of(system=names, metric=LONG_METRICS)
+    return plots.score_strips(means.assign(value=means["mean"]), means)
+
+
+KINDS = {
+    "curves": lambda names: plots.ir_score_curves(table_of(retriever=names, N=[100, 1000]), title=NAMES[0]),
+    "curves and the paper's": lambda names: plots.ir_score_curves(
+        table_of(retriever=names, N=[100, 500]), table_of(retriever=names[:2], N=[100, 500])
+    ),
+    "settings": lambda names: plots.settings(
+        table_of(system=names, k=[*range(1, 11)], metric=LONG_METRICS[:5]), "k", [*range(1, 11)], "metric", xlabel="k"
+    ),
+    "settings with long values": lambda names: plots.settings(
+        table_of(system=names, at=["Chunk-TopK 128-8", "TopK 2"], metric=LONG_METRICS[:2], language=["CN", "EN"]),
+        "at", ["Chunk-TopK 128-8", "TopK 2"], "language", "metric", join=False,
+    ),
+    "ranks by two": lambda names: plots.rank_lines(
+        table_of(system=names).assign(recall=1), ["mean", "recall"], "system"
+    ),
+    "ranks by many": lambda names: plots.rank_lines(
+        table_of(system=names).assign(**{m: lambda t: t["mean"].round(1) for m in LONG_METRICS[:9]}),
+        LONG_METRICS[:9], "system",
+    ),
+    "bars of systems": lambda names: plots.grouped_bars(
+        table_of(system=names, all=["all"]), "system", "mean", "all", "mean IR score", NAMES[0]
+    ),
+    "bars by system": lambda names: plots.grouped_bars(
+        table_of(N=[0, 300, 1000], system=names), "N", "mean", "system", "seconds per answer", NAMES[0]
+    ),
+    "bars in panels": lambda names: plots.grouped_bars(
+        table_of(panel=[*"abcd"], criterion=["clarity", "conformity"], system=names),
+        "criterion", "mean", "system", "share ranked first", NAMES[0], "panel",
+    ),
+    "shares": lambda names: plots.stacked_shares(
+        grades_of(system=names), "system", [*plots.GRADE_NAMES], ", ".join(NAMES[:3])
+    ),
+    "shares in panels": lambda names: plots.stacked_shares(
+        grades_of(model=NAMES[:2], system=names), "system", [*plots.GRADE_NAMES], panel="model"
+    ),
+    "dots": lambda names: plots.dots(table_of(system=names), "system", "mean", xlabel="mean IR score"),
+    "dots by system": lambda names: plots.dots(
+        table_of(metric=LONG_METRICS, paper=["thesis", "RAGEval"], system=names), "metric", "mean", "system",
+        panel="paper", xlabel="Spearman correlation with F1 over 80 cells and within domains",
+    ),
+    "heat maps": lambda names: plots.heat_maps(
+        dict.fromkeys(NAMES[:2], table_of(system=names, metric=LONG_METRICS).pivot_table("mean", "system", "metric")),
+        decimals=1,
+    ),
+    "confusion": lambda names: plots.confusion(np.ones((len(names),) * 2, int), names, NAMES[0], "judge", "by hand"),
+    "sorted scores": lambda names: plots.sorted_scores({name: [0.1, 0.5, 0.9] for name in names}, 0.105, 0.67),
+    "sorted shares": lambda names: plots.sorted_scores({name: [0.1, 0.9] for name in names}, 0.1, 0.7, shares=True),
+    "strips": strips,
+}  # fmt: skip
+
+
+def unreadable(figure, monkeypatch) -> list[str]:
+    """What of a figure's texts is cut, lies on another text or a panel, or is too small on a sheet of paper."""
+    drawn, draw = [], Text.draw
+    with monkeypatch.context() as patch:
+        patch.setattr(Text, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer))[1])
+        FigureCanvasAgg(figure).draw()
+    texts = [t for t in dict.fromkeys(drawn) if t.get_visible() and t.get_text().strip()]
+    boxes = [t.get_window_extent() for t in texts]
+    width, height = figure.bbox.size
+    found = [f"{t.get_text()!r} is cut" for t, b in zip(texts, boxes, strict=True)
+             if b.x0 < -1 or b.y0 < -1 or b.x1 > width + 1 or b.y1 > height + 1]  # fmt: skip
+    on_paper = min(1, 11.7 / figure.get_size_inches()[0])  # A4, on its side
+    found += [f"{t.get_text()!r} is small" for t in texts if t.get_fontsize() * on_paper < 6]
+    for (t, a), (u, b) in combinations(zip(texts, boxes, strict=True), 2):
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1:
+            found.append(f"{t.get_text()!r} lies on {u.get_text()!r}")
+    panels = [axis.get_window_extent() for axis in figure.axes if axis.get_visible()]
+    legends = [one.get_window_extent() for one in (*figure.legends, *(a.get_legend() for a in figure.axes)) if one]
+    found += ["a legend lies on a panel" for one in legends for panel in panels if one.overlaps(panel)]
+    found += ["a panel has no room" for panel in panels if min(panel.size) < 50]
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 6, 13])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_is_cut_or_covered_whatever_the_number_of_systems(kind, count, monkeypatch):
+    figure = KINDS[kind](NAMES[:count])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # constrained layout says when it gives up
+        assert unreadable(figure, monkeypatch) == []
+    assert figure.get_size_inches()[0] <= plots.WIDEST
+    assert figure.get_size_inches()[1] <= 20
+
+
+def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
+    figure, axes = plt.subplots(figsize=(3, 2))
+    axes.text(0.5, 0.5, "one")
+    axes.text(0.5, 0.5, "two", fontsize=5)
+    axes.text(0.9, 0.9, "a long text that leaves the figure")
+    axes.plot([0, 1], label="line")
+    axes.legend()
+    found = " ".join(unreadable(figure, monkeypatch))
+    assert all(fault in found for fault in ("is cut", "'two' is small", "'one' lies on 'two'", "a legend lies on"))
+
+
+def test_no_two_of_thirteen_systems_have_one_colour_and_line():
+    for names in (NAMES, [*plots._RETRIEVERS, *NAMES[:8]]):
+        looks = plots._looks(names)
+        assert len({(looks[name]["color"], looks[name]["ls"]) for name in names}) == 13
+        assert len({(looks[name]["color"], plots._hatch(looks[name])) for name in names}) == 13
