@@ -13,7 +13,7 @@ PACKAGE = Path(ragbench.__file__).parent
 # From the ground up. A module imports from its own room and from those before it.
 ROOMS = """
     errors _lazy paths records | text | onnx_models _bert_graph embedding chunking | data | stats | metrics
-    | prompts llm | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers
+    | prompts llm | retrieval | generation | labelling | experiment | scoring comparison crash | datagen | papers
     | plots | widgets | report | evidence recordings notebooks your_experiment doctor cli __main__
 """
 # `Experiment.run` and `Experiment.plan` hand over to the modules that run and plan an experiment.
