@@ -32,6 +32,8 @@ else
     [ -x "$venv/bin/python" ] || "$found" -m venv "$venv"
     # An environment that uv made earlier has no pip.
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+    # Python 3.11 puts an old setuptools with known holes into a new environment. Nothing here needs it.
+    "$venv/bin/python" -m pip uninstall --quiet --yes setuptools 2>/dev/null || :
     pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
     locked uv >"$venv/locked-uv.txt"
     uv="$venv/bin/uv"

@@ -63,6 +63,7 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
     assert done.returncode == 0, done.stderr
     calls = log.read_text().splitlines()
     asked = [call.split()[0] for call in calls if "locked.txt" in call]
+    assert any(call.endswith("uninstall --quiet --yes setuptools") for call in calls)  # an old one has known holes
     assert asked == installers
     assert ("certificates" in done.stderr) == (uv in ("certificates", "fails"))
     model = [call.split()[0] for call in calls if "locked-model.txt" in call]
