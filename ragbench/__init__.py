@@ -1,6 +1,19 @@
 """ragbench: a Jupyter-first research workbench for evaluating retrieval-augmented generation.
 
 ``import ragbench as rb`` costs a few milliseconds: every name below loads its module when it is first used.
+
+To read the package, take ten files in the order in which a question passes them:
+
+1. ``records.py``: what a question, a document, a chunk, a hit and an answer hold.
+2. ``data/user.py``: questions and documents from files.
+3. ``chunking.py``: documents become chunks.
+4. ``retrieval/bm25.py``: chunks are ranked for a question. ``retrieval/table.py`` names all retrievers.
+5. ``metrics/ir_score.py``: how much of the evidence stands in the retrieved text, cut at N tokens.
+6. ``llm/asking.py``: prompts become replies. ``llm/cassette.py`` keeps them.
+7. ``labelling/claims.py``: an answer becomes claims, and each claim a label.
+8. ``metrics/claims.py``: labels become RAGChecker's numbers. All metrics are written in this way.
+9. ``experiment/run.py``: all of it over a grid of data, chunkers, retrievers and models.
+10. ``scoring.py``: metrics for rows of any origin. ``stats/intervals.py`` says how sure a mean is.
 """
 
 from __future__ import annotations
