@@ -33,7 +33,7 @@ from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
 from ragbench.generation import PROMPTS
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette, chat_model, model_name
 from ragbench.llm.cassette import canonical
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.onnx_models import cores
@@ -230,11 +230,12 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     )
 
 
-def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None) -> pd.DataFrame:
+def rows(name: str, grid: str, *, fresh: bool = False, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the rows of the questions that a recording covers of a grid, graded by the embedded grader.
 
     ``fresh``: ask now instead of replaying; a run that was broken off goes on. ``model``: with ``fresh``, the name of
-    another chat model, which gets the same options. A prompt without a recorded reply is a CallError.
+    another chat model (or a mapping), which gets the same options where it names no others. A prompt without a recorded
+    reply is a CallError.
     """
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 
@@ -244,7 +245,7 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
         return as_frame([])
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
     if fresh:
-        asked = model or recording.model
+        asked = model_name(model or recording.model)
         limits = {key: value for key, value in recording.options.items() if key != "digest"}
         settings["generator"] = {asked: chat_model(model, **limits) if model else recording.chat_model()}
         folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")

@@ -120,6 +120,7 @@ class FakeOllama:
     no_counts : leave the token counts out.
     busy_above : answer 503 when more calls than this are under way.
     thinks : take ``think``; else refuse it.
+    modelfile : the parameters of each model, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
         llama.cpp's Python server gives.
     openai_stream : what it does when asked for a stream: "counted" (tokens in the last event), "uncounted", "refused"
@@ -138,6 +139,7 @@ class FakeOllama:
     openai_schema: str = "json_schema"
     openai_stream: str = "counted"
     version: str = "0.24.0"
+    modelfile: str = ""
     thinks: bool = True
     port: int = 0
 
@@ -245,7 +247,7 @@ class FakeOllama:
         if path == "/api/show":
             info = {"general.architecture": "llama", "llama.context_length": self.context_length}
             can = "embedding" if full_name(body["model"]) == EMBEDDER else "completion"
-            shown = {"modelfile": "", "parameters": "", "template": "", "details": {}, "model_info": info,
+            shown = {"modelfile": "", "parameters": self.modelfile, "template": "", "details": {}, "model_info": info,
                      "capabilities": [can]}  # fmt: skip
             return await send_json(out, shown)
         if path == "/api/embed":

@@ -119,13 +119,13 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
     assert {f["query"] for f in sent} == {data.questions[0].text}
     server.calls.clear()
     rb.ragchecker_labels(rb.chat_model(MODEL), rc.results(experiment, rows))
-    held_against(server.calls, RAGCHECKER, "steps_claims", "steps_check")
+    held_against(server.calls, {"temperature": 0}, "steps_claims", "steps_check")
 
 
 def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     data = diagnosis.answerable(load_dataset("minihop", diagnosis.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
-    model = make_generator(MODEL, num_ctx=32768)
+    model = make_generator(MODEL, num_ctx=32768, num_predict=2048)
     bm25, both = {"BM25": systems.RETRIEVERS["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
     grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)
     grid.run(progress=False)

@@ -58,11 +58,11 @@ def test_every_call_sends_seed_temperature_num_ctx_and_asks_not_to_be_cut(fake):
 
 def test_ask_works_inside_a_running_loop_and_beside_invoke(fake):
     async def cell():
-        return ask(fake.model(), ["hello"], progress=False)[0].text
+        return ask(fake.model(num_predict=99), ["hello"], progress=False)[0].text
 
     asked = asyncio.run(cell())
-    assert fake.model().invoke("hello").content == asked
-    assert asyncio.run(fake.model().ainvoke("hello")).content == asked
+    assert fake.model(num_predict=99).invoke("hello").content == asked
+    assert asyncio.run(fake.model(num_predict=99).ainvoke("hello")).content == asked
 
 
 def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():

@@ -14,9 +14,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, SecretStr
 
-from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, ask, chat_model
-from ragbench.llm.endpoints import endpoint_of
+import ragbench as rb
+from ragbench.errors import ConfigError, ModelError
+from ragbench.llm import Cassette, ask, chat_model, model_facts, model_name
+from ragbench.llm.endpoints import endpoint_of, window
 from ragbench.llm.models import address
 
 
@@ -37,10 +38,74 @@ def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
     model = chat_model("ollama:llama3:8b")
     assert isinstance(model, ChatOllama)
     assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
-    assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, 2048)
+    assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, None)
     assert model.deadline_s == 600
     for client in (model._client._client, model._async_client._client):
         assert (client.timeout.read, client.timeout.connect) == (600, 10)
+
+
+QUESTION = rb.Question("q", "Who built the mill?", "Ada Ruck", ("Ada Ruck built it.",))
+STEPS = {
+    "a grade": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")]), 64),
+    "many grades": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")], per_prompt="ten"), 512),
+    "an answer": (lambda model: rb.generate(model, [QUESTION], ["It was built."]), 512),
+    "claims": (lambda model: rb.extract_claims(model, ["Ada built it."]), 512),
+    "one claim": (lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."], joint=1), 64),
+    "sub-questions": (lambda model: rb.llm_decomposer(model)("Who built it?"), 512),
+    "anything": (lambda model: ask(model, ["Write a document."]), 2048),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("own", [{}, {"num_predict": 200}])
+def test_a_reply_is_as_long_as_its_step_needs_unless_the_model_names_a_bound(step, own, fake):
+    call, bound = STEPS[step]
+    call({"use": "ollama:llama3:8b", "host": fake.url, **own})
+    assert {seen.body["options"]["num_predict"] for seen in fake.calls} == {own.get("num_predict", bound)}
+
+
+def test_a_modelfiles_own_bound_is_not_overruled_and_the_key_stays(fake, tmp_path):
+    fake.modelfile = 'stop           "<|im_end|>"\nnum_predict    96\n'
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        ask(fake.model(), ["hi"], cassette=cassette, num_predict=64, progress=False)
+        assert "num_predict" not in fake.calls[0].body["options"]
+        fake.modelfile = ""
+        (reply,) = ask(fake.model(), ["hi"], cassette=cassette, num_predict=64, progress=False)
+    assert reply.cached
+    ask(fake.model(num_predict=30), ["hi"], progress=False)
+    assert fake.calls[1].body["options"]["num_predict"] == 30
+
+
+def test_an_embedding_model_is_not_asked_to_chat_and_those_that_can_are_named(fake):
+    fake.models["all-minilm:latest"] = DIGEST
+    (reply,) = ask(fake.model("ollama:all-minilm"), ["hi"], progress=False)
+    assert reply.error.kind == "no_model"
+    assert "only embedding" in str(reply.error)
+    assert "llama3:8b" in reply.error.do
+    assert fake.calls == []
+    with pytest.raises(ModelError, match="only embedding"):
+        model_facts(fake.model("ollama:all-minilm"))
+
+
+def test_the_window_in_use_is_known_once_the_model_has_answered(fake):
+    fake.context_length = 2048  # what /api/show says is the model's; /api/ps has the server's
+    model = fake.model(num_ctx=8192)
+    ask(model, ["hi"], progress=False)
+    assert window(model) == 2048
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("ollama:llama3:8b", "ollama:llama3:8b"),
+        ({"use": "ollama:llama3:8b", "num_predict": 9}, "ollama:llama3:8b"),
+        ("embedded", "embedded"),
+        (rb.ExtractiveReader(), "extractive reader (no LLM)"),
+        (chat_model("ollama:SmolLM2"), "ollama:smollm2:latest"),
+    ],
+)
+def test_who_answers_has_a_name(given, name):
+    assert model_name(given) == name
 
 
 def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):

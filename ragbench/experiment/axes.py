@@ -49,18 +49,21 @@ _WANTED = {
 _METHODS = {"generator": "answer", "judge": "grade_all"}
 
 
-def make_generator(name: str = "extractive", **options: Any) -> Any:
+def make_generator(name: str | Mapping[str, Any] = "extractive", **options: Any) -> Any:
     """Make a generator by name: in `GENERATORS`, or a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``.
 
-    ``options`` are of the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses,
-    makes one model on several hosts.
+    Or by a mapping as in an experiment file, ``{"use": "ollama:llama3:8b", "num_predict": 200}``. ``options`` are of
+    the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses, makes one model on several
+    hosts.
     """
-    return _model("generator", name, options)
+    use, own = _use("generator", name)
+    return _model("generator", use, options | own)
 
 
-def make_judge(name: str = "embedded", **options: Any) -> Any:
+def make_judge(name: str | Mapping[str, Any] = "embedded", **options: Any) -> Any:
     """Make a judge by name: in `JUDGES`, or a chat model; see `make_generator`."""
-    return _model("judge", name, options)
+    use, own = _use("judge", name)
+    return _model("judge", use, options | own)
 
 
 def is_model(value: Any) -> bool:

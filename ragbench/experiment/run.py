@@ -27,9 +27,10 @@ from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.experiment import Cell, Experiment
 from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
 from ragbench.generation import PROMPTS, generate
-from ragbench.labelling.grades import GRADES, PROMPT, grade
+from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import ModelFacts, model_facts
+from ragbench.llm.endpoints import ModelFacts, model_facts, window
+from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
@@ -107,6 +108,10 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
                         rows += made
                         bar.update(len(made))
         finally:
+            if cassette is None or cassette.mode != "replay":
+                for (axis, name), facts in setup.models.items():  # what the servers made of num_ctx
+                    used = window(getattr(experiment, axis)[name])
+                    setup.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
             if executor is None:
                 pool.shutdown(wait=False, cancel_futures=True)
             failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
@@ -125,7 +130,8 @@ def _set_up(experiment: Experiment, cassette: Cassette | None) -> _Setup:
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
                 there[name] = value
-                facts = setup.models[axis, name] = model_facts(value, cassette)
+                bound = BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
+                facts = setup.models[axis, name] = model_facts(value, cassette, num_predict=bound)
                 setup.facts[axis][name] = facts.to_dict()
             else:
                 here[name] = value

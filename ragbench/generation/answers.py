@@ -17,6 +17,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.generation.reader import ExtractiveReader
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.failures import without_address
+from ragbench.llm.models import BOUNDS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
@@ -94,7 +95,11 @@ def generate(
         return [_read(model, *job) for job in jobs]
     prompts = _prompts(questions, contexts, with_documents, query_only)
     options = {"step": "generation", "on_length": "keep", "ids": [_call_id(*job) for job in jobs]} | options
-    options = {"groups": [question.id for question in questions], "concurrency": concurrency} | options
+    options = {
+        "num_predict": BOUNDS["text"],
+        "groups": [question.id for question in questions],
+        "concurrency": concurrency,
+    } | options
     replies = llm.ask(model, [text for text, _ in prompts], cassette=cassette, **options)
     return [
         _as_answer(question, prompt, reply, {**m, "concurrency": concurrency})

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError
 from ragbench.llm import Reply, Usage, ask, label_schema
+from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
@@ -122,7 +123,7 @@ class Request:
 
 
 def _send(
-    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any]
+    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any], bound: str
 ) -> tuple[list[Reply], StepReport]:
     """Ask every different request once; return one reply per request, and what it took."""
     first: dict[Any, Request] = {}
@@ -132,7 +133,7 @@ def _send(
     if not once:
         return [], StepReport(step)
     prompts, schemas, ids = [r.prompt for r in once], [r.schema for r in once], [r.id for r in once]
-    replies = ask(model, prompts, schema=schemas, ids=ids, **{"step": step, **options})
+    replies = ask(model, prompts, schema=schemas, ids=ids, **{"step": step, "num_predict": BOUNDS[bound], **options})
     reply_to = {request.key: reply for request, reply in zip(once, replies, strict=True)}
     now = [reply for reply in replies if not reply.cached]
     report = StepReport(
@@ -152,12 +153,12 @@ def _unscored(name: str, reply: Reply) -> _Unscored:
 
 
 def send_some(
-    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any]
+    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any], bound: str = "text"
 ) -> tuple[list[Any], StepReport]:
     """Ask what there is to ask; each reply as its schema reads it (None: unscored, or no request), and the report."""
     places = [place for place, request in enumerate(requests) if request is not None]
     sent = [requests[place] for place in places]
-    replies, report = _send(model, step, sent, options)
+    replies, report = _send(model, step, sent, options, bound)
     values: list[Any] = [None] * len(requests)
     for place, reply in zip(places, replies, strict=True):
         values[place] = reply.parsed if reply.ok else None
@@ -189,6 +190,7 @@ class LabelStep:
     name : in the cassette and in reports. prompt : id or file. schema : of the reply.
     needs : field of the prompt; an item where it is blank has the label ``blank`` and needs no call.
     read : the label that a reply holds, from its parsed object.
+    bound : how long a reply may be, of `ragbench.llm.models.BOUNDS`.
     """
 
     name: str
@@ -197,6 +199,7 @@ class LabelStep:
     needs: str
     read: Callable[[Any], Any]
     blank: Any = ()
+    bound: str = "text"
 
     def ask(
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
@@ -207,7 +210,7 @@ class LabelStep:
             row = dict(zip(fields, (text.strip() for text in texts), strict=True))
             filled = Request(name, fill_prompt(template, **row), self.schema) if row[self.needs] else None
             requests.append(filled)
-        replies, report = send_some(model, self.name, requests, options)
+        replies, report = send_some(model, self.name, requests, options, self.bound)
         labels = (
             self.blank if request is None else None if reply is None else self.read(reply)
             for request, reply in zip(requests, replies, strict=True)
@@ -269,7 +272,9 @@ class JointStep:
                 count, size = len(unit.items), joint or max(len(unit.items), 1)
                 slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
         requests = [self._request(template, units[n], start, stop) for n, start, stop in slices]
-        replies, report = _send(model, self.name, requests, options)
+        one = "text" if self.explain else "label"  # a reason takes room
+        bound = one if joint == 1 else "text"
+        replies, report = _send(model, self.name, requests, options, bound)
         labels: list[Any] = [
             None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
         ]
@@ -287,7 +292,7 @@ class JointStep:
                 again |= {(n, i): self._request(template, units[n], i, i + 1) for i in range(start, stop)}
             else:
                 failures += [_unscored(self._name(units[n], i, i + 1), reply) for i in range(start, stop)]
-        singles, second = send_some(model, self.name, list(again.values()), options)
+        singles, second = send_some(model, self.name, list(again.values()), options, one)
         for (n, i), parsed in zip(again, singles, strict=True):
             if parsed is not None:
                 (labels[n][i],) = self._read(parsed)

@@ -13,7 +13,7 @@ import functools
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -344,9 +344,10 @@ class ModelChecker(_PairChecker):
 
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         from ragbench.llm import ask
+        from ragbench.llm.models import BOUNDS
 
         prompts = [self.prompt(*pair) for pair in pairs]
-        replies = ask(self.model, prompts, **({"step": "claim check"} | self.options))
+        replies = ask(self.model, prompts, **({"step": "claim check", "num_predict": BOUNDS["label"]} | self.options))
         read = [_VERDICT.match(reply.text) if reply.ok else None for reply in replies]
         failed = [reply for reply, verdict in zip(replies, read, strict=True) if verdict is None]
         if failed:
@@ -361,11 +362,14 @@ def asks_model(name: str) -> bool:
     return name != "embedded" and not name.startswith("onnx:")
 
 
-def make_checker(name: str = "embedded", **options: Any) -> Any:
+def make_checker(name: str | Mapping[str, Any] = "embedded", **options: Any) -> Any:
     """Make a checker by name: "embedded", "onnx:FOLDER", or a chat model such as "ollama:bespoke-minicheck".
 
-    ``options``: of the class; for a chat model ``cassette`` and those of `ragbench.llm.chat_model`.
+    Or by a mapping as in `chat_model`. ``options``: of the class; for a chat model ``cassette`` and those of
+    `ragbench.llm.chat_model`.
     """
+    if isinstance(name, Mapping):
+        name, options = name["use"], {key: value for key, value in name.items() if key != "use"} | options
     if name == "embedded":
         return EmbeddedChecker(**options)
     if name.startswith("onnx:"):

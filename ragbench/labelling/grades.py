@@ -23,6 +23,7 @@ from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Reply, ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.failures import without_address
+from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import json_values
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
@@ -181,7 +182,8 @@ def grade(
     )
     ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
     schemas = [written.schema for written in prompts]
-    replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **{"step": "grading", **options})
+    options = {"step": "grading", "num_predict": grade_bound(per_prompt), **options}
+    replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **options)
     grades: dict[int, Grade] = {}
     for written, reply in zip(prompts, replies, strict=True):
         grades |= _read_grades(written, reply, answers, order)
@@ -207,12 +209,17 @@ def repeated_grades(
     return [[graded.value for graded in grades] for grades in zip(*runs, strict=True)]
 
 
+def grade_bound(per_prompt: str | int) -> int:
+    """Return the most tokens of a judge's reply, where its model names no bound."""
+    return BOUNDS["label" if per_prompt in ("one", 1) else "text"]
+
+
 def _reseeded(judge: Any, by: int) -> Any:
     if hasattr(judge, "grade_all"):
         return judge
     if isinstance(judge, Sequence) and not isinstance(judge, str):
         return [_reseeded(host, by) for host in judge]
-    model = chat_model(judge) if isinstance(judge, str) else judge
+    model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
     if not hasattr(model, "seed"):
         raise ConfigError(f"a judge of the class {type(model).__name__}", "a model with a seed", "use rb.chat_model")
     return model.model_copy(update={"seed": (model.seed or 0) + by})

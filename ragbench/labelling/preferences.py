@@ -127,9 +127,8 @@ def _asked(
             "pass contexts=..." if contexts is None else "leave contexts out",
         )
     prompt, reply = prompt or f"steps_gpt_{kind}_{dimension}", _FIELDS[kind]
-    step = LabelStep(
-        f"gpt_{kind} {dimension}", prompt, _number_schema(*reply), next(iter(candidates)), attrgetter(reply[0])
-    )
+    schema, label = _number_schema(*reply), attrgetter(reply[0])
+    step = LabelStep(f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label")
     names = names_of(ids, questions=questions, **candidates, contexts=contexts)
     texts = candidates if contexts is None else {"context": contexts, **candidates}
     # An empty candidate says so, and is asked about.

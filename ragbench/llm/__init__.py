@@ -10,7 +10,7 @@ from ragbench.llm.asking import Interrupted, ask
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.context import estimate_tokens
 from ragbench.llm.doctor import Fitness, fitness
-from ragbench.llm.endpoints import ModelFacts, model_facts
+from ragbench.llm.endpoints import ModelFacts, model_facts, model_name
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model
 from ragbench.llm.planning import Plan, PlannedStep, plan

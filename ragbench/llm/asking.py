@@ -18,7 +18,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.endpoints import FINISHED, Endpoint, Received, agreed_digest, endpoints_of, run
 from ragbench.llm.failures import AGAIN, OF_THE_HOST, CallError, printable, without_address
-from ragbench.llm.models import DEADLINE_S
+from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.structured import (
     as_messages,
@@ -55,6 +55,7 @@ def ask(
     retries: int = 3,
     progress: bool | None = None,
     *,
+    num_predict: int = BOUNDS["document"],
     ids: Sequence[str] | None = None,
     step: str = "",
     patience_s: float = 3600.0,
@@ -77,6 +78,7 @@ def ask(
     deadline_s : seconds for one whole call. Default: the model's own, else 600.
     retries : how often a failure that may pass is tried again; one that ran into its deadline once.
     progress : a bar. Default: from 20 prompts on, when somebody looks.
+    num_predict : most tokens of a reply, where neither the model nor its Modelfile names a bound.
     ids : names of the prompts, for messages and the cassette. Default: their numbers.
     step : name of the step ("grading"), for plans and sums by step.
     patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503).
@@ -90,7 +92,7 @@ def ask(
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests under one name;
     Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done, the cassette has it too.
     """
-    endpoints = endpoints_of(model)
+    endpoints = endpoints_of(model, num_predict)
     check_known("on_miss", [on_miss], ("raise", "reply"))
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
@@ -191,12 +193,14 @@ def _somebody_looks() -> bool:
 
 @dataclass(eq=False)
 class Host:
-    """A server. ``dead``: why it is not asked any more; ``spoke``: whether it has answered in this run."""
+    """A server. ``dead``: why it is not asked any more; ``spoke``, ``answered``: whether it has said anything in this
+    run, and whether its model has."""
 
     endpoint: Endpoint
     digest: str | None = None
     dead: CallError | None = None
     spoke: bool = False
+    answered: bool = False
 
 
 @dataclass
@@ -383,6 +387,9 @@ class Job:
 
         retrying = AsyncRetrying(retry=retry_if_exception(again), stop=enough, wait=wait, reraise=True)
         reply = await retrying(self._attempt, host, task)
+        if not host.answered:
+            host.answered = True
+            await host.endpoint.loaded()
         host.spoke = True
         return reply
 

@@ -62,6 +62,7 @@ class Received:
 class Endpoint:
     """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply."""
 
+    bounded = False  # whether num_predict is the step's, not one that the model names
     changes = False  # whether another model may come to stand behind the name in mid-run
     slots: int | None = None  # most calls the server works on at once, where that is known
 
@@ -95,6 +96,9 @@ class Endpoint:
 
     async def check(self) -> None:
         """Raise CallError for a model that cannot chat, and warn of a window that the server lowers."""
+
+    async def loaded(self) -> None:
+        """Take over the window that is in use, once a model has answered."""
 
     def bound(self, schema: dict) -> Any:
         """Return the model told of the schema in its own way, if it knows one."""
@@ -202,21 +206,39 @@ class OllamaEndpoint(Endpoint):
         return printable(listed[self.name].removeprefix("sha256:"))
 
     async def check(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             async with asyncio.timeout(_ASK_S):
                 shown = await self.client.show(self.name)
                 version = await self.client._request_raw("GET", "/api/version")
-            self._counts_cached = _version(version.json().get("version", "")) < (0, 30)
-            if shown.capabilities and "completion" not in shown.capabilities:
-                can = ", ".join(shown.capabilities)
-                raise self.fail("no_model", f"it does not support chat (it can: {can})", do="name a model that writes")
-            info = shown.modelinfo or {}
-            longest = next((int(value) for key, value in info.items() if key.endswith(".context_length")), None)
-            if longest is not None and self.num_ctx is not None and self.num_ctx > longest:
-                log.warning(
-                    "%s: num_ctx=%d, but it was made for %d: Ollama lowers it", self.model, self.num_ctx, longest
-                )
-                self.num_ctx = longest
+                capabilities = shown.capabilities or ["completion"]
+                others = [] if "completion" in capabilities else await self._writers()
+        except Exception:
+            return  # the prompts tell
+        self._counts_cached = _version(version.json().get("version", "")) < (0, 30)
+        if "completion" not in capabilities:
+            do = f"name a model that writes; this server has: {', '.join(others) or 'none'}"
+            raise self.fail("no_model", f"it does not support chat, only {', '.join(capabilities)}", do=do)
+        if self.bounded and (own := re.search(r"^num_predict\s+(-?\d+)", shown.parameters or "", re.MULTILINE)):
+            # The key keeps the step's bound: with the digest, which stands for the Modelfile, it says as much.
+            self.chat, self.num_predict = self.chat.model_copy(update={"num_predict": None}), int(own[1])
+        info = shown.modelinfo or {}
+        self._lower(next((int(value) for key, value in info.items() if key.endswith(".context_length")), None))
+
+    async def _writers(self) -> list[str]:
+        names = [str(model.model) for model in (await self.client.list()).models]
+        return [name for name in names if "completion" in ((await self.client.show(name)).capabilities or ())]
+
+    def _lower(self, window: int | None) -> None:
+        if window and self.num_ctx is not None and self.num_ctx > window:
+            log.warning("%s: num_ctx=%d, but Ollama lowers it to %d", self.model, self.num_ctx, window)
+            self.num_ctx = window
+
+    async def loaded(self) -> None:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_ASK_S):
+                running = (await self.client.ps()).models
+            here = (model.context_length for model in running if canonical_name(model.model or "") == self.name)
+            self._lower(next(here, None))
 
     def bound(self, schema: dict) -> Any:
         return self.chat.bind(format=schema)
@@ -312,10 +334,18 @@ class LocalEndpoint(OpenAIEndpoint):
         return await asyncio.to_thread(self.chat._server.file.checked, self.pinned_digest)
 
 
-def endpoint_of(model: Any) -> Endpoint:
-    """Return the endpoint of a chat model, a name or a mapping for `chat_model`."""
+def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
+    """Return the endpoint of a chat model, a name or a mapping for `chat_model`.
+
+    ``num_predict``: the step's bound, for a model of `chat_model` that names none.
+    """
     if isinstance(model, str | Mapping):
         model = chat_model(model)
+    limit = {"OllamaChat": "num_predict", "OpenAIChat": "max_tokens"}.get(type(model).__name__)
+    if num_predict is not None and limit is not None and getattr(model, limit) is None:
+        endpoint = endpoint_of(model.model_copy(update={limit: num_predict}))
+        endpoint.bounded = True
+        return endpoint
     if not hasattr(model, "ainvoke"):
         raise ConfigError(
             f"model {model!r}",
@@ -331,12 +361,12 @@ def endpoint_of(model: Any) -> Endpoint:
     return Endpoint(model)
 
 
-def endpoints_of(model: Any) -> list[Endpoint]:
+def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
     """Return the endpoints of one model on one or several hosts. ConfigError for different models."""
     models = list(model) if isinstance(model, list | tuple) else [model]
     if not models:
         raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
-    endpoints = [endpoint_of(each) for each in models]
+    endpoints = [endpoint_of(each, num_predict) for each in models]
     first, *others = (canonical([each.model, each.options()]) for each in endpoints)
     for other in others:
         if other != first:
@@ -353,6 +383,16 @@ def agreed_digest(endpoints: Sequence[Endpoint], digests: Sequence[str | None]) 
         do = "pull the same model on every host"
         raise next(iter(said.values())).fail("digest", f"two digests under one name: {digests_at}", do=do)
     return next(iter(said), None)
+
+
+def model_name(model: Any) -> str:
+    """Return the name of who answers or labels, such as ``"ollama:llama3:8b"``; a name or a word stays as it is."""
+    if isinstance(model, Mapping):
+        model = model.get("use", "")
+    if isinstance(model, str):
+        return model
+    name = getattr(model, "name", None)  # of a reader or a grader
+    return name if isinstance(name, str) else endpoint_of(model).model
 
 
 def canonical_name(name: str) -> str:
@@ -441,14 +481,16 @@ class ModelFacts:
         return facts | {"temperature": options.get("temperature"), "seed": options.get("seed")}
 
 
-def model_facts(model: Any, cassette: Cassette | None = None, *, ask_server: bool = True) -> ModelFacts:
+def model_facts(
+    model: Any, cassette: Cassette | None = None, *, ask_server: bool = True, num_predict: int | None = None
+) -> ModelFacts:
     """Return who a chat model is (a name, an object, or one model on several hosts).
 
     The server is not asked without ``ask_server``, and where the cassette is in replay mode; then the digest is the one
-    on the cassette. ModelError when no server answers and nothing says which weights are meant, or where the hosts have
-    different ones.
+    on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError when no server answers and nothing says which
+    weights are meant, or where the hosts have different ones.
     """
-    endpoints = endpoints_of(model)
+    endpoints = endpoints_of(model, num_predict)
     first, digest, away = endpoints[0], endpoints[0].pinned_digest, None
     if ask_server and not (cassette is not None and cassette.mode == "replay"):
         found: list[str | None] = []
@@ -469,6 +511,13 @@ def model_facts(model: Any, cassette: Cassette | None = None, *, ask_server: boo
         raise away
     secrets = tuple(secret for each in endpoints for secret in each.secrets)
     return ModelFacts(first.provider, first.name, digest, first.options(), first.num_ctx, len(endpoints), secrets)
+
+
+def window(model: Any) -> int | None:
+    """Return the window that a model works with at its first host: the server's own, where it says and is loaded."""
+    endpoint = endpoints_of(model)[0]
+    run(endpoint.loaded())
+    return endpoint.num_ctx
 
 
 # -- one event loop ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 _WITHOUT_A_MODEL = ("embedded", "extractive")  # names that labels, judges and readers go by beside those of models
 DEADLINE_S = 600.0
 NUM_CTX = 8192
+# Most tokens of a reply, by what a step asks for, where the model names no bound of its own.
+BOUNDS = {"label": 64, "text": 512, "document": 2048}
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
 _PROVIDERS = ("ollama", "openai", "gguf")
 
@@ -60,7 +62,7 @@ def chat_model(
     temperature: float = 0,
     seed: int | None = 0,
     num_ctx: int | None = None,
-    num_predict: int | None = 2048,
+    num_predict: int | None = None,
     *,
     api_key: str | None = None,
     deadline_s: float = DEADLINE_S,
@@ -83,7 +85,8 @@ def chat_model(
         For a GGUF file the number of its server on this machine: a list of models with "1" and "2" uses two cores.
     num_ctx : context window in tokens, prompt and reply together; Ollama and llama.cpp are told to use it (default
         8192). An OpenAI-compatible server has its own; give its size here to have the counts compared with it.
-    num_predict : most tokens of a reply.
+    num_predict : most tokens of a reply. Default: a Modelfile's own, else what fits the step (`BOUNDS`): one grade or
+        verdict 64, an answer or a list of claims 512, a document 2,048.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds for one whole call of `ask`, from the first byte sent to the last byte received.
     price : money per million (prompt tokens, output tokens), where known.

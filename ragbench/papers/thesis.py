@@ -65,21 +65,28 @@ class Models:
     @property
     def names(self) -> dict[str, str]:
         """Who took part, by part: the names that stand in rows and in the ledger."""
+        from ragbench.llm import model_name
+
         model = getattr(self.decompose, "model", None)
-        decomposer = self.decompose.settings()["decomposer"] if model is None else _name(model)
-        return {"decomposer": decomposer, "generator": _name(self.generator), "judge": _name(self.judge)}
+        decomposer = self.decompose.settings()["decomposer"] if model is None else model_name(model)
+        return {"decomposer": decomposer, "generator": model_name(self.generator), "judge": model_name(self.judge)}
 
     def __str__(self) -> str:
         return ", ".join(f"{part} {name}" for part, name in self.names.items())
 
 
-def models(model: str | None = None, judge_model: str | None = None, recording: Any = None, **options: Any) -> Models:
+def models(
+    model: str | Mapping[str, Any] | None = None,
+    judge_model: str | Mapping[str, Any] | None = None,
+    recording: Any = None,
+    **options: Any,
+) -> Models:
     """Return all that take part in a run, from the switch of a notebook's parameter cell.
 
     Parameters
     ----------
-    model : a chat model such as ``"ollama:llama3:8b"``: it decomposes MLQ's questions, answers and grades. None: rules,
-        the extractive reader and the embedded grader.
+    model : a chat model such as ``"ollama:llama3:8b"``, or ``{"use": "ollama:llama3:8b", "num_predict": 200}``: it
+        decomposes MLQ's questions, answers and grades. None: rules, the extractive reader and the embedded grader.
     judge_model : another chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``.
     recording : a file that records the calls of all three. options : of `ragbench.llm.chat_model`.
 
@@ -94,14 +101,6 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
     graded_by = judge_model or model or "embedded"
     judge = make_judge() if graded_by == "embedded" else make_judge(graded_by, **options)
     return Models(llm_decomposer(generator, cassette=tape) if model else rule_decomposer, generator, judge, tape)
-
-
-def _name(model: Any) -> str:
-    if isinstance(getattr(model, "name", None), str):  # a reader or a grader
-        return model.name
-    from ragbench.llm.endpoints import endpoint_of
-
-    return endpoint_of(model).model
 
 
 def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:

@@ -152,8 +152,10 @@ class _LLMDecomposer:
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of many questions; ModelError where the reply to one failed or held no line."""
         from ragbench.llm import ask
+        from ragbench.llm.models import BOUNDS
 
-        replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)
+        options = {"cassette": self.cassette, "step": "decompose", "num_predict": BOUNDS["text"], **self.options}
+        replies = ask(self.model, self.prompts(questions), **options)
         lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
         if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]

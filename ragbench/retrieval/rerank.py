@@ -115,8 +115,10 @@ class ModelScorer:
     def score(self, pairs: Sequence[_Pair]) -> list[float]:
         """Score (query, text) pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
         from ragbench.llm import ask
+        from ragbench.llm.models import BOUNDS
 
-        options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", **self.options}
+        options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", "num_predict": BOUNDS["label"]}
+        options |= self.options
         replies = ask(self.model, self.prompts(pairs), **options)
         if failed := [reply for reply in replies if not reply.ok]:
             got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}"

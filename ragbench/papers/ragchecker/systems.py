@@ -96,7 +96,7 @@ class NearestSentences:
         return " ".join(sentences[i] for i in sorted(np.argsort(-near, kind="stable")[: self.n]))
 
 
-def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[str, Any]:
+def generators(data: Dataset, model: str | Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     """Return the generators of the notebook by name: four without a language model, and ``model`` when it is named.
 
     ``data`` is embedded here in one call, for ``nearest``. ``options`` are of `ragbench.llm.chat_model`; the context
@@ -112,7 +112,7 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
         "nearest 8": near.with_n(8),
     }
     if model is not None:
-        from ragbench.llm import chat_model
+        from ragbench.llm import chat_model, model_name
 
-        readers[model] = chat_model(model, **{"num_ctx": 16384, **options})
+        readers[model_name(model)] = chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})
     return readers

@@ -111,15 +111,15 @@ def table_1(dataset: Dataset) -> pd.DataFrame:
     return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
 
 
-def chat_generator(spec: str, host: str | None = None, **options: Any) -> Any:
+def chat_generator(spec: str | Mapping[str, Any], host: str | None = None, **options: Any) -> Any:
     """Make a chat model with the limits and the sampling of section 5.1; an option given here goes before the paper's.
 
     It writes 256 new tokens in a window of 4,096 + 256. Temperature and top-p are 0.2 and 1 for OpenAI's GPT models and
     are not sent to others, whose own configuration then holds. The seed is 0.
     """
-    from ragbench.llm import chat_model
+    from ragbench.llm import chat_model, model_name
 
-    gpt = spec.startswith(("openai:gpt-", "openai:chatgpt-"))
+    gpt = model_name(spec).startswith(("openai:gpt-", "openai:chatgpt-"))
     sampling = {"temperature": 0.2, "top_p": 1.0} if gpt else {"temperature": None}
     limits = {"num_ctx": _INPUT_TOKENS + _NEW_TOKENS, "num_predict": _NEW_TOKENS}
     return chat_model(spec, host, **{**limits, **sampling, **options})
