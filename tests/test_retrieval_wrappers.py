@@ -181,7 +181,7 @@ def test_llm_decomposer_sends_the_prompt_with_the_question_in_it(monkeypatch, tm
     own = tmp_path / "mine.txt"
     own.write_text("Split: {question}", encoding="utf-8")
     assert llm_decomposer("m", own, "tape", deadline_s=5)("Who {x}?") == ["a", "b"]
-    assert sent == [("m", ["Split: Who {x}?"], "tape", {"step": "decompose", "deadline_s": 5})]
+    assert sent == [("m", ["Split: Who {x}?"], "tape", {"step": "decompose", "num_predict": 512, "deadline_s": 5})]
     llm_decomposer("m", "perspectives")("Who?")
     assert sent[1][1] == [load_prompt("multiquery_perspectives").replace("{question}", "Who?")]
 

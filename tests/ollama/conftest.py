@@ -26,7 +26,7 @@ def models(program, tmp_path_factory) -> Path:
     """A folder with the models of the environment, made once; every server of the tests serves from it."""
     folder = tmp_path_factory.mktemp("ollama")
     with serve_ollama.serving(folder, serve_ollama.free_port(), program) as address:
-        assert {"all-minilm:latest", "smollm2:latest"} <= set(serve_ollama.add_models(address))
+        assert {"all-minilm:latest", "smollm2:latest"} <= set(serve_ollama.add_models(address, num_thread=1))
     return folder
 
 
