@@ -28,7 +28,7 @@ _HOME = {
     "text.wordpiece": ["default_tokenizer"],
     "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
-    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "make_embedder"],
+    "embedding": ["CachedEmbeddings", "E5", "MiniLM", "default_embedder", "make_embedder"],
     "retrieval": [
         "BM25",
         "MMR",

@@ -1,4 +1,4 @@
-"""A sentence encoder of BERT's kind as an ONNX graph, built from its safetensors file.
+"""A sentence encoder of BERT's kind as an ONNX graph, built from its weights.
 
 Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length; XLM-R differs in where its
 positions begin. Does not handle token types (always 0) or the pooler head (unused by these models).
@@ -7,7 +7,6 @@ positions begin. Does not handle token types (always 0) or the pooler head (unus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ragbench.errors import ConfigError
@@ -15,8 +14,13 @@ from ragbench.errors import ConfigError
 _FIRST_POSITION = {"bert": 0, "xlm-roberta": 2}
 
 
-def build(weights: Path, config: Mapping[str, Any]):
-    """Build the encoder graph of ``model.safetensors`` and what ``config.json`` says.
+def build(stored: Mapping[str, Any], config: Mapping[str, Any]):
+    """Build the encoder graph of a model's weights and what its ``config.json`` says.
+
+    Parameters
+    ----------
+    stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits: uint8 (words, blocks,
+        16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch needs few of its rows.
 
     Returns
     -------
@@ -25,15 +29,13 @@ def build(weights: Path, config: Mapping[str, Any]):
     """
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
-    from safetensors.numpy import load_file
 
     kind, act = config.get("model_type"), config.get("hidden_act")
     if kind not in _FIRST_POSITION or act != "gelu":
         known = " or ".join(_FIRST_POSITION)
-        raise ConfigError(f"{weights.parent}: a model of type {kind!r}, activation {act!r}", f"{known} with gelu", "")
+        raise ConfigError(f"a model of type {kind!r}, activation {act!r}", f"{known} with gelu", "")
     layers, heads, width = (config[key] for key in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
     head, eps = width // heads, config["layer_norm_eps"]
-    stored = load_file(weights)
     last = "embeddings.word_embeddings.weight"
     prefix = next((name.removesuffix(last) for name in stored if name.endswith(last)), "")  # "", "bert.", "roberta."
     floats = {name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)}
@@ -56,7 +58,21 @@ def build(weights: Path, config: Mapping[str, Any]):
         scale, shift = const(f"{out}_s", w[f"{key}.weight"]), const(f"{out}_t", w[f"{key}.bias"])
         return op("LayerNormalization", x, scale, shift, out=out, axis=-1, epsilon=eps)
 
-    word = op("Gather", const("word", w["embeddings.word_embeddings.weight"]), "input_ids", out="word_rows")
+    def words_of_4_bits(table) -> str:
+        rows = op("Gather", const("word", table), "input_ids", out="word_bytes")
+        low = op("BitwiseAnd", rows, const("fifteen", np.uint8(15)), out="word_low")
+        high = op("BitShift", rows, const("four", np.uint8(4)), out="word_high", direction="RIGHT")
+        numbers = op("Cast", op("Concat", low, high, out="word_halves", axis=-1), out="word_cast", to=TensorProto.FLOAT)
+        numbers = op("Sub", numbers, const("eight", np.float32(8)), out="word_numbers")
+        scale = op("Gather", const("word_scale", w["embeddings.word_embeddings.scale"]), "input_ids", out="word_scales")
+        blocks = op("Mul", numbers, scale, out="word_blocks")
+        return op("Reshape", blocks, const("word_shape", np.array([0, 0, width], np.int64)), out="word_rows")
+
+    table = stored[prefix + last]
+    if table.dtype == np.uint8:
+        word = words_of_4_bits(table)
+    else:
+        word = op("Gather", const("word", w[last]), "input_ids", out="word_rows")
     # Token type 0 is added to every position, so it is folded into the position table.
     table = w["embeddings.position_embeddings.weight"][_FIRST_POSITION[kind] :]
     table = table + w["embeddings.token_type_embeddings.weight"][0]

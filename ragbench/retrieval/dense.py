@@ -7,8 +7,6 @@ relevant, yet not redundant (thesis: *mmr*).
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,15 +14,12 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import MiniLM, as_array, checked_vectors, query_array
+from ragbench.embedding import as_array, checked_vectors, query_array, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever, Scopes, check_chunks, ranked
-from ragbench.text.languages import language_of
 
 _TILE = 1 << 24  # similarities computed at a time: 64 MB
-_SAMPLE = 50  # chunks whose language is looked at
-_FEW = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
 
 
 class Dense(Index):
@@ -60,7 +55,7 @@ class Dense(Index):
         chunks = check_chunks(chunks)
         super().__init__(chunks, embedder=embedder, embeds=vectors is None, title=title, k=k)
         if vectors is None:
-            _warn_of_language(embedder, self._chunks)
+            warn_of_language(embedder, [chunk.text for chunk in self._chunks])
         else:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != len(chunks):
@@ -128,21 +123,6 @@ def _exact(rough: np.ndarray, query: np.ndarray, vectors: np.ndarray, k: int) ->
 def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Inner products in float64; equal vectors have equal ones, which a matrix product does not promise."""
     return (vectors.astype(np.float64) * query).sum(axis=1)
-
-
-def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
-    """Warn where the English MiniLM is to embed texts in other languages."""
-    if isinstance(getattr(embedder, "embedder", embedder), MiniLM):
-        sample = chunks[:: max(1, len(chunks) // _SAMPLE)]
-        languages = Counter(language_of([chunk.text]) for chunk in sample)
-        others = Counter({name: n for name, n in languages.items() if name not in (None, "english")})
-        if others.total() > _FEW * len(sample):
-            named = ", ".join(f"{n} {str(name).capitalize()}" for name, n in others.most_common())
-            warnings.warn(
-                f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its vectors say little of "
-                "them. Name a multilingual model, for instance embedder: ollama:bge-m3 (docs/models.md)",
-                stacklevel=3,
-            )
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
