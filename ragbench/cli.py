@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
+import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -295,7 +297,7 @@ def _reproduce(paper: str | None, publish: bool, limit: int | None) -> None:
     _arg("--port", type=int, help="of its server (default: the first free one from 8888)"),
     _arg("--no-browser", action="store_true", help="print the address and open no browser"),
 )
-def _lab(folder: str | None, port: int | None, no_browser: bool) -> None:
+def _lab(folder: str | None, port: int | None, no_browser: bool) -> int | None:
     """Open JupyterLab on the notebooks."""
     root = Path(folder).resolve() if folder else project_root()
     if not root.is_dir():
@@ -311,7 +313,16 @@ def _lab(folder: str | None, port: int | None, no_browser: bool) -> None:
     here = os.path.dirname(sys.executable)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # of `!ragbench` in a cell
     os.chdir(root)
-    os.execv(sys.executable, command)
+    return _become(command)
+
+
+def _become(command: list[str]) -> int | None:
+    """Go on as another program; Windows knows no such thing and waits for it."""
+    if os.name != "nt":
+        os.execv(command[0], command)
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for that program
+    return process.wait()
 
 
 @_command("data fetch", _arg("name", choices=["hotpotqa", "minilm"]))

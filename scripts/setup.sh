@@ -18,7 +18,7 @@ if command -v uv >/dev/null 2>&1; then
     [ -x "$venv/bin/python" ] || uv venv --quiet --python "$wanted" "$venv"
 else
     found=""
-    for candidate in "$python" python3.13 python3.12 python3.11; do
+    for candidate in "$python" python3.14 python3.13 python3.12 python3.11; do
         if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             found="$candidate"
             break

@@ -22,13 +22,15 @@ settings.load_profile("any machine")  # how long an example takes says more of t
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the longest test; skip, with the reason, those whose data sets or small model are missing."""
+    """Begin with the longest test; skip, with the reason, those that lack data, model or system."""
     items.sort(key=lambda item: item.path.name != "test_ledger.py")
     missing = {}
     if shared_data("hotpotqa") is None:
         missing["data"] = "RAGBENCH_DATA does not lead to the recorded data sets"
     if smollm2().path is None or importlib.util.find_spec("xllamacpp") is None:
         missing["live"] = "the small model is not installed (make setup says why)"
+    if os.name == "nt":
+        missing["posix"] = "Windows has no fork, no resource limits and other signals"
     for item in items:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):  # keywords hold names of folders too

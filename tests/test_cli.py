@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -115,15 +116,29 @@ def test_without_a_command_all_of_them_are_listed(capsys):
 )
 def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     started = []
-    monkeypatch.setattr("os.execv", lambda program, command: started.append(command))
     monkeypatch.setattr("os.chdir", lambda folder: None)
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000, raising=False)
+    monkeypatch.setattr("ragbench.cli._become", started.append)
     monkeypatch.setenv("PATH", "/nothing")
     cli.main(["lab", *options])
     assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))  # for cells and terminals
     (command,) = started
     assert command[1:4] == ["-m", "jupyter", "lab"]
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
+
+
+def test_where_a_program_cannot_become_another_it_waits_for_it_and_passes_its_status_on(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.name", "nt")
+        assert cli._become([sys.executable, "-c", "raise SystemExit(3)"]) == 3
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "ragbench", "lab", "no/such"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "there is no folder" in done.stderr
 
 
 def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monkeypatch):

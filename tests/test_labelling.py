@@ -108,6 +108,7 @@ def _write_many(path, annotator, n):
         people.append_labels(path, [row(f"q{i}", "4", annotator), row(f"q{i}", "5", annotator)])
 
 
+@pytest.mark.posix
 def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
     path = tmp_path / "labels.csv"
     context = multiprocessing.get_context("fork")

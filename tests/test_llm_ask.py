@@ -286,6 +286,7 @@ def test_hosts_with_different_weights_under_one_name_are_refused():
     assert caught.value.kind == "digest"
 
 
+@pytest.mark.posix
 def test_ask_still_works_after_a_fork(fake):
     ask(fake.model(), ["before"], progress=False)
     pid = os.fork()

@@ -491,6 +491,7 @@ def test_a_cassette_can_be_sent_to_another_process_and_used_by_threads(fake, pat
     assert (copy.path, copy.mode, copy.command, len(copy)) == (cassette.path, "record", "make it", 9)
 
 
+@pytest.mark.posix
 def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
     fake.latency_s = 0.01
     path = tmp_path / "c.sqlite"

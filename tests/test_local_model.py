@@ -211,6 +211,7 @@ if sys.argv[1] != "end":
 
 
 @pytest.mark.live
+@pytest.mark.posix
 @pytest.mark.parametrize("way", ["end", "interrupt", "kill", "fork"])
 def test_no_server_outlives_its_process(way):
     group = {"start_new_session": True} if way == "interrupt" else {}
@@ -241,6 +242,7 @@ def _in_a_process(_):
 
 
 @pytest.mark.live
+@pytest.mark.posix
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_processes_have_servers_of_their_own():
     here = _in_a_process(None)

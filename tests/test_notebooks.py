@@ -338,6 +338,7 @@ def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_
         assert said(execute(asking, out=asking, kernel=kernel)) == ["False"]
 
 
+@pytest.mark.posix
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
     long = notebook(tmp_path / "1_long.ipynb", "print('on its way'); import time; time.sleep(100)")
     never = notebook(tmp_path / "2_never.ipynb", "1")

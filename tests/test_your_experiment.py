@@ -131,7 +131,7 @@ def test_init_writes_over_nothing(tmp_path, there):
 def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, monkeypatch):
     folder = your_experiment.create_project(tmp_path / "mine")
     called: list[list[str]] = []
-    monkeypatch.setattr("os.execv", lambda program, command: called.append(command))
+    monkeypatch.setattr("ragbench.cli._become", called.append)
     monkeypatch.setenv("RAGBENCH_RESULTS", "set back when the test ends")
     monkeypatch.delenv("RAGBENCH_RESULTS")
     monkeypatch.chdir(tmp_path)

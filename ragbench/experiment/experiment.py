@@ -298,7 +298,7 @@ def _in_words(error: ValidationError) -> ConfigError:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise ConfigError(f"name is {name!r}", "a valid string", "write it in quotes")
-    if not name.strip() or Path(name).name != name or name.startswith("."):
+    if not name.strip() or Path(name).name != name or name.startswith(".") or set(name) & set('<>:"|?*\\'):
         raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
     if name in _FOLDERS:
         raise ConfigError(

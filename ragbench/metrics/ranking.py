@@ -39,7 +39,11 @@ def rank_scores(
     >>> rank_scores(["x", "a", "b"], {"a", "b"}, ["RR", "R@2"])
     {'RR': 0.5, 'R@2': 0.5}
     """
-    import ir_measures
+    try:
+        import ir_measures
+    except ModuleNotFoundError:
+        what = "pip install ir-measures (on Linux arm64 with a C compiler: pytrec-eval-terrier has no wheel there)"
+        raise ConfigError("ir_measures is not installed", "the library of these measures", what) from None
 
     check_known("field of a chunk", [by], ("doc_id", "id", "title"))
     retrieved, _ = as_list(retrieved, "retrieved", object), as_list(relevant, "relevant", object)

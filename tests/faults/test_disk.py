@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import math
-import resource
 import shutil
 import sys
 import tracemalloc
@@ -33,6 +32,7 @@ from ragbench.report.audit import audit, render
 from ragbench.report.escape import in_csv, in_markdown
 from ragbench.report.export import export
 
+resource = pytest.importorskip("resource", reason="Windows has no resource limits")
 LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
 
 

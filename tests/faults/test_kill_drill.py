@@ -20,6 +20,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.llm import Cassette, ask
 
+pytestmark = pytest.mark.posix
 PROMPTS, CONCURRENCY, KILLS = 200, 4, 20
 LATENCY_S = 0.05
 # An answer that left the server this shortly before the kill may not have been recorded yet (a busy machine is slow).

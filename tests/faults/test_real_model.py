@@ -26,7 +26,7 @@ from experiment_parts import experiment, people
 from ragbench.experiment import load_rows
 from ragbench.llm import Cassette, ask, chat_model, fitness, local
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.posix, pytest.mark.live, pytest.mark.slow]
 QUESTIONS, BUDGETS = 10, (0, 20)
 ROWS = QUESTIONS * len(BUDGETS)
 

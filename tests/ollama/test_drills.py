@@ -21,7 +21,7 @@ from ollama import Client
 
 from ragbench.llm import Cassette, ask, chat_model
 
-pytestmark = pytest.mark.ollama
+pytestmark = [pytest.mark.ollama, pytest.mark.posix]
 PROMPTS = [f"Write one sentence about the number {number}." for number in range(12)]
 SMALL = {"num_predict": 24, "num_ctx": 512}
 
