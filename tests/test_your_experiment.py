@@ -15,6 +15,7 @@ from ragbench.cli import main
 from ragbench.data import load_minihop, load_questions
 from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import Experiment
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
@@ -148,5 +149,9 @@ def test_a_run_in_a_folder_of_ones_own_is_found_by_its_name(tmp_path, monkeypatc
     (tmp_path / "results" / "first-look").mkdir(parents=True)
     (tmp_path / "results" / "first-look" / "rows.jsonl").write_text("")
     assert run_folder("first-look") == Path("results/first-look")
+    named = Experiment("llama3:8b", data="minihop", retriever=["BM25"], N=100)
+    assert named.home == tmp_path / "elsewhere" / "llama3-8b"  # Windows has no folder with a colon
+    named.path.write_text("")
+    assert run_folder("llama3:8b") == named.home
     with pytest.raises(DataError, match="no run 'second-look'"):
         run_folder("second-look")

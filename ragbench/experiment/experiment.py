@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from ragbench.data.files import read_text
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
 from ragbench.experiment.axes import MODELS, NONE, QUERY_ONLY, check_label, is_model, parse_axis, parse_model
-from ragbench.experiment.rows import ROWS
+from ragbench.experiment.rows import ROWS, folder_name
 from ragbench.llm import Cassette, Plan, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import find_numbers
@@ -233,7 +233,7 @@ class Experiment(BaseModel):
     def home(self) -> Path:
         """Where rows, manifest and cassette lie."""
         if self.folder is None:
-            return results_dir(self.name)
+            return results_dir(folder_name(self.name))
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder
 
@@ -298,7 +298,7 @@ def _in_words(error: ValidationError) -> ConfigError:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise ConfigError(f"name is {name!r}", "a valid string", "write it in quotes")
-    if not name.strip() or Path(name).name != name or name.startswith(".") or set(name) & set('<>:"|?*\\'):
+    if not name.strip() or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
     if name in _FOLDERS:
         raise ConfigError(

@@ -7,6 +7,7 @@ import difflib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,15 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     return as_frame(rows, columns)
 
 
+def folder_name(name: str) -> str:
+    """Return the name of a run as every system can have it for a folder: Windows refuses "llama3:8b".
+
+    >>> folder_name("llama3:8b")
+    'llama3-8b'
+    """
+    return re.sub(r'[<>:"|?*\\]', "-", name)
+
+
 def run_folder(run: str | os.PathLike[str]) -> Path:
     """Return the folder of a run, given its name, its folder or its file of rows; DataError names those there are."""
     path = Path(run).expanduser()
@@ -122,7 +132,7 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     with contextlib.suppress(OSError, ValueError):  # a name too long for a file, or with NUL, is no run
         if path.is_file():
             return path.parent
-        for folder in (path, *(home / path for home in homes)):
+        for folder in (path, *(home / own for home in homes for own in (path, folder_name(str(run))))):
             if (folder / ROWS).is_file():
                 return folder
     known = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
