@@ -53,6 +53,7 @@ _HOME = {
         "extract_claims",
         "ragchecker_labels",
     ],
+    "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
     "datagen.curation": ["downsample", "long_answers", "short_answered"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],

@@ -334,6 +334,46 @@ def _data_fetch(name: str) -> None:
 
 
 @_command(
+    "data draft",
+    _arg("documents", help="folder of texts, or a file of documents"),
+    _arg("--model", required=True, help="who writes, e.g. ollama:llama3:8b; smollm2 only shows how it works"),
+    _arg("--to", required=True, help="file of questions to write, such as questions.jsonl"),
+    _arg("--per-document", type=int, default=1, help="drafts of each type about each document (default 1)"),
+    _arg("--types", nargs="+", help='such as "single fact" "two documents" unanswerable (default: all)'),
+    _HOST,
+    _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
+    _arg("--num-predict", type=int, default=256, help="tokens of a reply, at most (default 256)"),
+    _arg(
+        "--cassette", help="file of the model's replies, to go on where it broke off (default: NAME.sqlite beside it)"
+    ),
+)
+def _data_draft(
+    documents: str,
+    model: str,
+    to: str,
+    per_document: int,
+    types: Sequence[str] | None,
+    cassette: str | None,
+    **given: Any,
+) -> None:
+    """Draft questions about documents of your own, with a model, and check each draft."""
+    path = Path(to)
+    drafts = rb.draft_questions(
+        documents,
+        rb.chat_model(model, **given),
+        per_document,
+        types or tuple(rb.datagen.drafts.TYPES),
+        cassette=cassette or str(path.with_suffix(".sqlite")),
+    )
+    for row in drafts.rejected.itertuples():
+        print(f"left out: {row.id}: {row.reason}\n    {row.question or '(no question)'}")
+    print(f"\n{drafts.table().round(2).to_string()}\n\n{drafts}")
+    if drafts.questions:
+        print(f"{drafts.write(path)}: drafts, which nobody has read")
+        print("next: accept, edit or drop each in rb.widgets.LabellingTool, see docs/data.md")
+
+
+@_command(
     "data generate",
     _arg("--domain", default="finance", help="finance, law or medicine (default finance)"),
     _arg("--language", default="en", help="en or zh (default en)"),

@@ -285,7 +285,7 @@ def test_as_many_questions_are_asked_of_a_type_as_wanted_and_a_schema_has():
     configurations = datagen.make_configurations(schema, 2)
     documents = datagen.write_documents(schema, configurations)
     wanted = {"factual": 1, "multi-hop": 99, "unanswerable": 1}
-    counts = Counter(q.kind for q in datagen.draft_questions(schema, configurations, documents, 0, wanted))
+    counts = Counter(q.kind for q in datagen.template_questions(schema, configurations, documents, 0, wanted))
     assert counts["factual"] == counts["unanswerable"] == 2
     assert 2 < counts["multi-hop"] <= 2 * len(schema.questions["multi-hop"])
     assert set(counts) == set(wanted)
@@ -294,7 +294,7 @@ def test_as_many_questions_are_asked_of_a_type_as_wanted_and_a_schema_has():
 def test_documents_and_configurations_must_pair_up(shop):
     configurations = datagen.make_configurations(shop, 2)
     with pytest.raises(DataError, match="different ids"):
-        datagen.draft_questions(shop, configurations, datagen.write_documents(shop, configurations)[:1])
+        datagen.template_questions(shop, configurations, datagen.write_documents(shop, configurations)[:1])
 
 
 def test_a_value_is_taken_out_only_where_it_is_mentioned():
@@ -628,7 +628,7 @@ def test_values_that_cannot_be_made_name_the_field(shop):
     with pytest.raises(ConfigError, match="schema: 'the record' is None"):
         datagen.build_schema(None)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
-        datagen.draft_questions(shop, [], [], 0, {"riddle": 1})
+        datagen.template_questions(shop, [], [], 0, {"riddle": 1})
 
 
 def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, shop):

@@ -8,6 +8,7 @@ sentences. Everything else a record carries is kept in ``meta``.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +103,11 @@ def load_questions(
                 f"a column that is there: {', '.join(sorted(columns | asked_columns))}",
                 f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
             )
+    if open_ := sum("drafted_by" in q.meta and not q.meta.get("accepted_by") for q in asked[:limit]):
+        accepted = sum(bool(q.meta.get("accepted_by")) for q in asked[:limit])
+        said = f"{open_} of {len(asked[:limit])} questions are a model's drafts; accepted by a person: {accepted}"
+        warnings.warn(f"{meta.get('file', name)}: {said}", stacklevel=2)
+        meta["drafts"] = said
     return Dataset(name, asked[:limit], listed, meta=meta)
 
 

@@ -28,7 +28,7 @@ class Problem:
         return f"{self.question_id}: {'note: ' if self.note else ''}{self.what}; {self.do}"
 
 
-def _plain(text: str) -> str:
+def plain_words(text: str) -> str:
     """Return the words of a text without case and punctuation, a blank before and after each."""
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
@@ -100,11 +100,11 @@ def _faults(
 
 def _follows(question: Question) -> bool:
     """Tell whether the answer is a string of the evidence, a yes or no, a choice the question names, or reasoned."""
-    answer = _plain(question.answer)
+    answer = plain_words(question.answer)
     return (
-        answer in _plain(" ".join(question.references))
+        answer in plain_words(" ".join(question.references))
         or answer.strip() in ("yes", "no")
-        or (question.kind == "comparison" and answer in _plain(question.text))
+        or (question.kind == "comparison" and answer in plain_words(question.text))
         or bool(str(question.meta.get("reasoning", "")).strip())
     )
 

@@ -4,12 +4,20 @@ Reading order: `schema` -> `configuration` (values) -> `document` -> `questions`
 with them, keypoints) -> `checks` (the validator) -> `sets` (all of it). Each step has its rules, and beside them the
 way a model does it: ``model`` and what further keywords there are (``cassette`` ...) go to `ragbench.llm.ask`,
 ``prompt`` is an id or a file. `parts` are the records they hand on, `wording` the patterns of sentences.
-`ragas_pairs`: texts made better and worse. `curation`: other people's data made into a benchmark.
+`drafts`: questions about a user's own documents. `ragas_pairs`: texts made better and worse. `curation`: other
+people's data made into a benchmark.
 """
 
 from ragbench.datagen.configuration import make_configuration, make_configurations, real_names
 from ragbench.datagen.document import write_document, write_documents
 from ragbench.datagen.parts import KINDS, QRA, Configuration, GeneratedDocument, Reference
-from ragbench.datagen.questions import add_keypoints, draft_questions, facts_needed, find_references, keypoints, refine
+from ragbench.datagen.questions import (
+    add_keypoints,
+    facts_needed,
+    find_references,
+    keypoints,
+    refine,
+    template_questions,
+)
 from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema, schema_from_documents
 from ragbench.datagen.sets import GeneratedSet, answer_questions, generate_set, make_model_set, make_set, write_set

@@ -48,7 +48,7 @@ Pair = tuple[Configuration, GeneratedDocument]
 # Questions, with first answers
 
 
-def draft_questions(
+def template_questions(
     schema: Schema,
     configurations: Sequence[Configuration],
     documents: Sequence[GeneratedDocument],

@@ -17,7 +17,6 @@ from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
 from ragbench.datagen.questions import (
     PER_DOCUMENT,
     add_keypoints,
-    draft_questions,
     facts_needed,
     find_references,
     model_keypoints,
@@ -25,6 +24,7 @@ from ragbench.datagen.questions import (
     model_references,
     model_refine,
     refine,
+    template_questions,
 )
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
@@ -52,7 +52,7 @@ def make_set(schema: Schema, documents: int, seed: int = 0) -> GeneratedSet:
     """Generate a set in memory, offline; the same for the same schema, number of documents and seed."""
     configurations = make_configurations(schema, documents, seed)
     written = write_documents(schema, configurations, seed)
-    drafts = draft_questions(schema, configurations, written, seed)
+    drafts = template_questions(schema, configurations, written, seed)
     questions = answer_questions(schema, configurations, written, drafts)
     return GeneratedSet(schema, tuple(configurations), tuple(written), tuple(questions))
 

@@ -7,6 +7,7 @@ A label is a text, as in the file. The wording is ours, the scales are the paper
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
 ``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4): one rank per document.
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
+``draft``       whether a question that a model drafted counts; question and answer may be edited, which the note holds.
 
 The file is one CSV for all kinds, to which rows are only appended: kind, item, aspect, label, annotator, at, note. The
 last row of a kind, item, aspect and annotator is what that person says; an empty label takes it back. Two people may
@@ -18,6 +19,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
@@ -43,6 +45,7 @@ class _LabelKind:
     ``aspects``: what is asked, by the name in the file; empty when each item brings its own (keypoints). ``labels``:
     what can be said, and what it means. ``ordered``: labels have distances, so a weighted kappa makes sense.
     ``candidates``: least and greatest number of texts that an item compares. ``each``: every candidate has a label.
+    ``edited``: headings of the texts that may be changed.
     """
 
     name: str
@@ -52,6 +55,7 @@ class _LabelKind:
     ordered: bool = False
     candidates: tuple[int, int] = (0, 0)
     each: bool = False
+    edited: tuple[str, ...] = ()
 
     @property
     def keys(self) -> dict[str, str]:
@@ -124,6 +128,13 @@ KINDS: Mapping[str, _LabelKind] = {
                 "contradicted": "the answer says something that cannot be true along with this",
                 "neither": "the answer does not touch this",
             },
+        ),
+        _LabelKind(
+            "draft",
+            "Accept, edit or drop the draft",
+            {"draft": "Does this question count, with this answer and this evidence?"},
+            {"accept": "accept, as it stands in the boxes", "drop": "drop"},
+            edited=("Question", "Answer"),
         ),
     )
 }
@@ -226,6 +237,18 @@ def by_annotator(labels: Iterable[Label]) -> dict[str, list[Label]]:
     for label in labels:
         parts.setdefault(label.annotator, []).append(label)
     return parts
+
+
+def read_edits(note: str) -> dict[str, str]:
+    """Return the texts that an edited item's note holds, by heading; none for a note in a person's own words."""
+    if not note.startswith("{"):
+        return {}
+    try:
+        edits = json.loads(note)
+    except ValueError:
+        got = f"a note of edits that cannot be read: {note[:60]!r}"
+        raise DataError(got, "JSON, as the labelling form writes it", "mend or remove that line") from None
+    return {heading: text for heading, text in edits.items() if text.strip()}
 
 
 def is_label_file(path: str | Path) -> bool:
@@ -368,9 +391,11 @@ class Session:
         self.annotator = annotator.strip()
         self.items = list(items) if seed is None else sorted(items, key=lambda i: self._hash(i.id))
         self._labels: dict[tuple[str, str], str] = {}
+        self._notes: dict[tuple[str, str], str] = {}
         if self.path.is_file() and self.path.stat().st_size:
             mine = by_annotator(current(load_labels(self.path), kind)).get(self.annotator, [])
             self._labels = {(label.item, label.aspect): label.label for label in mine}
+            self._notes = {(label.item, label.aspect): label.note for label in mine}
         self.position, self.aspect = 0, ""
         self.go(self._next_open(-1))
 
@@ -405,6 +430,16 @@ class Session:
     def label_of(self, aspect: str, item: LabelItem | None = None) -> str:
         """The label that an aspect of an item has, as in the file; empty when it has none."""
         return self._labels.get(((item or self.item).id, aspect), "")
+
+    def edited_texts(self) -> dict[str, str]:
+        """The texts of the item that may be changed, by heading, as they were last edited."""
+        texts = {heading: self.item.texts[heading] for heading in self.kind.edited}
+        return texts | read_edits(self._notes.get((self.item.id, self.aspect), ""))
+
+    def edits_note(self, texts: Mapping[str, str]) -> str:
+        """Write what was changed as a note for `press`; empty when nothing was."""
+        changed = {heading: text for heading, text in texts.items() if text.strip() != self.item.texts[heading].strip()}
+        return json.dumps(changed, ensure_ascii=False) if changed else ""
 
     def is_done(self, item: LabelItem) -> bool:
         """Whether all that is asked of an item has a label."""
@@ -456,7 +491,7 @@ class Session:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         row = Label(self.kind.name, self.item.id, self.aspect, label, self.annotator, at, note)
         append_labels(self.path, [row])  # raises on a full disk: the item stays open then
-        self._labels[self.item.id, self.aspect] = label
+        self._labels[self.item.id, self.aspect], self._notes[self.item.id, self.aspect] = label, note
         asked = list(self.asked())
         later = asked[asked.index(self.aspect) + 1 :]
         if not before:  # a first pass goes on to what is open; a correction walks through the rest of the item

@@ -1,4 +1,4 @@
-"""The labelling tool: grades, preferences, rubric scores, ranks and keypoint verdicts, by keyboard or mouse."""
+"""The labelling tool: grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by keyboard or mouse."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LabellingTool(Panel):
     ----------
     items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields (id, texts, candidates,
         aspects).
-    kind : "grade", "preference", "rubric", "ranks" or "keypoints".
+    kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit question and answer).
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are resumed.
     seed : of the order of items and candidates; None keeps the order given.
@@ -106,6 +106,12 @@ class LabellingTool(Panel):
         self._head, self._item, self._asked, self._agreement = (ipywidgets.HTML() for _ in range(4))
         self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=ipywidgets.Layout(width="100%"))
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
+        box = ipywidgets.Layout(width="100%")
+        self._boxes = {
+            heading: ipywidgets.Textarea(description=heading, rows=2, layout=box)
+            for heading in self.session.kind.edited
+        }
+        self._note.layout.display = "none" if self._boxes else None  # there the note holds what was edited
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         ways = {name: self._press(name, words, self._move, hint) for name, (words, hint) in _NAVIGATION.items()}
         choose = "↑ ↓ choose the question, "
@@ -118,6 +124,7 @@ class LabellingTool(Panel):
             self._head,
             self._bar,
             self._item,
+            *self._boxes.values(),
             self._asked,
             row(self._buttons.values()),
             row([*ways.values(), self._note]),
@@ -162,7 +169,8 @@ class LabellingTool(Panel):
             self.message.say(f"{key} came {waited:.2f} s after this item appeared and was not counted: press it again")
             return
         before = self.session.done
-        if self.session.press(key, self._note.value.strip()):
+        edits = self.session.edits_note({heading: box.value for heading, box in self._boxes.items()})
+        if self.session.press(key, edits or self._note.value.strip()):
             self._note.value = ""
         if self.session.done != before:
             self._draw_agreement()
@@ -194,6 +202,8 @@ class LabellingTool(Panel):
         self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
         if self._shown != session.position:
             self._item.value = _item_html(session)
+            for heading, text in session.edited_texts().items():
+                self._boxes[heading].value = text
             self._shown, self._shown_at = session.position, time.monotonic()
 
     def _aspect(self, aspect: str, question: str) -> str:
@@ -236,6 +246,7 @@ def _item_html(session: Session) -> str:
     parts = [
         f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
         for heading, text in item.texts.items()
+        if heading not in session.kind.edited
     ]
     for place, (letter, name) in enumerate(session.candidates().items(), 1):
         title = f"Response {place}" if session.kind.name == "preference" else f"Document {letter}"

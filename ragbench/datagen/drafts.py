@@ -1,0 +1,372 @@
+"""Questions about a user's own documents: drafts by a model, checked by rules and by the model, for a person to accept.
+
+A draft is made by RAGEval's steps (section 3.3): a question with its answer, then the sentences that support it, chosen
+by number, so that they are copies. Three checks follow: the evidence stands in the documents; the answer stands in the
+evidence; the model does not give the answer without the evidence (RAGAS, section 4: its question without a context).
+For a question without an answer, RAGAS's extraction of sentences must find none in the passages nearest to it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import BaseModel, Field
+
+from ragbench.chunking import token_chunks
+from ragbench.data.user import load_documents
+from ragbench.data.validate import plain_words, validate
+from ragbench.datagen.parts import QRA, Done, FactSentence, GeneratedDocument, Section, StepCall, ask_step
+from ragbench.datagen.questions import model_references
+from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
+from ragbench.labelling.people import Label, LabelItem, current, load_labels, read_edits
+from ragbench.labelling.statements import extract_sentences
+from ragbench.llm.endpoints import endpoints_of
+from ragbench.paths import written_whole
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.retrieval.bm25 import BM25
+from ragbench.text.languages import language_of
+from ragbench.text.sentences import sentence_spans
+
+# Type of question -> what a model is told about it.
+TYPES: Mapping[str, str] = {
+    "single fact": "It asks for one fact that one of the sentences states. Its answer is a few words, copied from that "
+    'sentence. For instance: "In what year did Ada Brook build the bridge at Tarn?", with the answer "1896".',
+    "two documents": "It joins a fact of the one document to a fact of the other, so that only somebody who reads both "
+    "can answer it. Its answer is a few words, copied from one of them. For instance, where one document names the "
+    'builder of a bridge and the other says where she was born: "In which country was the builder of the bridge at '
+    'Tarn born?", with the answer "Wales".',
+    "unanswerable": "It fits the subject of the sentences, and asks for a fact that they do not state. It has no "
+    'answer. For instance, where nothing is said of costs: "What did the bridge at Tarn cost?"',
+}
+_SENTENCES, _CHARS = 20, 3000  # of a document in one prompt, at most
+_SEARCHED = 4  # passages in which the answer of an unanswerable question is looked for
+# A line end inside a sentence: after a long line that ends in a word or comma.
+_WRAP = re.compile(r"(?<=[^\n]{50}[\w,;)-])\n(?=\w)")
+
+
+class _Asked(BaseModel):
+    question: str = Field(min_length=1)
+
+
+class _Answered(_Asked):
+    answer: str = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """Drafts that passed the checks, and what became of all that were asked for.
+
+    Attributes
+    ----------
+    questions : the drafts; ``meta["drafted_by"]`` names the model. No person has accepted them.
+    rows : a row for each draft asked for: id, type, question, answer, references, status ("draft", "rejected", "failed"
+        where a call failed) and reason.
+    """
+
+    questions: tuple[Question, ...]
+    rows: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"Drafts({len(self.questions)} of {len(self.rows)} passed the checks; accepted by a person: 0)"
+
+    @property
+    def rejected(self) -> pd.DataFrame:
+        """What did not pass, with the reason."""
+        return self.rows.loc[self.rows["status"] != "draft", ["id", "type", "question", "answer", "reason"]]
+
+    def table(self) -> pd.DataFrame:
+        """Return, by type, how many drafts were asked for, failed, rejected, left, and the share that is left."""
+        counts = pd.crosstab(self.rows["type"], self.rows["status"])
+        counts = counts.reindex([t for t in TYPES if t in counts.index], columns=["failed", "rejected", "draft"])
+        counts = counts.fillna(0).astype(int).rename(columns={"draft": "left"})
+        counts.insert(0, "asked", counts.sum(axis=1))
+        return counts.assign(share=counts["left"] / counts["asked"]).rename_axis(columns=None)
+
+    def write(self, path: str | Path) -> Path:
+        """Write the drafts as JSON lines for `ragbench.load_questions`, and return the path."""
+        return _write(self.questions, path)
+
+
+def draft_questions(
+    documents: Any,
+    model: Any,
+    per_document: int = 1,
+    types: Sequence[str] = tuple(TYPES),
+    *,
+    seed: int = 0,
+    prompt: Prompt = "draft_question",
+    **options: Any,
+) -> Drafts:
+    """Let a model draft questions about documents, and check each draft.
+
+    At most three calls for a draft about a single fact, four for one about two documents, two for an unanswerable one.
+
+    Parameters
+    ----------
+    documents : a file or folder, see `ragbench.load_documents`, or ``Document`` records.
+    model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
+    per_document : drafts of each type about each document. "two documents" takes the most similar other one (BM25).
+    types : of `TYPES`.
+    seed : of the passage shown of a document that is longer than 20 sentences.
+    prompt : id or file with the fields kind, meaning, asked, sentences.
+    options : for `ragbench.llm.ask`; with a ``cassette`` a call that broke off goes on where it was.
+
+    Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are ours.
+    """
+    check_known("type of question", types, TYPES)
+    if per_document < 1:
+        raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
+    documents = load_documents(documents)
+    shelf = _Shelf(documents, seed)
+    rows: dict[str, dict[str, Any]] = {}
+    asked: dict[str, list[str]] = {d.id: [] for d in documents}
+    drafts: list[QRA] = []
+    for kind, turn in ((kind, turn) for kind in TYPES if kind in types for turn in range(1, per_document + 1)):
+        calls = _calls(kind, turn, shelf, asked, load_prompt(prompt))
+        rows |= {call.id: {"id": call.id, "type": kind, "question": "", "answer": ""} for call in calls}
+        _mark(rows, {call.id: "there is no second document" for call in calls if not call.prompt}, "failed")
+
+        def settle(draft: QRA, reply: Any) -> QRA:
+            asked[shelf.owner[draft.doc_ids[0]].id].append(reply.question)
+            answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
+            return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
+
+        form = _Asked if kind == "unanswerable" else _Answered
+        done = ask_step(model, "drafts", [call for call in calls if call.prompt], form, settle, options)
+        drafts += _kept(done, rows, "failed")
+    for draft in drafts:
+        rows[draft.id] |= {"question": draft.question, "answer": draft.answer}
+    drafts = _kept(model_references(model, drafts, shelf.passages, **options), rows, "failed")
+    written_by = endpoints_of(model)[0].model
+    questions = {draft.id: _question(draft, shelf, written_by) for draft in drafts}
+    faults = {p.question_id: p.what for p in validate(Dataset("drafts", tuple(questions.values()), documents))}
+    faults |= {draft.id: fault for draft, fault in zip(drafts, _faults(drafts), strict=True) if fault}
+    standing = [draft for draft in drafts if draft.id not in faults]
+    _mark(rows, faults, "rejected")
+    checked = [_unsupported(model, standing, options), _unanswered(model, standing, shelf, options)]
+    for rejected, failed in checked:
+        _mark(rows, failed, "failed")
+        _mark(rows, rejected, "rejected")
+    table = pd.DataFrame(
+        [
+            {"references": questions[name].references if name in questions else (), "status": "draft", "reason": ""}
+            | row
+            for name, row in rows.items()
+        ],
+        columns=["id", "type", "question", "answer", "references", "status", "reason"],
+    )
+    left = table.loc[table["status"] == "draft", "id"]
+    return Drafts(tuple(questions[name] for name in left), table)
+
+
+def _mark(rows: Mapping[str, dict[str, Any]], reasons: Mapping[str, str], status: str) -> None:
+    for name, reason in reasons.items():
+        rows[name] |= {"status": status, "reason": reason}
+
+
+def _kept(done: Done[QRA], rows: Mapping[str, dict[str, Any]], status: str) -> list[QRA]:
+    _mark(rows, dict(done.failed), status)
+    return list(done.made)
+
+
+# What a prompt shows
+
+
+class _Shelf:
+    """The documents' passages: sentences in a row that a prompt shows, by a name of their own."""
+
+    def __init__(self, documents: Sequence[Document], seed: int) -> None:
+        self.documents, self.seed = documents, seed
+        self.passages: dict[str, GeneratedDocument] = {}
+        self.owner: dict[str, Document] = {}
+        self._whole = BM25([Chunk(d.id, d.text, d.id, d.title) for d in documents])
+        self.near = BM25(token_chunks(documents, size=150, overlap=0))
+        self._by_id = {d.id: d for d in documents}
+
+    def passage(self, document: Document, about: str) -> str:
+        """Put a document's passage on the shelf and return its name; ``about`` chooses it in a long document."""
+        sentences = _sentences_of(document)
+        start = random.Random(f"{self.seed}/{document.id}/{about}").randrange(max(1, len(sentences) - _SENTENCES + 1))
+        shown, room = [], _CHARS
+        for sentence in sentences[start : start + _SENTENCES]:
+            room -= len(sentence)
+            if shown and room < 0:
+                break
+            shown.append(FactSentence(sentence))
+        name = f"{document.id}@{start}"
+        self.passages[name] = GeneratedDocument(name, document.title, "en", (Section("", tuple(shown)),))
+        self.owner[name] = document
+        return name
+
+    def neighbour(self, document: Document, turn: int) -> Document | None:
+        """Return the turn-th most similar other document; None where there are not so many."""
+        (hits,) = self._whole.search([document.text], turn + 1)
+        others = [hit.chunk.doc_id for hit in hits if hit.chunk.doc_id != document.id]
+        return self._by_id[others[turn - 1]] if len(others) >= turn else None
+
+
+def _sentences_of(document: Document) -> list[str]:
+    """Return a document's sentences as they stand in its text."""
+    text = _WRAP.sub(" ", document.text)  # as long as before: places stay what they are
+    profile = "zh" if language_of([text]) == "chinese" else "en"
+    return [document.text[start:end].strip() for start, end in sentence_spans(text, profile)]
+
+
+def _calls(kind: str, turn: int, shelf: _Shelf, asked: Mapping[str, Sequence[str]], template: str) -> list[StepCall]:
+    """Return a call for each document; its prompt is empty where a second document is wanted and there is none."""
+    calls = []
+    for document in shelf.documents:
+        other = shelf.neighbour(document, turn) if kind == "two documents" else None
+        names = tuple(shelf.passage(d, f"{kind}/{turn}") for d in (document, other) if d)
+        before = " | ".join(asked[document.id]) or "none yet"
+        shown = "\n\n".join(shelf.passages[name].text for name in names)
+        filled = fill_prompt(template, kind=kind, meaning=TYPES[kind], asked=before, sentences=shown)
+        name = f"{document.id} {kind} {turn}"
+        missing = kind == "two documents" and other is None
+        calls.append(StepCall(name, "" if missing else filled, QRA(name, kind, "en", "", (), names)))
+    return calls
+
+
+def _question(draft: QRA, shelf: _Shelf, drafted_by: str) -> Question:
+    titles = list(dict.fromkeys(shelf.owner[r.doc_id].id for r in draft.references))
+    meta = {"doc_ids": titles, "drafted_by": drafted_by, "accepted_by": ""}
+    references = tuple(r.text for r in draft.references)
+    return Question(draft.id, draft.question, draft.answer, references, draft.kind, "draft", meta)
+
+
+# Checks
+
+
+def _faults(drafts: Sequence[QRA]) -> Iterator[str]:
+    """Say what is wrong with each draft by itself; `ragbench.data.validate` looks at its evidence."""
+    before: set[str] = set()
+    for draft in drafts:
+        question = plain_words(draft.question)
+        if question in before:
+            yield "the question was asked before"
+        elif draft.kind == "two documents" and len({r.doc_id for r in draft.references}) < 2:
+            yield "its evidence is from one document"
+        elif draft.kind == "single fact" and plain_words(draft.answer) in question:
+            yield f"the question holds its answer {draft.answer!r}"
+        else:
+            yield ""
+        before.add(question)
+
+
+def _unsupported(
+    model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Ask each question without the evidence of one document after the other; reasons of those answered all the same.
+
+    Returns
+    -------
+    reasons by id of the rejected, and of those whose call failed.
+    """
+    alone, with_rest = load_prompt("ragas_data_ungrounded"), load_prompt("ragas_data_answer")
+    calls = []
+    for draft in drafts:
+        for left_out in dict.fromkeys(r.doc_id for r in draft.references):
+            rest = " ".join(r.text for r in draft.references if r.doc_id != left_out)
+            fields = {"question": draft.question} | ({"context": rest} if rest else {})
+            calls.append(StepCall(draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
+    done = ask_step(model, "without evidence", calls, None, lambda draft, text: (draft, text), options)
+    given = [(draft.id, text) for draft, text in done.made if plain_words(draft.answer) in plain_words(text)]
+    reasons = {name: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for name, text in given}
+    return reasons, dict(done.failed)
+
+
+def _unanswered(
+    model: Any, drafts: Sequence[QRA], shelf: _Shelf, options: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Look for the answers of unanswerable questions in the nearest passages; as `_unsupported`."""
+    asked = [draft for draft in drafts if draft.kind == "unanswerable"]
+    if not asked:
+        return {}, {}
+    found = shelf.near.search([draft.question for draft in asked], _SEARCHED)
+    contexts = [[hit.chunk.text for hit in hits] for hits in found]
+    names = [draft.id for draft in asked]
+    copied = extract_sentences(model, [draft.question for draft in asked], contexts, ids=names, **options)
+    rejected, failed = {}, {}
+    for name, label in zip(names, copied.labels, strict=True):
+        if label is None:
+            failed[name] = "the check whether the documents answer it could not be read"
+        elif label.sentences:
+            rejected[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
+    return rejected, failed
+
+
+# What a person says
+
+
+def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
+    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"; its form changes question and answer."""
+    return [
+        LabelItem(q.id, {"Question": q.text, "Answer": q.answer, "Evidence": "\n".join(q.references) or "none"})
+        for q in questions
+    ]
+
+
+def accept_drafts(
+    questions: Sequence[Question], labels: str | Path | Sequence[str | Path], to: str | Path
+) -> dict[str, int]:
+    """Write the drafts that a person accepted, as edited, with the person's name in ``accepted_by``.
+
+    A draft that one person accepts and another drops is dropped; of several edits the last one holds.
+
+    Parameters
+    ----------
+    questions : of a drafts' file, by `ragbench.load_questions`.
+    labels : one or more label files of kind "draft".
+    to : the file of questions to write.
+
+    Returns
+    -------
+    counts: accepted, edited (among them), dropped, open (nobody has said anything).
+    """
+    paths = [labels] if isinstance(labels, str | Path) else labels
+    said: dict[str, list[Label]] = {}
+    for label in current(load_labels(*paths), "draft"):
+        said.setdefault(label.item, []).append(label)
+    counts = Counter({"accepted": 0, "edited": 0, "dropped": 0, "open": 0})
+    kept = []
+    for question in questions:
+        about = said.get(question.id, [])
+        if not about or any(label.label == "drop" for label in about):
+            counts["dropped" if about else "open"] += 1
+            continue
+        edits = next((read_edits(label.note) for label in reversed(about) if label.note), {})
+        by = ", ".join(sorted({label.annotator for label in about}))
+        text, answer = edits.get("Question", question.text), edits.get("Answer", question.answer)
+        kept.append(replace(question, text=text, answer=answer, meta={**question.meta, "accepted_by": by}))
+        counts.update(accepted=1, edited=bool(edits))
+    if not kept:
+        raise DataError(
+            f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)",
+            "at least one label 'accept'",
+            "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')",
+        )
+    _write(kept, to)
+    return dict(counts)
+
+
+def _write(questions: Sequence[Question], path: str | Path) -> Path:
+    path = Path(path).expanduser()
+    rows = [
+        {"id": q.id, "question": q.text, "answer": q.answer, "references": list(q.references), "type": q.kind}
+        | {"level": q.level, **q.meta}
+        for q in questions
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        part.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    return path
