@@ -447,7 +447,7 @@ def crash_table(
     Returns
     -------
     DataFrame, one row per error and number: ``claim``, ``n`` (answers with both numbers), ``undefined``, ``fell`` and
-    ``rose`` (shares of answers whose number became worse or better), ``worse`` with ``low`` and ``high`` (mean change
+    ``rose`` (shares of answers whose number became worse or better by more than 0.001), ``worse`` with ``low`` and ``high`` (mean change
     for the worse, 95% clustered bootstrap), ``p_holm`` and ``verdict``: "sees" (significantly worse), "fooled"
     (significantly better), "blind" (no significant change), "hardly" (one below ``least``). For a control, which is no
     error, "false alarm" for any change of that size, else "steady". Without two numbers to compare "undefined".
@@ -484,7 +484,7 @@ def crash_table(
 
 def _share(changes: np.ndarray) -> float:
     known = changes[~np.isnan(changes)]
-    return float((known > 1e-9).mean()) if known.size else float("nan")
+    return float((known > 1e-3).mean()) if known.size else float("nan")
 
 
 def _verdict(row: Mapping[str, Any], alpha: float, least: float) -> str:

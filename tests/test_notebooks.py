@@ -119,6 +119,7 @@ BOOKS = {
     "94_half_the_evidence": Book({"RESAMPLES": 200}, "94_evidence 94_half_minus"),
     "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
     "96_questions_without_answer": Book({}, "96_no_answer"),
+    "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
 }
 
 
