@@ -447,10 +447,11 @@ def crash_table(
     Returns
     -------
     DataFrame, one row per error and number: ``claim``, ``n`` (answers with both numbers), ``undefined``, ``fell`` and
-    ``rose`` (shares of answers whose number became worse or better by more than 0.001), ``worse`` with ``low`` and ``high`` (mean change
-    for the worse, 95% clustered bootstrap), ``p_holm`` and ``verdict``: "sees" (significantly worse), "fooled"
-    (significantly better), "blind" (no significant change), "hardly" (one below ``least``). For a control, which is no
-    error, "false alarm" for any change of that size, else "steady". Without two numbers to compare "undefined".
+    ``rose`` (shares of answers whose number became worse or better by more than 0.001), ``worse`` with ``low`` and
+    ``high`` (mean change for the worse, 95% clustered bootstrap), ``p_holm`` and ``verdict``: "sees" (significantly
+    worse), "fooled" (significantly better), "blind" (no significant change), "hardly" (one below ``least``). For a
+    control, which is no error, "false alarm" for any change of that size, else "steady". Without two numbers to compare
+    "undefined".
     """
     check_known("column", [groups] if groups else [], results.columns)
     tables = []
