@@ -49,6 +49,7 @@ _BUDGETS = (0, *thesis.CUTOFFS)
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 _FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
+GRADED_NOTE = f"{NOTE}; on them the embedded grader is no better than one grade for all (notebook 16)"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ BOOKS = {
         {"LIMIT": 120},
         "14_figure_3.1 14_figure_3.2 14_reliability",
         {"Figure 3.1": 3, "Figure 3.2": 15},
-        recorded=frozenset({"Equation 3.1", "Figure 3.1"}),
+        recorded=frozenset({"Equation 3.1", "Figure 3.1", "Figure 3.2"}),
         live={
             "Figure 3.1": ("generator", "judge"),
             "Figure 3.2": ("decomposer",),

@@ -11,6 +11,7 @@ import pytest
 
 from ragbench import papers
 from ragbench.errors import ConfigError
+from ragbench.papers import thesis
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,13 @@ def test_a_number_that_is_not_comparable_has_no_difference():
     small = papers.side_by_side("thesis", "Table 3.1", "small").iloc[0]
     assert (small["ours"], small["paper"]) == (0.44, 0.34)
     assert math.isnan(small["difference"])
+
+
+def test_a_run_s_numbers_are_comparable_if_models_did_every_part_that_made_them():
+    rules, asked = thesis.models(), thesis.models("ollama:llama3:8b", "embedded")
+    assert rules.note("decomposer") == "not comparable: decomposer rules (stand-in, no LLM)"
+    assert asked.note("decomposer", "generator") is None
+    assert asked.note("generator", "judge") == "not comparable: judge embedded grader"
 
 
 def test_arithmetic_on_printed_numbers_is_counted_apart_from_what_was_recorded(own_figures):

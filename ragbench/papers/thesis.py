@@ -14,6 +14,7 @@ from typing import Any
 from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import check_known
 from ragbench.experiment import Experiment
+from ragbench.papers import NOT_COMPARABLE
 from ragbench.records import Dataset
 
 # For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
@@ -70,6 +71,12 @@ class Models:
         model = getattr(self.decompose, "model", None)
         decomposer = self.decompose.settings()["decomposer"] if model is None else model_name(model)
         return {"decomposer": decomposer, "generator": model_name(self.generator), "judge": model_name(self.judge)}
+
+    def note(self, *parts: str) -> str | None:
+        """Return the ledger's note of numbers that these parts made: not comparable where one is no language model."""
+        names = {part: self.names[part] for part in parts}
+        rules = [f"{p} {name}" for p, name in names.items() if "no LLM" in name or name.startswith("embedded")]
+        return f"{NOT_COMPARABLE}: {', '.join(rules)}" if rules else None
 
     def __str__(self) -> str:
         return ", ".join(f"{part} {name}" for part, name in self.names.items())
