@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
 
-from ragbench.data import load_minihop
-from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
-from ragbench.errors import ConfigError, DataError
+from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.errors import ConfigError
 from ragbench.labelling import checkers
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import embedded_labels
@@ -151,39 +149,6 @@ def test_claims_are_checked_once_against_a_text_however_many_results_share_both(
     assert rows[3] == replace(rows[0], id="3")
 
 
-def test_every_text_is_embedded_once_in_one_call():
-    embedder = Bags()
-    systems = [replace(RESULT, id=str(i), response=r) for i, r in enumerate((RESULT.response, "The dam. The Nile."))]
-    embedded_labels(systems, EmbeddedChecker(embedder))
-    (asked,) = embedder.asked
-    assert len(asked) == len(set(asked))
-    assert set(asked) == {NILE, DAM, "The dam of 1910 is in Egypt.", "Nothing here.", "The dam.", "The Nile."}
-
-
-def test_what_is_there_stays_and_only_the_missing_is_made():
-    claims = {"reference_claims": (("dam", "of", "1902"),), "response_claims": ("Nile", "dam")}
-    given = replace(RESULT, **claims, response_in_reference=(N, N), metrics={"f1": 1.0})
-    counting = Counting()
-    found = embedded_labels(RagResults((given,), {"overall": {"f1": 99.0}}, {"tool": "x"}), EmbeddedChecker(Bags()))
-    (row,) = found.results.results
-    assert {name: getattr(row, name) for name in claims} == claims
-    assert row.response_in_reference == (N, N)
-    assert row.reference_in_chunks == ((E, N),)
-    assert (row.metrics, found.results.metrics, found.results.extra) == (None, None, {"tool": "x"})
-    again = embedded_labels(replace(found.results, metrics={"overall": {"f1": 1.0}}), counting)
-    assert counting.asked == []
-    assert again.results == replace(found.results, metrics={"overall": {"f1": 1.0}})
-
-
-def test_an_empty_response_has_no_claims_and_entails_nothing():
-    row = label(replace(RESULT, response="", chunks=())).results.results[0]
-    assert (row.response_claims, row.response_in_reference, row.response_in_chunks) == ((), (), ())
-    assert (row.reference_in_response, row.reference_in_chunks) == ((N, N), ((), ()))
-    scores = claim_metrics_table([row]).iloc[0]
-    assert np.isnan(scores["precision"])
-    assert (scores["recall"], scores["claim_recall"]) == (0, 0)
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(texts, texts, st.lists(texts, max_size=3)), min_size=1, max_size=4), st.data())
 def test_labels_do_not_depend_on_company_order_or_repeated_chunks(parts, data):
@@ -205,11 +170,6 @@ def test_labels_do_not_depend_on_company_order_or_repeated_chunks(parts, data):
         assert twice.response_in_reference == together[row.id].response_in_reference
 
 
-def test_an_id_used_twice_is_named():
-    with pytest.raises(DataError, match=r"q1\|BM25"):
-        label(RESULT, RESULT)
-
-
 @pytest.mark.parametrize("wrong", [[[E, N, N]], [[E], [E]]])
 def test_a_checker_whose_labels_do_not_fit_is_refused(wrong):
     class Padding:
@@ -218,26 +178,3 @@ def test_a_checker_whose_labels_do_not_fit_is_refused(wrong):
 
     with pytest.raises(ConfigError, match="2 rows, one per claim, of 3 labels"):
         label(RESULT, checker=Padding())
-
-
-def test_the_same_labels_as_pair_by_pair_on_minihop(kept_minilm):
-    data = load_minihop()
-    asked = [q for q in data.questions if q.meta.get("long_answer")][:4]
-    about = {d.id: d.text for d in data.documents}
-    rows = []
-    for q in asked:
-        chunks = tuple(RetrievedText(text=about[d], doc_id=d) for d in q.meta["doc_ids"])
-        claims = tuple(c["text"] for c in q.meta["claims"])
-        rows.append(RagResult(q.id, q.text, q.meta["long_answer"], chunks[0].text, chunks, reference_claims=claims))
-    rule = EmbeddedChecker(kept_minilm)
-    for row in embedded_labels(rows, rule).results.results:
-        for i, claim in enumerate(row.reference_claims):
-            assert [rule.check([claim], c.text)[0] for c in row.chunks] == list(row.reference_in_chunks[i])
-            assert rule.check([claim], row.response)[0] == row.reference_in_response[i]
-    assert sum(E in labels for labels in row.reference_in_chunks) > len(row.reference_claims) / 2
-
-
-def test_a_table_is_refused_where_results_are_wanted():
-    frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
-    with pytest.raises(DataError, match=r"(?s)results to label: item 0 is str 'question'.*one RagResult per row"):
-        embedded_labels(frame)

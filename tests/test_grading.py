@@ -177,10 +177,6 @@ def test_answers_without_words_and_in_other_scripts_have_defined_grades(embedded
     assert by(embedded, BRIDGE, text) == expected
 
 
-def test_the_true_answer_in_its_own_script_is_right(embedded):
-    assert embedded.grade("Which city?", "東京", "東京", ("Tokyo is called 東京.",)) == 5
-
-
 @pytest.mark.parametrize("text", ["born in Bergen " * 7000, "n't " * 25_000, "(" * 100_000])
 def test_an_answer_of_100000_characters_is_graded_quickly(embedded, text):
     began = time.process_time()
@@ -277,19 +273,6 @@ def test_a_model_file_of_other_features_is_refused(tmp_path):
         EmbeddedGrader(path)
 
 
-def test_facts_carry_their_titles_where_known():
-    assert facts_of(BRIDGE)[1].startswith("Sven Halvorsen: He was born")
-    assert facts_of(YES_NO) == YES_NO.references
-
-
-def test_grade_with_the_embedded_judge_keeps_order_and_names_itself(embedded):
-    answers = [Answer("c1", "Velden Bridge was opened first.", "g"), Answer("b1", "Åkerby", "g", meta={"budget": 5})]
-    grades = grade(embedded, ALL, answers)
-    assert [(g.question_id, g.value) for g in grades] == [("c1", 4), ("b1", 5)]
-    assert {g.judge for g in grades} == {"embedded grader"}
-    assert grades[1].meta["budget"] == 5
-
-
 # --- judge models -----------------------------------------------------------------------------------------------
 
 
@@ -343,12 +326,6 @@ def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too(
     retrieved = [Answer("b1", "w1", "g", meta={"retriever": r, "budget": b}) for b in (100, 1000) for r in "abcde"]
     alone = Answer("b1", "w2", "g", meta={"retriever": None, "budget": 0})
     assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
-
-
-@pytest.mark.parametrize("per_prompt", [0, -1, "all", 2.5])
-def test_other_numbers_per_prompt_are_refused(per_prompt):
-    with pytest.raises(ConfigError, match="per_prompt"):
-        group_answers(grid(), per_prompt)
 
 
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
@@ -407,15 +384,6 @@ def test_a_bad_reply_costs_only_the_answers_of_its_own_prompt():
     assert [g.value is None for g in grades] == [a.question_id == "b1" for a in answers]
 
 
-def test_grades_replay_from_a_cassette_without_a_server(tmp_path):
-    answers, path = grid(), tmp_path / "c.sqlite"
-    with FakeOllama(reply=grade_by_word) as fake:
-        model = judge_at(fake)
-        first = grade(model, ALL, answers, per_prompt="systems", cassette=path, progress=False)
-    again = grade(model, ALL, answers, per_prompt="systems", cassette=Cassette(path, "replay"), progress=False)
-    assert [g.value for g in again] == [g.value for g in first] == [int(a.text[1]) for a in answers]
-
-
 def test_a_long_answer_is_cut_in_the_prompt_and_told():
     answers = [Answer("b1", "w5 " + "x" * 100_000, "g"), Answer("b1", "w4", "g")]
     with FakeOllama(reply=grade_by_word) as fake:
@@ -429,6 +397,9 @@ def test_answers_and_orders_that_cannot_work_are_named():
         grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")])
     with pytest.raises(ConfigError, match="one question per id"):
         grading_prompts((BRIDGE, BRIDGE), grid())
+    for per_prompt in (0, -1, "all", 2.5):
+        with pytest.raises(ConfigError, match="per_prompt"):
+            group_answers(grid(), per_prompt)
     assert grade("ollama:llama3:8b", ALL, []) == []
 
 
@@ -498,17 +469,9 @@ def test_words_and_length_follow_naive_bayes_worked_by_hand():
     dev = [GradedAnswer(str(i), "b1", t, g, "dev") for i, (t, g) in enumerate([("no", 1), ("no", 1), ("a b c", 5)])]
     asked = ["No!", "a", "A x", "unknown"]  # the second and third differ by their length alone
     made = baseline_grades(ALL, dev, [GradedAnswer(t, "b1", t, 3, "test") for t in asked])["words and length"]
-    vocabulary = 6  # no, a, b, c, <1>, <2>
-    one, five = {"no": 2, "<1>": 2}, {"a": 1, "b": 1, "c": 1, "<2>": 1}
-
-    def odds(words):
-        prior = {1: 2 / 3, 5: 1 / 3}
-        for label, counts in ((1, one), (5, five)):
-            for word in words:
-                prior[label] *= (counts.get(word, 0) + 1) / (sum(counts.values()) + vocabulary)
-        return max(prior, key=prior.get)
-
-    assert made == [odds(["no", "<1>"]), odds(["a", "<1>"]), odds(["a", "<2>"]), odds(["<1>"])] == [1, 1, 5, 1]
+    # Of six words in all, grade 1 has "no" and <1> twice each, grade 5 has a, b, c and <2> once: by their prior 2/3 and
+    # 1/3, "no" and a lone word are grade 1, "A x" is grade 5.
+    assert made == [1, 1, 5, 1]
 
 
 def test_accuracy_gain_by_hand_counts_unscored_as_not_right():

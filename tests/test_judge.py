@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
 
-from ragbench.data import load_minihop
 from ragbench.data.ragchecker import ASPECTS, PreferencePair, RatedResponse, load_ragchecker_meta
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
@@ -170,15 +168,6 @@ def test_empty_answer_scores_0_and_the_reference_1(judge):
             assert j.score(REFERENCE, REFERENCE, question) == pytest.approx(1, abs=1e-6)
 
 
-def test_better_answers_score_higher(judge):
-    question = "Is the Nile in Egypt?"
-    best = "Yes, it flows north through Egypt, with a dam of 1902 by John Aird."
-    answers = [best, "Yes, it is.", "No, it is not.", ""]
-    scores = judge.scores(answers, ["Yes. " + REFERENCE] * 4, [question] * 4)
-    assert scores[0] > scores[1] > max(scores[2:])
-    assert scores[1] - scores[2] > 0.1  # the stance, as nearly all words are shared
-
-
 def test_batch_equals_one_by_one_and_embeds_once():
     counting = Bags()
     judge = EmbeddedJudge(embedder=counting)
@@ -257,13 +246,6 @@ def test_the_left_out_group_has_no_part_in_its_own_prediction_and_the_others_fin
     assert (before.corrwith(pd.Series(labels)) > 0.8).all()
 
 
-def test_swapping_the_answers_turns_every_prediction(fitting):
-    pairs, labels, folds = made_up(40)
-    swapped = [replace(pair, responses=pair.responses[::-1]) for pair in pairs]
-    a, b = nested(fitting, pairs, labels, folds)[0], nested(fitting, swapped, -labels, folds)[0]
-    assert a.to_numpy() == pytest.approx(-b.to_numpy(), abs=1e-9)
-
-
 @pytest.mark.data
 @pytest.mark.slow
 def test_refit_on_ragchecker_reproduces_the_shipped_coefficients_and_predictions(fitting, data_mirror):
@@ -328,23 +310,6 @@ def test_claims_are_sentences_without_markers():
 def test_checker_names_bad_input(checker, call, message):
     with pytest.raises(ConfigError, match=message):
         call(checker)
-
-
-def test_minihop_claims_are_entailed_by_their_documents_and_neutral_elsewhere(checker):
-    data = load_minihop()
-    sentences = {d.title: d.sentences for d in data.documents}
-    titles = sorted(sentences)
-    own, other = [], []
-    for q in data.questions[::9]:
-        for claim in q.meta.get("claims") or ():
-            where = list(dict.fromkeys(t for t, _ in claim["support"]))
-            own.append((claim["text"], " ".join(" ".join(sentences[t]) for t in where)))
-            far = next(t for t in titles[len(own) * 7 % len(titles) :] + titles if t not in where)
-            other.append((claim["text"], " ".join(sentences[far])))
-    assert len(own) > 30
-    found, lost = ([checker.check([c], t)[0] for c, t in part] for part in (own, other))
-    assert found.count("Entailment") / len(found) > 0.8
-    assert lost.count("Neutral") / len(lost) > 0.95
 
 
 @pytest.mark.data

@@ -198,13 +198,6 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
     assert session.aspect == "correctness"
 
 
-def test_a_half_answered_item_is_resumed_at_the_open_question(tmp_path):
-    session = session_of(preference_items(1), "preference", tmp_path)
-    session.press("3")
-    again = session_of(preference_items(1), "preference", tmp_path)
-    assert (again.done, again.aspect) == (0, "completeness")
-
-
 def test_ranks_ask_for_one_document_after_the_other_by_its_letter_and_allow_ties(tmp_path):
     writers = {"ours": "text o", "zero-shot": "text z", "one-shot": "text n"}
     items = [people.LabelItem(f"d{i}", {}, writers) for i in range(8)]

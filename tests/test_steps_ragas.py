@@ -185,13 +185,6 @@ def longer(prompt):
     return {"better": 1 if len(one) >= len(two) else 2}
 
 
-@pytest.mark.parametrize(("place", "bias"), [(1, 0.5), (2, -0.5)])
-def test_a_model_that_always_takes_one_place_decides_nothing_and_shows_its_bias(place, bias):
-    with serve(lambda prompt: {"better": place}) as server:
-        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
-    assert (got.position_bias, got.preferences) == (bias, (0.5, 0.5))
-
-
 def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     def one_way(prompt):
         return "Neither." if "Answer 1:\nc\n" in prompt else longer(prompt)
