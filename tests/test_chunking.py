@@ -193,15 +193,6 @@ def test_identical_windows_need_no_embedding_and_make_no_break():
     assert semantic_chunks([doc("  \n ")], embedder) == []
 
 
-def test_chunks_are_slices_that_cover_the_document_in_order():
-    text = f"{CATS}  {DOGS}\n{CATS}"
-    for profile in ("as_run", "paper"):
-        chunks = semantic_chunks([doc(text)], Topics(), profile, min_chars=20)
-        assert len(chunks) > 1
-        assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
-        assert all(c.text in text for c in chunks)
-
-
 def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
     long, cut = "word " * 9 + "end.", ["word word word word word word", "word word word end."]
     for text, expected in (

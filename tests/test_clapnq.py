@@ -55,23 +55,6 @@ def test_a_shared_passage_is_one_document_and_its_sentences_join_to_its_text(wri
     assert document == Document("Tarn", "Tarn", "A tarn is small . It lies high up .  Ice made it .", sentences)
 
 
-def test_passages_of_one_title_are_told_apart_by_number(write):
-    other = TARN | {"text": "A tarn is deep .", "sentences": ["A tarn is deep ."]}
-    taken = other | {"title": "Tarn #2"}
-    rows = [row(str(i), ("Deep .", (), False), passages=[p]) for i, p in enumerate((TARN, taken, other, TARN))]
-    data = load_clapnq(write(rows))
-    assert [d.id for d in data.documents] == ["Tarn", "Tarn #2", "Tarn #3"]
-    assert [d.title for d in data.documents] == ["Tarn", "Tarn #2", "Tarn"]
-    assert [q.meta["doc_ids"] for q in data.questions] == [("Tarn",), ("Tarn #2",), ("Tarn #3",), ("Tarn",)]
-
-
-def test_a_question_may_have_several_passages(write):
-    other = TARN | {"title": "Lake", "text": "A lake is deep .", "sentences": []}
-    data = load_clapnq(write([row("7", ("Deep .", (), False), passages=[other, TARN])]))
-    assert data.questions[0].meta["doc_ids"] == ("Lake", "Tarn")
-    assert data.documents[0].sentences == ()
-
-
 def test_what_stands_after_the_last_sentence_belongs_to_it(write):
     other = TARN | {"sentences": TARN["sentences"][:2]}
     (document,) = load_clapnq(write([row("7", ("Deep .", (), False), passages=[other])])).documents

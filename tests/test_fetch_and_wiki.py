@@ -62,11 +62,6 @@ def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(server, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_absent_server_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9/x(.|\n)*refused"):
-        fetch_hotpotqa(tmp_path, "http://127.0.0.1:9/x")
-
-
 # ---------------------------------------------------------------- Wikipedia dump
 
 PAGES = [

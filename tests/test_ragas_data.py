@@ -176,20 +176,6 @@ def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
     assert sum(r.extraction() is None for r in runs["cr_base"].rows) == 6
 
 
-@pytest.mark.data
-def test_recorded_contexts_have_line_ends_in_place_of_a_backslash_and_an_n(runs):
-    contexts = [r.context for run in runs.values() for r in run.rows if r.context]
-    assert sum("\n" in c for c in contexts) > 50
-    assert not any("\\n" in c for c in contexts)
-
-
-@pytest.mark.data
-def test_a_run_of_another_data_set_is_refused(data_mirror, write_lines):
-    other = data.load_wikieval(write_lines("w.jsonl", ROW))
-    with pytest.raises(DataError, match="50 of 50 records are bad"):
-        data.load_wikieval_runs(rows=other)
-
-
 def test_table_1_is_as_printed():
     table = papers.published("ragas", "Table 1").pivot(index="row", columns="column", values="value")
     assert table.loc["RAGAS", ["faithfulness", "answer relevance", "context relevance"]].tolist() == [0.95, 0.78, 0.70]

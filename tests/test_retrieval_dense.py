@@ -233,12 +233,6 @@ def test_mmr_by_hand():
     assert ids(MMR(dense, lambda_mult=1).search(["q"], 2)[0]) == ["c00000", "c00001"]
 
 
-def test_mmr_respects_scope():
-    dense = Dense(chunks_of(*"abcd", docs=["x", "y", "x", "y"]), Hashed())
-    hits = MMR(dense).search(["q", "r"], 4, scope=[{"x"}, {"y"}])
-    assert [sorted(ids(h)) for h in hits] == [["c00000", "c00002"], ["c00001", "c00003"]]
-
-
 def test_settings_name_the_model_and_every_parameter():
     dense = Dense(chunks_of("a"), Hashed())
     about = {"retriever": "Dense", "embedder": "hashed-8", "similarity": "cosine", "chunks": 1}
