@@ -263,16 +263,6 @@ def test_any_texts_are_graded_or_unscored_with_a_reason(question, text, true, fa
     assert itself.value == (5 if true.strip() else None)
 
 
-def test_a_model_file_of_other_features_is_refused(tmp_path):
-    path = tmp_path / "m.json"
-    path.write_text(json.dumps({"card": {}, "features": ["x"], "weights": [[1.0]] * 5, "offsets": [0] * 5}))
-    with pytest.raises(DataError, match="other features"):
-        EmbeddedGrader(path)
-    path.write_text("{")
-    with pytest.raises(DataError, match="no model"):
-        EmbeddedGrader(path)
-
-
 # --- judge models -----------------------------------------------------------------------------------------------
 
 

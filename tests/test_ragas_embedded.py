@@ -133,7 +133,6 @@ def test_empty_texts_have_defined_values_and_a_reason(scorer):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: EmbeddedRagas(keep=0), "keep=0"),
         (lambda: EmbeddedRagas(Words()).faithfulness(["a", "b"], ["c"]), "2 answers, 1 contexts"),
         (lambda: EmbeddedRagas(Words()).faithfulness(["a", float("nan")], ["c", "d"]), "answer 1 is nan"),
         (lambda: EmbeddedRagas(Words()).answer_relevance([None], ["b"]), "question 0 is None"),

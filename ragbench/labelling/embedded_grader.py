@@ -355,28 +355,20 @@ class EmbeddedGrader:
     "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
     no letter or digit ("∅").
 
-    ``model`` is another file of the same form; its ``card`` says how it was made.
+    ``card`` says how the model was made.
 
     Source: the categories of thesis §2.4; the method is ours.
     """
 
     name = "embedded grader"
 
-    def __init__(self, model: str | Path | None = None) -> None:
-        path = Path(model) if model is not None else MODEL_FILE
-        try:
-            fitted = json.loads(path.read_text(encoding="utf-8"))
-            self.card: dict[str, Any] = fitted["card"]
-            features = tuple(fitted["features"])
-            self._weights = np.array(fitted["weights"], float)
-            self._offsets = np.array(fitted["offsets"], float)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            got = f"{path} is no model of the embedded grader: {type(error).__name__}: {error}"
-            do = "leave the argument out, or run scripts/fit_embedded_grader.py"
-            raise DataError(got, "JSON with card, features, weights and offsets", do) from None
-        if features != FEATURES or self._weights.shape != (5, len(FEATURES)):
+    def __init__(self) -> None:
+        fitted = json.loads(MODEL_FILE.read_text(encoding="utf-8"))
+        if tuple(fitted["features"]) != FEATURES:
             do = "run scripts/fit_embedded_grader.py"
-            raise DataError(f"{path} was fitted on other features", "those of FEATURES, in their order", do)
+            raise DataError(f"{MODEL_FILE} was fitted on other features", "those of FEATURES, in their order", do)
+        self.card: dict[str, Any] = fitted["card"]
+        self._weights, self._offsets = (np.array(fitted[name], float) for name in ("weights", "offsets"))
 
     def __repr__(self) -> str:
         return "EmbeddedGrader()"

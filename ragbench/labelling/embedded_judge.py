@@ -12,6 +12,7 @@ Words of the question are left out of the overlaps: every answer repeats them.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -166,21 +167,9 @@ COEFFICIENTS = Path(__file__).with_name("embedded_judge.json")
 NESTED = Path(__file__).with_name("embedded_judge_nested.csv")  # tests of the fit, for notebook 21
 
 
-def load_coefficients(path: str | Path | None = None) -> dict[str, Any]:
-    """Read coefficients, the shipped ones or a file of the same form: ``criteria`` and ``card``."""
-    from ragbench.data.files import read_json  # brings pandas
-
-    path = Path(path) if path is not None else COEFFICIENTS
-    data = read_json(path)
-    try:
-        fits = all(set(c["features"]) <= set(NAMES) and c["floor"] > 0 for c in data["criteria"].values())
-        fits = fits and all(len(c["features"]) == len(c["weights"]) for c in data["criteria"].values())
-    except (KeyError, TypeError, AttributeError):
-        fits = False
-    if not fits:
-        expected = "criteria, each with known features, as many weights, and a floor above 0"
-        raise DataError(f"{path} does not hold the judge's coefficients", expected, "see scripts/fit_embedded_judge.py")
-    return data
+def load_coefficients() -> dict[str, Any]:
+    """Read the shipped coefficients: ``criteria``, and the ``card`` that says what they were fitted on."""
+    return json.loads(COEFFICIENTS.read_text(encoding="utf-8"))
 
 
 def scaled(weights: np.ndarray, floor: float, answer: np.ndarray, empty: np.ndarray, itself: np.ndarray) -> np.ndarray:
@@ -198,16 +187,13 @@ class EmbeddedJudge:
     ----------
     criterion : ``"overall"``, ``"correctness"`` or ``"completeness"``.
     embedder : default the embedded MiniLM, with which the shipped coefficients were fitted: refit for another.
-    coefficients : a file of the same form as the shipped one.
 
     Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
     between questions. ``card`` says what it was fitted on and how well it agrees with people.
     """
 
-    def __init__(
-        self, criterion: str = "overall", embedder: Embeddings | None = None, coefficients: str | Path | None = None
-    ) -> None:
-        data = load_coefficients(coefficients)
+    def __init__(self, criterion: str = "overall", embedder: Embeddings | None = None) -> None:
+        data = load_coefficients()
         check_known("criterion", [criterion], data["criteria"])
         entry = data["criteria"][criterion]
         self.criterion, self.card = criterion, data.get("card", {})

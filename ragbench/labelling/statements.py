@@ -45,6 +45,7 @@ from ragbench.prompts import Prompt
 from ragbench.text.negation import abstains
 from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
+from ragbench.text.words import ANY_MONTH, TENS, UNITS
 
 # The model's steps
 
@@ -239,6 +240,8 @@ class ModelRagas:
 
 _CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
 _SHORT = 4  # words up to which an answer is taken for a bare name or number
+_GATE = 0.4  # cosine of question and answer from which the answer is to that question
+_MIX, _KEEP, _FLOOR = 0.7, 0.7, 0.15  # of a sentence's worth to a question
 
 _KINDS = {
     "number": r"\bhow (?:many|much|long|far|old|tall|high|deep|large|big|often|wide|fast)\b",
@@ -250,13 +253,9 @@ _KINDS = {
 }
 _ASKS = {kind: re.compile(pattern, re.I) for kind, pattern in _KINDS.items()}
 _DATE = re.compile(
-    r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December|Monday|Tuesday|Wednesday"
-    r"|Thursday|Friday|Saturday|Sunday|century|decade|spring|summer|autumn|winter)\b"
+    rf"\b(?:{ANY_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|century|decade|spring|summer|autumn|winter)\b"
 )
-_NUMERAL = re.compile(
-    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
-    r"|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|millions?|billions?|dozens?"
-)
+_NUMERAL = re.compile("|".join([*UNITS][1:] + [*TENS]) + "|(?:hundred|thousand|million|billion|dozen)s?")
 _NAN = float("nan")
 _COLUMNS = ["score", "n", "status"]
 
@@ -335,41 +334,23 @@ class EmbeddedRagas:
     numbers that the context has. F is the mean degree.
 
     *Answer relevance*: committed x affinity x (met + told) / 2, see `_answer_parts`. Affinity is the cosine between
-    question and answer over ``gate``, at most 1, so that it only tells answers to something else; a bare name
+    question and answer over `_GATE`, at most 1, so that it only tells answers to something else; a bare name
     or number has 1.
 
-    *Context relevance*: a sentence's worth to the question is ``mix`` x coverage of the question's words + (1 -
-    ``mix``) x cosine. Needed are the sentences worth at least ``keep`` times the best; none is when the best is worth
-    less than ``floor``. The score is Eq 2's, needed / all.
+    *Context relevance*: a sentence's worth to the question is `_MIX` x coverage of the question's words + (1 - `_MIX`)
+    x cosine. Needed are the sentences worth at least `_KEEP` times the best; none is when the best is worth less than
+    `_FLOOR`. The score is Eq 2's, needed / all.
 
-    ``embedder``: with unit vectors; default the embedded MiniLM. The other defaults were set on MiniHop (see LOG.md)
-    and on nothing else.
+    ``embedder``: with unit vectors; default the embedded MiniLM.
 
     Source: RAGAS, section 3, whose model steps these rules replace.
     """
 
-    def __init__(
-        self,
-        embedder: Embeddings | None = None,
-        *,
-        mix: float = 0.7,
-        keep: float = 0.7,
-        floor: float = 0.15,
-        gate: float = 0.4,
-    ) -> None:
-        for name, value in (("mix", mix), ("keep", keep), ("floor", floor), ("gate", gate)):
-            if not 0 < value <= 1:
-                raise ConfigError(f"{name}={value}", "a number above 0 and up to 1", "leave it out for the default")
-        self.mix, self.keep, self.floor, self.gate = mix, keep, floor, gate
+    def __init__(self, embedder: Embeddings | None = None) -> None:
         self._checker = EmbeddedChecker(embedder)
 
     def __repr__(self) -> str:
-        return f"EmbeddedRagas(mix={self.mix}, keep={self.keep}, floor={self.floor}, gate={self.gate})"
-
-    @property
-    def embedder(self) -> Embeddings:
-        """The embedding model, loaded at first use."""
-        return self._checker.embedder
+        return "EmbeddedRagas()"
 
     def faithfulness(
         self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
@@ -392,7 +373,7 @@ class EmbeddedRagas:
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score how far answers answer their questions, without context or truth; an answer that only evades has 0."""
         names_of(None, questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
-        vectors = embed_distinct(self.embedder, [*questions, *answers])
+        vectors = embed_distinct(self._checker.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
             empty = [name for name, text in (("question", question), ("answer", answer)) if _no_sentence(text)]
@@ -400,7 +381,7 @@ class EmbeddedRagas:
                 rows.append((_NAN, 0, f"empty {empty[0]}"))
                 continue
             parts = _answer_parts(question, answer)
-            near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
+            near = max(float(vectors[question] @ vectors[answer]), 0.0) / _GATE
             # A word or two has no direction to speak of.
             affinity = 1.0 if len(parse(parts.text).words) <= _SHORT else min(near, 1.0)
             rows.append((parts.committed * affinity * (parts.met + parts.told) / 2, len(parts.needs), "scored"))
@@ -420,22 +401,23 @@ class EmbeddedRagas:
         """Return the sentences of each context, and those of them that its question needs."""
         names_of(None, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
-        vectors = embed_distinct(self.embedder, [*questions, *itertools.chain(*split)])
+        vectors = embed_distinct(self._checker.embedder, [*questions, *itertools.chain(*split)])
         needed = []
         for question, sentences in zip(questions, split, strict=True):
-            worth = self._worth(question, sentences, vectors)
+            worth = _worth(question, sentences, vectors)
             best = worth.max(initial=0.0)
-            chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
+            chosen = worth >= _KEEP * best if best >= _FLOOR else np.zeros(len(sentences), bool)
             needed.append(_NecessarySentences(sentences, tuple(itertools.compress(sentences, chosen))))
         return needed
 
-    def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
-        weights = parse(question).weight
-        total = sum(weights.values()) or 1.0
-        stems = [frozenset(parse(s).stems) for s in sentences]
-        covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
-        near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
-        return self.mix * covered + (1 - self.mix) * near
+
+def _worth(question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
+    weights = parse(question).weight
+    total = sum(weights.values()) or 1.0
+    stems = [frozenset(parse(s).stems) for s in sentences]
+    covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
+    near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
+    return _MIX * covered + (1 - _MIX) * near
 
 
 def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
