@@ -10,6 +10,7 @@ so a supporting sentence inside it stays as it is.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document
+from ragbench.text.languages import UNSPACED
 from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
 from ragbench.text.wordpiece import default_tokenizer, token_offsets
 
@@ -27,6 +29,7 @@ PROFILES: dict[str, dict] = {
 }
 UNITS = ("characters", "tokens")
 _BLOCK = 1024  # documents tokenised at a time
+_INSIDE = re.compile(rf"(?<=[^\s{UNSPACED}])(?=[^\s{UNSPACED}])")  # a word; Chinese, Thai ... may be cut anywhere
 
 
 def _documents(documents: Iterable[Document]) -> list[Document]:
@@ -56,14 +59,16 @@ def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Itera
 
 
 def token_chunks(
-    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None
+    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None, words: bool = True
 ) -> list[Chunk]:
-    """Cut documents into windows of ``size`` tokens.
+    """Cut documents into windows of at most ``size`` tokens; ConfigError for a size or an overlap that cannot be.
 
     Parameters
     ----------
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
     tokenizer : a ``tokenizers.Tokenizer``; default the embedded model's WordPiece.
+    words : chunks begin and end between words; only a word of more than ``size`` tokens is cut. False, as in the
+        papers' runs here: after ``size`` tokens, within a word where that falls.
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
     """
@@ -75,10 +80,27 @@ def token_chunks(
     chunks = []
     for document, offsets in _with_offsets(_documents(documents), tokenizer):
         bounds = _bounds(offsets, 0, len(document.text))
-        n = len(bounds) - 1
-        starts = range(0, max(1, n - size + step), step)
-        chunks += _slices(document, [(bounds[i], bounds[min(i + size, n)]) for i in starts])
+        windows = _token_windows(document.text, bounds, size, step, words)
+        chunks += _slices(document, [(bounds[a], bounds[b]) for a, b in windows])
     return chunks
+
+
+def _token_windows(text: str, bounds: Sequence[int], size: int, step: int, words: bool) -> Iterator[Span]:
+    """Yield windows of tokens; with ``words`` they begin and end between words, unless one is longer than a window."""
+    n, start, stop = len(bounds) - 1, 0, 0
+    while stop < n:
+        stop = min(start + size, n)
+        stop = (words and _word_boundary(text, bounds, start, stop)) or stop
+        yield start, stop
+        following = min(start + step, stop)
+        start = (_word_boundary(text, bounds, start, following) or stop) if words else following
+
+
+def _word_boundary(text: str, bounds: Sequence[int], start: int, i: int) -> int:
+    """Return the last place after token ``start``, up to token i, that lies between two words; 0 without one."""
+    while i > start and i < len(bounds) - 1 and _INSIDE.match(text, bounds[i]):
+        i -= 1
+    return i if i > start else 0
 
 
 def _bounds(offsets: Sequence[Span], start: int, stop: int) -> list[int]:
@@ -199,7 +221,7 @@ def semantic_chunks(
     threshold : break where the cosine similarity falls below this fixed value (the thesis gives none; ours is 0.5).
     min_chars : merge sentences up to this length first.
     max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends, and a longer single
-        sentence between tokens.
+        sentence between words.
     tokenizer : counts the tokens for ``max_tokens``; default WordPiece.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
@@ -233,8 +255,9 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -
             spans.append((start, begin))
             start = begin
         while end - start > limit:
-            spans.append((start, start + limit))
-            start += limit
+            stop = _word_boundary(text, bounds, start, start + limit) or start + limit
+            spans.append((start, stop))
+            start = stop
     if start < len(offsets):
         spans.append((start, len(offsets)))
     return [(bounds[a], bounds[b]) for a, b in spans]

@@ -114,6 +114,33 @@ def test_chunks_of_any_script_lose_no_character(text, size):
     assert visible(text) == "" or starts[0] == len(text) - len(text.lstrip())
 
 
+def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_they_are_to_be_cut():
+    text = "unbelievably hydrochlorofluorocarbons, dissolve"  # 3, 10 and 1 tokens, and a comma
+    words = ["unbelievably", "hydrochlorofluorocarbons, dissolve"]
+    assert [c.text for c in token_chunks([doc(text)], 12, 0.0)] == words
+    assert [c.text for c in token_chunks([doc(text)], 12, 0.5)] == words
+    for size, options in ((3, {}), (12, {"words": False})):
+        cut = [c.text for c in token_chunks([doc(text)], size, 0.0, **options)]
+        assert visible(cut) == visible(text)
+        assert not {word for piece in cut for word in piece.split()} <= set(text.split())
+    sentence = "An unbelievably long sentence of hydrochlorofluorocarbons that goes on and on."
+    pieces = semantic_chunks([doc(sentence)], Topics(), "paper", max_tokens=12)
+    assert " ".join(c.text for c in pieces) == sentence
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["mill", "Trafalgar", "unbelievably", "1902-03.", "e\u0301te\u0301"]), min_size=1),
+       st.integers(8, 12), st.sampled_from([0.0, 0.3, 0.9]))  # fmt: skip
+def test_no_word_that_fits_is_cut_and_the_union_of_the_chunks_is_the_text(words, size, overlap):
+    chunks = [chunk.text.split() for chunk in token_chunks([doc(" ".join(words))], size, overlap)]
+    at = 0
+    for chunk in chunks:
+        start = next(i for i in range(at, -1, -1) if words[i : i + len(chunk)] == chunk)
+        assert start <= at
+        at = max(at, start + len(chunk))
+    assert at == len(words)
+
+
 def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
     thai = "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย" * 30
     assert truncate(thai, 10) == thai[:40]

@@ -255,7 +255,7 @@ _ASKS = {kind: re.compile(pattern, re.I) for kind, pattern in _KINDS.items()}
 _DATE = re.compile(
     rf"\b(?:{ANY_MONTH}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|century|decade|spring|summer|autumn|winter)\b"
 )
-_NUMERAL = re.compile("|".join([*UNITS][1:] + [*TENS]) + "|(?:hundred|thousand|million|billion|dozen)s?")
+_NUMERAL = re.compile("|".join([*[*UNITS][1:], *TENS]) + "|(?:hundred|thousand|million|billion|dozen)s?")
 _NAN = float("nan")
 _COLUMNS = ["score", "n", "status"]
 

@@ -48,7 +48,7 @@ DEFAULT = Setting()
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """A chunker of one size and overlap. The run and its scores cut the same documents: once is enough."""
+    """A chunker of one size and overlap, within a word where a size falls. Once is enough for a run and its scores."""
 
     size: int
     overlap: float
@@ -57,7 +57,7 @@ class _Windows:
     def __call__(self, documents: Iterable[Document]) -> list[Chunk]:
         """Cut documents."""
         if self._kept.get("documents") is not documents:
-            self._kept.update(documents=documents, chunks=token_chunks(documents, self.size, self.overlap))
+            self._kept.update(documents=documents, chunks=token_chunks(documents, self.size, self.overlap, words=False))
         return self._kept["chunks"]
 
 

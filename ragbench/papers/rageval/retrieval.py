@@ -56,9 +56,14 @@ def one_language(questions: Sequence[Question]) -> str:
 
 
 def cut(documents: Iterable[Document], size: int, how: str = "characters", language: str = "en") -> list[Chunk]:
-    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, no overlap."""
+    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, no overlap.
+
+    Windows end after ``size`` tokens, within a word where that falls.
+    """
     check_known("way to cut", [how], CUTS)
-    return token_chunks(documents, size, 0.0) if how == "windows" else sentence_chunks(documents, size, how, language)
+    if how == "windows":
+        return token_chunks(documents, size, 0.0, words=False)
+    return sentence_chunks(documents, size, how, language)
 
 
 def with_titles(chunks: Iterable[Chunk]) -> list[Chunk]:
