@@ -162,7 +162,7 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
         folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
         assert f"next: ragbench export {folder} --to" in out
-    assert "chunks: 3 -> 6" in str(ragbench.diff("one", "run two"))
+    assert "chunks: 3 -> 9" in str(ragbench.diff("one", "run two"))
     assert "there is no file" in command("run", tmp_path / "none.yaml", status=2)
     assert "no file" in command("run", tmp_path, status=2)
     (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
