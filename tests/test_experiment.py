@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier, Interrupted, Named, experiment, people, whole
 
-import ragbench as rb
 from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
@@ -88,17 +87,6 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
     assert rows[rows["N"] == 0]["grade"].eq(1).all()
 
 
-def test_wrapped_documents_lower_only_the_exact_score(tmp_path):
-    made = people()
-    wrapped = tuple(replace(d, text=d.text.replace(" ", "\n"), sentences=()) for d in made.documents)
-    grid = {"data": {"people": replace(made, documents=wrapped)}, "N": (99,), "judge": None}
-    usual = experiment(tmp_path / "usual", **grid).run(progress=False)
-    exact = experiment(tmp_path / "exact", **grid, match="exact").run(progress=False)
-    clean = experiment(tmp_path / "clean", N=(99,), judge=None).run(progress=False)
-    assert usual["ir_score"].tolist() == clean["ir_score"].tolist()
-    assert exact["ir_score"].mean() < usual["ir_score"].mean()
-
-
 def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(tmp_path):
     one = experiment(tmp_path / "a", 1, k=1, N=(4, 100)).run(progress=False).set_index("N")["context_tokens"]
     assert one.to_dict() == {4: 4, 100: 12}
@@ -120,11 +108,6 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
     assert [len(engine.searched) for engine in made] == [4]
     grid.run(progress=False)
     assert [len(engine.searched) for engine in made] == [4, 4]  # searched again in seconds; nothing is remembered
-
-
-class _Settled(Named):
-    def settings(self):
-        return {"retriever": "settled"}
 
 
 def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
@@ -256,13 +239,6 @@ def test_the_texts_behind_a_row_are_in_it(rows):
 def test_without_a_generator_the_longest_context_alone_is_kept(tmp_path):
     rows = experiment(tmp_path, generator=None, judge=None, N=(4, 20)).run(progress=False)
     assert rows.set_index("N")["context"].notna().groupby("N").mean().to_dict() == {4: 0.0, 20: 1.0}
-
-
-def test_rows_of_a_run_are_scored_as_they_are(tmp_path, rows):
-    by_frame, by_folder = (rb.score(of, ["token_f1", "eir"], progress=False) for of in (rows, tmp_path))
-    assert by_frame["token_f1"].notna().all()
-    assert by_frame["system"].tolist() == by_folder["system"].tolist()
-    assert by_frame["token_f1"].tolist() == by_folder["token_f1"].tolist()
 
 
 def test_failures_are_rows_with_their_reason(tmp_path):

@@ -149,20 +149,6 @@ def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
     assert len(gradings) == 1
 
 
-def test_a_broken_off_run_shows_the_judge_the_same_prompt_again(tmp_path, server):
-    grid = {"per_prompt": "ten", "N": (4, 6, 20)}
-    live(tmp_path, server, 1, **grid).run(progress=False)
-    asked = {call.prompt for call in server.calls}
-    path = tmp_path / "rows.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text(lines[0] + lines[2])
-    (tmp_path / "cassette.sqlite").unlink()
-    rows = live(tmp_path, server, 1, **grid).run(progress=False)
-    assert {call.prompt for call in server.calls} == asked
-    assert rows["judge_position"].tolist() == [1, 2, 3]
-    assert len(path.read_text().splitlines()) == 3
-
-
 def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 

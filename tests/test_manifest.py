@@ -188,12 +188,3 @@ def test_diff_counts_grades_that_moved_with_the_same_answers(tmp_path):
     assert (moved["answers"] == 0).all()
     assert (moved["grades"] > 0).all()
     assert (moved["ir_score_a"] == moved["ir_score_b"]).all()
-
-
-def test_diff_takes_the_means_over_the_questions_of_both_runs(tmp_path):
-    rows = experiment(tmp_path / "a", 3, N=4).run(progress=False)
-    experiment(tmp_path / "b", 2, N=4).run(progress=False)
-    cell = diff(tmp_path / "a", tmp_path / "b").cells.iloc[0]
-    assert (cell["n"], cell["only_a"]) == (2, 1)
-    assert cell["ir_score_a"] == cell["ir_score_b"] == pytest.approx(rows["ir_score"][:2].mean())
-    assert cell["ir_score_a"] != pytest.approx(rows["ir_score"].mean())
