@@ -258,14 +258,18 @@ def _export(name: str, to: str, cassette: str | None, html: bool) -> None:
     _arg("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b or smollm2"),
     _HOST,
     _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
+    _arg("--pull", action="store_true", help="let Ollama fetch the model first"),
 )
-def _doctor(model: str | None, host: str | None, num_ctx: int | None) -> int:
+def _doctor(model: str | None, host: str | None, num_ctx: int | None, pull: bool) -> int:
     """List what is installed and which data and models were found, and what to do about the rest."""
     results = rb.doctor.checks()
     print(rb.doctor.check_lines(results))
     good = all(check.ok or check.optional for check in results)
     if model:
-        report = rb.llm.fitness(rb.chat_model(model, host=host, num_ctx=num_ctx))
+        chat = rb.chat_model(model, host=host, num_ctx=num_ctx)
+        if pull:
+            rb.llm.doctor.pull(chat)
+        report = rb.llm.fitness(chat)
         print(f"\n{report}")
         good = good and report.fit
     return 0 if good else 1

@@ -109,11 +109,11 @@ def _data() -> Iterator[Check]:
 def _ollama() -> Check:
     import httpx
 
-    from ragbench.llm.failures import printable
+    from ragbench.llm.failures import how_to_start, printable
 
     host = os.environ.get("OLLAMA_HOST") or "http://127.0.0.1:11434"
     host = host if "://" in host else f"http://{host}"
-    do = "install it from ollama.com, run `ollama serve`, then for instance `ollama pull llama3:8b`"
+    do = f"{how_to_start()}; then for instance `ollama pull llama3:8b`"
     try:
         reply = httpx.get(f"{host}/api/tags", timeout=2)
         names = [printable(str(m["name"])) for m in reply.raise_for_status().json()["models"]]

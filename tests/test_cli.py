@@ -72,6 +72,16 @@ def test_doctor_tries_a_model_as_judge(command, fake, capsys):
     assert "NOT FIT" in command("doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1)
 
 
+def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
+    cli.main(["doctor", "--model", "ollama:qwen3:4b", "--host", fake.url, "--pull"])
+    said = capsys.readouterr()
+    assert "qwen3:4b" in fake.models
+    assert "200/200" in said.err
+    assert "ollama:qwen3:4b at" in said.out
+    assert cli.main(["doctor", "--model", "ollama:nope", "--host", fake.url, "--pull"]) == 2
+    assert "pull model manifest" in capsys.readouterr().err
+
+
 def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(command, tmp_path):
     out = tmp_path / "made"
     options = ["--documents", "3", "--seed", "7", "--out", out]

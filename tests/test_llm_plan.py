@@ -119,6 +119,11 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert found.about["window"] == "8192 in use, made for 8192"
     assert found.about["server"] == "Ollama 0.24.0"
     assert "verdict        fit" in str(found)
+    # 600 words a millisecond, 20,000 tokens a second; 5 x (5,500 + 800) + 80 + 3,500 are read, 2,750 written
+    assert found.grid_seconds == pytest.approx(35_080 / 600_000 + 2_750 / 20_000)
+    (step,) = plan({"grading": 112}, fake.model())
+    assert step.seconds == pytest.approx(2 * found.grid_seconds)
+    assert "`ragbench doctor` measured" in step.basis
 
 
 NUMBER = itertools.count()

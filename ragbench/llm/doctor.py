@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
+import json
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ragbench.errors import ConfigError
 from ragbench.llm.asking import ask
-from ragbench.llm.endpoints import OllamaEndpoint, endpoint_of, run
+from ragbench.llm.endpoints import Endpoint, OllamaEndpoint, endpoint_of, run
 from ragbench.llm.failures import printable
 from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Reply
+from ragbench.paths import cache_dir, written_whole
 
 _SAME = 3
 _MOST_TOKENS = 48  # of a reply, so that a model that does not stop takes seconds
@@ -31,7 +37,11 @@ _QUESTION = (
 )
 _FILLING = ("lake", "hill", "tree", "road", "bird", "wind", "moon")
 _READ_WORDS = 600  # of a prompt that is read once, for the speed of reading
-_QUESTION_CALLS = 51 + 5  # of the thesis's grid: answers at eleven budgets of five retrievers, five gradings
+# A question of the thesis's grid: answers without documents and at ten N of five retrievers, one grading a retriever.
+# Tokens: N and 80 of the prompt; a grading has ten answers of 50, and 200 around them; a list of grades has 40.
+_GRID_CALLS = 51 + 5
+_GRID_READ = 80 + 5 * sum(n + 80 for n in range(100, 1001, 100)) + 5 * 700
+_GRID_WRITTEN = 51 * 50 + 5 * 40
 
 
 class _Verdict(BaseModel):
@@ -72,6 +82,12 @@ class Fitness:
     problems: tuple[str, ...]
 
     @property
+    def grid_seconds(self) -> float:
+        """Seconds of one question of the thesis's grid: by both speeds, or by short replies where one is not known."""
+        by_speed = _GRID_READ / self.read_per_second + _GRID_WRITTEN / self.tokens_per_second
+        return _GRID_CALLS * self.latency_s if math.isnan(by_speed) else by_speed
+
+    @property
     def fit(self) -> bool:
         """Whether nothing speaks against it."""
         return not self.problems
@@ -84,7 +100,7 @@ class Fitness:
 {facts}
   speed          {self.read_per_second:.0f} tokens/s read, {self.tokens_per_second:.1f} written, \
 {self.latency_s:.2f} s a short reply
-  one question   of the thesis's grid ({_QUESTION_CALLS} calls): about {_QUESTION_CALLS * self.latency_s:.0f} s
+  one question   of the thesis's grid ({_GRID_CALLS} calls): about {self.grid_seconds:.0f} s
   deterministic  {same} ({_SAME} calls)
   schema         {self.obeyed} of {self.asked} at once, {self.repaired} after a repair try; {self.right} right
   verdict        {verdict}""")
@@ -112,7 +128,8 @@ def fitness(model: Any) -> Fitness:
         verdicts = ask(model, asked, schema=_Verdict, **settings)
         words = " ".join(itertools.islice(itertools.cycle(_FILLING), _READ_WORDS))
         (read,) = ask(model, [f"{words}\nHow many words are there above?"], on_length="keep", **settings)
-        reading = read.usage.prompt_tokens_per_second if read.ok else math.nan
+        # Each of the words is one token; from Ollama 0.30 on its own count leaves out what its cache had.
+        reading = _READ_WORDS / read.usage.prompt_seconds if read.usage.prompt_seconds else math.nan
     texts = {reply.text for reply in good}
     obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
     repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
@@ -125,7 +142,7 @@ def fitness(model: Any) -> Fitness:
         problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
     replies = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
-    return Fitness(
+    found = Fitness(
         model=endpoint.model,
         host=endpoint.host,
         digest=next((reply.digest for reply in replies if reply.digest), ""),
@@ -142,6 +159,52 @@ def fitness(model: Any) -> Fitness:
         right=right,
         problems=tuple(problems),
     )
+    if good:
+        _keep(endpoint, found.grid_seconds / _GRID_CALLS)
+    return found
+
+
+def pull(model: Any) -> None:
+    """Fetch a model into its Ollama, with a progress bar (``ragbench doctor --model ollama:NAME --pull``).
+
+    Raises CallError where the server cannot reach its registry, and ConfigError for a model of another provider.
+    """
+    from tqdm.auto import tqdm
+
+    endpoint = endpoint_of(model)
+    if not isinstance(endpoint, OllamaEndpoint):
+        raise ConfigError(f"--pull with {endpoint.model}", "a model of Ollama", "get it as its own server says")
+    try:
+        with tqdm(desc=f"pull {endpoint.name}", unit="B", unit_scale=True, unit_divisor=1024) as bar:
+            done: dict[str, int] = {}
+            sizes: dict[str, int] = {}
+            for part in endpoint.chat._client.pull(endpoint.name, stream=True):
+                if part.digest:
+                    done[part.digest], sizes[part.digest] = part.completed or 0, part.total or 0
+                bar.total, bar.n = sum(sizes.values()), sum(done.values())
+                bar.set_postfix_str(part.status or "")
+    except Exception as error:
+        raise endpoint.named(error) from None
+
+
+def measured_seconds(endpoint: Endpoint) -> tuple[float, str] | None:
+    """Return the seconds of a call as the doctor measured them last at this address, and the day; else None."""
+    kept = _kept(endpoint)
+    if not kept.is_file():
+        return None
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    return found["seconds"], found["day"]
+
+
+def _keep(endpoint: Endpoint, seconds: float) -> None:
+    day = datetime.now(UTC).date().isoformat()
+    with written_whole(_kept(endpoint)) as part:
+        part.write_text(json.dumps({"model": endpoint.model, "seconds": seconds, "day": day}), encoding="utf-8")
+
+
+def _kept(endpoint: Endpoint) -> Path:
+    where = hashlib.sha256(f"{endpoint.model} {endpoint.host}".encode()).hexdigest()[:16]
+    return cache_dir("doctor") / f"{where}.json"
 
 
 def _about(endpoint: Any) -> dict[str, str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import platform
 import re
+import shutil
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -72,13 +74,21 @@ def failure(
     expected, usual = KINDS[kind]
     provider, _, name = model.partition(":")
     if provider == "ollama":
-        usual = {"down": "start it (`ollama serve`), or pass host=...", "no_model": f"ollama pull {name}"}.get(
-            kind, usual
-        )
+        remedies = {"down": f"start it ({how_to_start()}), or pass host=...", "no_model": f"ollama pull {name}"}
+        usual = remedies.get(kind, usual)
     error = CallError(redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets))
     error.kind, error.host, error.model = kind, host, model
     error.status, error.retry_after, error.raw = status, retry_after, _hide(raw, secrets)
     return error
+
+
+def how_to_start() -> str:
+    """Return how Ollama is started on this system."""
+    if shutil.which("ollama") is None:
+        return "install it from ollama.com/download, then `ollama serve`"
+    return {"Darwin": "the Ollama app, or `ollama serve`", "Windows": "the Ollama app, or `ollama serve`"}.get(
+        platform.system(), "`ollama serve`, or `systemctl start ollama` where it is a service"
+    )
 
 
 def without_address(error: CallError) -> CallError:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ragbench.llm.cassette import Cassette
+from ragbench.llm.doctor import measured_seconds
 from ragbench.llm.endpoints import endpoints_of
 from ragbench.llm.reply import Usage
 
@@ -98,7 +99,7 @@ def plan(
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
     model, cassette : what is recorded of the model under a step's name is subtracted; the median time of its first
         five replies is that of the others.
-    seconds_per_call : of a step of which nothing is recorded.
+    seconds_per_call : of a step of which nothing is recorded. Default: what `ragbench doctor --model` measured last.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
     """
     return Plan(tuple(_planned(name, n, model, cassette, seconds_per_call, price) for name, n in calls.items()))
@@ -109,6 +110,9 @@ def _planned(
 ) -> PlannedStep:
     first = None if model is None else endpoints_of(model)[0]
     price, cost, cached, basis = price or (first.price if first else None), math.nan, 0, ""
+    if first is not None and math.isnan(seconds) and (measured := measured_seconds(first)):
+        seconds, day = measured
+        basis = f"{seconds:.1f} s a call of the thesis's grid, as `ragbench doctor` measured on {day}"
     if first is not None and cassette is not None and cassette.mode != "off":
         of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
         who = (first.provider, first.name)

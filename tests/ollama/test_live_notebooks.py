@@ -1,0 +1,71 @@
+"""Every notebook that names a model runs on a real Ollama with the smallest one, then from the cassette without it.
+
+SmolLM2's answers are bad on purpose: empty lists, one class alone and unreadable labels must not break a cell.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import serve_ollama
+
+from ragbench.llm import Cassette
+from ragbench.notebooks import execute, find, shared_kernel
+
+pytestmark = [pytest.mark.ollama, pytest.mark.slow]
+SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
+# One question or two each: a prompt of a thousand tokens takes seconds on one core.
+NOTEBOOKS = {
+    "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
+    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "22_ragchecker_systems": {"LIMIT": 1, "GENERATOR": SMALL, "JUDGE": SMALL, "RESAMPLES": 20},
+    "23_ragchecker_diagnosis": {"SOURCE": "minihop", "PER_KIND": 1, "CHECKED": 1, "ALL_DOCUMENTS": False}
+    | {"RESAMPLES": 20, "GENERATOR": SMALL, "CHECKER": SMALL},
+    "30_ragas_wikieval": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "40_rageval_generate": {"DOCUMENTS": 2, "GENERATOR": SMALL},
+    "41_rageval_dragonball": {"STAND_IN": {"finance": 2, "law": 2, "medicine": 2}, "JUDGE": SMALL},
+    "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 1}}
+    | {"GENERATOR": SMALL, "JUDGE": SMALL, "WRITER": SMALL},
+    "90_concordance": {"LIMIT": 2, "RETRIEVERS": ["BM25", "SIM", "MMR"], "BUDGETS": [200], "RESAMPLES": 20}
+    | {"GENERATOR": SMALL, "LABELS": SMALL},
+    "91_your_experiment": {"LIMIT": 2, "RETRIEVERS": ["BM25"], "N": [0, 300], "GENERATOR": SMALL, "JUDGE": SMALL},
+    "93_score_your_answers": {"METRICS": ["ragchecker"], "LABELS": SMALL},
+}
+NO_CALL = {"41_rageval_dragonball"}  # its answers to judge are recorded data (RAGBENCH_DATA)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    with shared_kernel() as kernel:
+        yield kernel
+
+
+def numbers(folder) -> dict[str, str]:
+    """Return the data of every figure and table, and the ledger."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.csv"))}
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_runs_live_and_replays_without_a_server(name, ollama, kernel, tmp_path, monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    path = next(path for path in find() if path.stem == name)
+    nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
+    made = {}
+    for mode, host in {"record": ollama, "replay": nobody}.items():
+        out = tmp_path / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        for variable, value in {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": host}.items():
+            monkeypatch.setenv(variable, str(value))
+        if mode == "replay":
+            monkeypatch.setenv("RAGBENCH_CASSETTE", mode)
+        given = NOTEBOOKS[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
+        execute(path, given, out / path.name, timeout_s=900, kernel=kernel)
+        made[mode] = numbers(out)
+    assert made["record"] == made["replay"]
+    if name not in NO_CALL:
+        with Cassette(tmp_path / "replies.sqlite", "replay") as cassette:
+            assert len(cassette) > 0
