@@ -167,18 +167,21 @@ def measure_judge(
     gold: Sequence[GradedAnswer] | None = None,
     *,
     split: str | None = None,
+    limit: int | None = None,
     **options: Any,
 ) -> JudgeReport:
     """Grade the graded answers (default MiniHop's) with a judge and report how good it is.
 
-    ``judge``, ``options``: as for `grade`; default the embedded grader. ModelError when the judge graded none of the
-    answers (no server, no such model ...), with the first reason.
+    ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as for `grade`;
+    default the embedded grader. ModelError when the judge graded none of the answers (no server, no such model ...),
+    with the first reason.
     """
     if questions is None:
         from ragbench.data import load_minihop
 
         questions = load_minihop().questions
     gold = [answer for answer in (load_graded_answers() if gold is None else gold) if split in (None, answer.split)]
+    gold = [a for one in dict.fromkeys(a.split for a in gold) for a in [b for b in gold if b.split == one][:limit]]
     asked = {answer.question_id for answer in gold}
     kept = [question for question in questions if question.id in asked]
     grades = grade(judge or EmbeddedGrader(), kept, as_answers(gold), **options)

@@ -18,9 +18,9 @@ SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
-    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
-    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
-    "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
+    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
+    "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
     "22_ragchecker_systems": {"LIMIT": 1, "GENERATOR": SMALL, "JUDGE": SMALL, "RESAMPLES": 20},
     "23_ragchecker_diagnosis": {"SOURCE": "minihop", "PER_KIND": 1, "CHECKED": 1, "ALL_DOCUMENTS": False}
     | {"RESAMPLES": 20, "GENERATOR": SMALL, "CHECKER": SMALL},
