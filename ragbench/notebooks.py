@@ -82,7 +82,7 @@ def execute(
     out : where the executed copy goes; default ``data/results/notebooks/``.
     timeout_s : limit for one cell.
     moved : called after every cell with the share of the notebook that it is.
-    kernel : of `shared_kernel`; default a process of its own.
+    kernel : of `_shared_kernel`; default a process of its own.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -126,7 +126,7 @@ def execute(
 
 
 @contextmanager
-def shared_kernel() -> Iterator[Any]:
+def _shared_kernel() -> Iterator[Any]:
     """Keep one process for notebooks that follow each other: packages are imported once, names cleared in between."""
     from jupyter_client import AsyncKernelManager
     from jupyter_core.utils import run_sync
@@ -205,7 +205,7 @@ def run_all(
         longest_first = iter(sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books)))
 
         def lane() -> None:
-            with shared_kernel() as kernel:
+            with _shared_kernel() as kernel:
                 kernels.append(kernel)
                 for path in itertools.chain.from_iterable(longest_first):  # of one iterator: each paper is taken once
                     if ended.is_set():

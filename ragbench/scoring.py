@@ -40,7 +40,7 @@ Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbe
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSource:
+class _LabelSource:
     """Who labels: a chat model (None: without one), a checker of claims (None: the former), options for ``ask``."""
 
     model: Any = None
@@ -53,7 +53,7 @@ class LabelMethod:
     """How a label is made: from which columns, by which function, and with how many calls of a model at most."""
 
     needs: tuple[str, ...]
-    make: Callable[[pd.DataFrame, LabelSource, Any], Sequence[Any]]
+    make: Callable[[pd.DataFrame, _LabelSource, Any], Sequence[Any]]
     calls: Callable[[pd.DataFrame], Mapping[str, int]] = lambda rows: {}
 
 
@@ -284,10 +284,10 @@ def _warn_of_languages(table: pd.DataFrame) -> None:
 # Who labels
 
 
-def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> LabelSource:
+def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
     if isinstance(checker, str):
         checker = make_checker(checker, **({"cassette": cassette} if asks_model(checker) else {}))
-    return LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
+    return _LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
 
 
 def _identity(model: Any, cassette: Any) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _identity(model: Any, cassette: Any) -> dict[str, Any]:
 
 
 def _plan(
-    table: pd.DataFrame, wanted: Sequence[str], who: LabelSource, cassette: Any, speeds: Mapping[str, Any]
+    table: pd.DataFrame, wanted: Sequence[str], who: _LabelSource, cassette: Any, speeds: Mapping[str, Any]
 ) -> Plan:
     if isinstance(cassette, str | Path):
         cassette = Cassette(cassette) if Path(cassette).is_file() else None
@@ -341,7 +341,7 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     return results
 
 
-def _claim_labels(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[RagResult]:
+def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[RagResult]:
     results = _results(rows)
     if who.model is not None and who.checker is None:
         labelled = ragchecker_labels(who.model, results, cassette=cassette, **who.options)
@@ -357,7 +357,7 @@ def _claim_labels(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[R
     return [replace(result, **partial[result.id]) for result in labelled.results.results]
 
 
-def _with_claims(results: Sequence[RagResult], who: LabelSource, cassette: Any) -> list[RagResult]:
+def _with_claims(results: Sequence[RagResult], who: _LabelSource, cassette: Any) -> list[RagResult]:
     """Put in the claims that the model takes out; none for a result of which a text could not be read."""
     asked = {r.response: None for r in results} | {r.reference: None for r in results if r.reference_claims is None}
     extracted = extract_claims(who.model, list(asked), cassette=cassette, **who.options)
@@ -371,7 +371,7 @@ def _with_claims(results: Sequence[RagResult], who: LabelSource, cassette: Any) 
     return with_claims
 
 
-def _keypoints(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[Any]:
+def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
     if who.model is None:
@@ -379,14 +379,14 @@ def _keypoints(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[
     return extract_claims(who.model, texts, cassette=cassette, **who.options).labels
 
 
-def _keypoint_verdicts(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[Any]:
+def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     questions, answers, points = _lists(rows, "question", "answer", "keypoints")
     if who.model is None:
         return embedded_keypoint_verdicts(points, answers, [language(of_row) for of_row in points])
     return keypoint_verdicts(who.model, questions, answers, points, cassette=cassette, **who.options).labels
 
 
-def _grade(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[Any]:
+def _grade(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     each = [(str(i), row) for i, row in enumerate(rows.itertuples())]
     questions = [Question(name, row.question, row.reference, tuple(row.references)) for name, row in each]
     answers = [Answer(name, row.answer, "") for name, row in each]
@@ -394,7 +394,7 @@ def _grade(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[Any]:
     return [each.value for each in graded]
 
 
-def _ragas(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[Any]:
+def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     model: Any = EmbeddedRagas() if who.model is None else ModelRagas(who.model, cassette=cassette, **who.options)
     questions, answers, contexts = _lists(rows, "question", "answer", "context")
     scores = {

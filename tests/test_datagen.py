@@ -19,7 +19,7 @@ from ragbench import datagen
 from ragbench.data import load_questions
 from ragbench.datagen.configuration import _blocklist, _invent
 from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
-from ragbench.datagen.questions import annotate, facts_in
+from ragbench.datagen.questions import _facts_in, annotate
 from ragbench.datagen.wording import _parse_date, choose, derive, fill_pattern, mentions, without
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
@@ -342,8 +342,8 @@ def test_the_name_a_document_is_about_is_no_fact_of_the_other(shop, case):
     configuration = case[0]
     text = {**configuration.text, "shop": "Ada Quarsk", "owner": "Emil Dorvric"}
     namesake = datagen.Configuration("d2", "shops", "en", "Tea", text, text)
-    assert facts_in("Ada Quarsk sold it.", [configuration], shop.fact_fields) == [("d1", "owner")]
-    assert facts_in("Ada Quarsk sold it.", [configuration, namesake], shop.fact_fields) == []
+    assert _facts_in("Ada Quarsk sold it.", [configuration], shop.fact_fields) == [("d1", "owner")]
+    assert _facts_in("Ada Quarsk sold it.", [configuration, namesake], shop.fact_fields) == []
 
 
 def test_a_derived_amount_that_equals_a_dropped_fact_is_not_taken_for_it(shop, case):
@@ -366,7 +366,7 @@ def test_a_fact_that_ends_like_a_derived_value_keeps_its_reference(shop, case):
 
 def test_references_are_the_sentences_that_state_the_facts(shop, case):
     configuration, document, draft = case
-    facts = facts_in(draft.answer, [configuration], shop.fact_fields)
+    facts = _facts_in(draft.answer, [configuration], shop.fact_fields)
     assert facts == [("d1", "takings")]
     found = datagen.find_references(draft, facts, {"d1": document})
     assert found.references == (datagen.Reference("d1", document.sentences[2].text),)

@@ -285,18 +285,18 @@ def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys,
 
 
 def test_pairs_of_many_systems_are_not_compared_unasked():
-    from ragbench.report.export import score_tables
+    from ragbench.report.export import _score_tables
     from ragbench.report.methods import score_methods
 
     answers = [
         {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"} for s in range(9) for q in "ab"
     ]
     table = rb.score(answers, ["exact_match"])
-    (means,) = score_tables(table, "mine")
+    (means,) = _score_tables(table, "mine")
     assert means.notes == ("9 systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).",)
     assert "permutation" not in score_methods(table).markdown
     few = rb.score([row for row in answers if row["system"] != "S8"], ["exact_match"])
-    assert [each.stem for each in score_tables(few, "mine")] == ["means", "comparison"]
+    assert [each.stem for each in _score_tables(few, "mine")] == ["means", "comparison"]
     assert "permutation" in score_methods(few).markdown
 
 

@@ -27,7 +27,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.report.export import MARKER, export, export_scores
-from ragbench.report.methods import Methods, as_latex, as_markdown, methods, references
+from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
 
@@ -219,7 +219,7 @@ def live_run(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without the figures, which take most of an export's time."""
-    monkeypatch.setattr("ragbench.report.export.run_figures", lambda tables: [])
+    monkeypatch.setattr("ragbench.report.export._run_figures", lambda tables: [])
 
 
 @pytest.fixture(scope="module")
@@ -586,8 +586,8 @@ def test_references_are_whole_and_cited_in_both_ways():
         assert problems(" ".join(fields.values())) == [], key
     assert len(references()) == 16
     text = "BM25* & more ⟦robertson2009bm25,liu2024lost⟧ ($k$)."
-    assert as_markdown(text) == r"BM25\* & more [@robertson2009bm25; @liu2024lost] (\$k\$)."
-    assert as_latex(text) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."
+    assert _as_markdown(text) == r"BM25\* & more [@robertson2009bm25; @liu2024lost] (\$k\$)."
+    assert _as_latex(text) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."
 
 
 def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_rows():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import DataError
-from ragbench.metrics.lexical import bleu, exact_match, idf_overlap, idf_weights, normalise_answer, rouge_l, token_f1
+from ragbench.metrics.lexical import _normalise_answer, bleu, exact_match, idf_overlap, idf_weights, rouge_l, token_f1
 from ragbench.text.words import stems
 
 texts = st.lists(
@@ -28,7 +28,7 @@ texts = st.lists(
     ],
 )
 def test_normalisation_drops_ascii_punctuation_first_and_articles_as_whole_words(text, normal):
-    assert normalise_answer(text) == normal
+    assert _normalise_answer(text) == normal
 
 
 def test_exact_match_ignores_case_articles_and_punctuation_only():
@@ -68,7 +68,7 @@ def test_recorded_em_and_f1_are_reproduced_exactly(recorded):
 @given(texts, texts)
 def test_em_implies_f1_of_one_and_f1_is_symmetric(a, b):
     assert token_f1(a, b) == pytest.approx(token_f1(b, a))
-    if exact_match(a, b) and normalise_answer(a):
+    if exact_match(a, b) and _normalise_answer(a):
         assert token_f1(a, b) == 1.0
 
 

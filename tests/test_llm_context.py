@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.llm import ask, estimate_tokens
-from ragbench.llm.context import Transport, could_overflow
+from ragbench.llm.context import Transport, _could_overflow
 
 
 def one(prompt, **options):
@@ -61,7 +61,7 @@ def test_from_ollama_0_30_on_the_count_of_a_prompt_is_not_taken_for_its_length()
     ],
 )
 def test_shift_is_sent_only_where_prompt_and_answer_could_reach_the_window(words, options, could):
-    assert could_overflow({"messages": [{"content": "word " * words}], "options": options}) is could
+    assert _could_overflow({"messages": [{"content": "word " * words}], "options": options}) is could
 
 
 def test_shift_is_left_out_of_a_short_prompt():

@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from ragbench import notebooks
 from ragbench.errors import DataError
 from ragbench.metrics.table import find_numbers
-from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
+from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
 from ragbench.papers.thesis import RETRIEVERS
 from ragbench.paths import published_figures, shared_data
 from ragbench.prompts import load_prompt
@@ -150,7 +150,7 @@ def mixed_replies(request) -> str:
 def process(tmp_path_factory):
     """One process for the notebooks, as in `run_all`, the folder that it writes to, and the server that it may ask."""
     folder = tmp_path_factory.mktemp("notebooks")
-    with FakeOllama(reply=mixed_replies) as server, shared_kernel() as kernel:
+    with FakeOllama(reply=mixed_replies) as server, _shared_kernel() as kernel:
         yield kernel, folder, server
 
 
@@ -321,7 +321,7 @@ def test_notebooks_are_found_by_paper_and_in_order():
 def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
     first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()")
     second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", "'left' in globals()")
-    with shared_kernel() as kernel:
+    with _shared_kernel() as kernel:
         for path in (first, second):
             execute(path, out=path, kernel=kernel)
         assert kernel.has_kernel
@@ -333,7 +333,7 @@ def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
 def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_path):
     failing = notebook(tmp_path / "1.ipynb", "left = 3", "1 / 0")
     asking = notebook(tmp_path / "2.ipynb", "'left' in globals()")
-    with shared_kernel() as kernel:
+    with _shared_kernel() as kernel:
         with pytest.raises(NotebookError, match="ZeroDivisionError"):
             execute(failing, out=failing, kernel=kernel)
         assert said(execute(asking, out=asking, kernel=kernel)) == ["False"]

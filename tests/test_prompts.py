@@ -9,11 +9,11 @@ import pytest
 from checks import refusals
 
 from ragbench.errors import DataError
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_ids
+from ragbench.prompts import _prompt_ids, fill_prompt, load_prompt, prompt_hash
 
 
 def test_every_prompt_that_ships_loads_and_has_a_field():
-    ids = prompt_ids()
+    ids = _prompt_ids()
     assert {"multiquery_perspectives", "multiquery_decomposition"} <= set(ids)
     for name in ids:
         text = load_prompt(name)
@@ -78,7 +78,7 @@ def header(name):
 PAPERS = r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, sections? \d)"
 
 
-@pytest.mark.parametrize("name", prompt_ids())
+@pytest.mark.parametrize("name", _prompt_ids())
 def test_every_prompt_says_which_section_it_follows_and_where_it_departs_in_a_header_that_is_not_sent(name):
     follows, departs, *points = header(name).split("\n")
     assert re.match(rf"Follows: (none of the papers|{PAPERS})", follows)

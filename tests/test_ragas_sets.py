@@ -10,7 +10,7 @@ from fake_ollama import FakeOllama
 
 from ragbench.data import load_minihop
 from ragbench.datagen import ragas_pairs
-from ragbench.datagen.ragas_pairs import _INCOMPLETE, back_linked, exchanged
+from ragbench.datagen.ragas_pairs import _INCOMPLETE, _back_linked, exchanged
 from ragbench.errors import DataError
 from ragbench.llm import chat_model
 from ragbench.records import Document
@@ -103,14 +103,14 @@ PAGES = [
 
 
 def test_padding_comes_first_from_sentences_that_mention_the_page_then_from_their_pages():
-    assert back_linked(PAGES[:1], PAGES, 1) == ["The Clock Tower rises beside it."]
-    assert back_linked(PAGES[:1], PAGES, 3)[1:] == ["Raopura is a market.", "Trams ran there."]
-    assert back_linked(PAGES[2:], PAGES, 3) == []
-    assert back_linked(PAGES[2:], PAGES, 1, reserve=PAGES[:1]) == ["The Clock Tower stands in Vadodara."]
+    assert _back_linked(PAGES[:1], PAGES, 1) == ["The Clock Tower rises beside it."]
+    assert _back_linked(PAGES[:1], PAGES, 3)[1:] == ["Raopura is a market.", "Trams ran there."]
+    assert _back_linked(PAGES[2:], PAGES, 3) == []
+    assert _back_linked(PAGES[2:], PAGES, 1, reserve=PAGES[:1]) == ["The Clock Tower stands in Vadodara."]
     copy = Document("5", "Copy", "The Clock Tower is copied here. It was finished in 1896.")
-    assert "It was finished in 1896." not in back_linked(PAGES[:1], [*PAGES, copy], 9)
+    assert "It was finished in 1896." not in _back_linked(PAGES[:1], [*PAGES, copy], 9)
     similar = Document("4", "Tow", "Towers are tall.")
-    assert back_linked([similar], [*PAGES, similar], 2) == []
+    assert _back_linked([similar], [*PAGES, similar], 2) == []
 
 
 def reply(body):

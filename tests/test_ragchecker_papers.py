@@ -195,9 +195,9 @@ def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(data_mirror, name, fun
 
 def test_bleu_avg_worked_by_hand():
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
-    from ragbench.metrics.lexical import bleu_avg, jieba_tokens
+    from ragbench.metrics.lexical import _jieba_tokens, bleu_avg
 
-    assert jieba_tokens("a cat sat") == ["a", " ", "cat", " ", "sat"]
+    assert _jieba_tokens("a cat sat") == ["a", " ", "cat", " ", "sat"]
     # response: a _ cat _ sat (5, 4, 3, 2 n-grams); shared with "a cat ran": a _ cat _ / a_ _cat cat_ / 2 / 1
     expected = (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     assert bleu_avg("a cat sat", "a cat ran") == pytest.approx(expected)
@@ -211,11 +211,11 @@ def test_rouge_l_on_jieba_tokens_equals_the_library():
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
     from rouge_score.rouge_scorer import RougeScorer
 
-    from ragbench.metrics.lexical import jieba_tokens, rouge_l_jieba
+    from ragbench.metrics.lexical import _jieba_tokens, rouge_l_jieba
 
     class Tokenizer:
         def tokenize(self, text):
-            return jieba_tokens(text)
+            return _jieba_tokens(text)
 
     texts = ("a cat sat on the mat", "the mat sat on a cat", "", "on", "a a a cat", "猫坐在垫子上 cat")
     library = RougeScorer(["rougeL"], tokenizer=Tokenizer())

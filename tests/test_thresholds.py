@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ragbench.errors import DataError
 from ragbench.metrics.thresholds import (
+    _group_probabilities,
     agreement_curve,
     best_threshold,
     calibrate,
     fit_thresholds,
-    group_probabilities,
     likelihood_h,
     likelihood_k,
     region_shares,
@@ -217,7 +217,7 @@ def test_calibration_does_not_see_the_question_it_predicts():
     rng = np.random.default_rng(0)
     question = np.repeat(np.arange(80), 5)
     scores, grades = question / 80, rng.choice([1, 3, 5], 80)[question]
-    leaky = group_probabilities(scores, grades, scores)
+    leaky = _group_probabilities(scores, grades, scores)
     got = calibrate(scores, grades, question)
     assert got.brier["calibrated"] > got.brier["base rate"] > brier_score(leaky, got.groups)
 
@@ -243,12 +243,12 @@ def test_boxes_fitted_to_noise_do_not_beat_the_commoner_answer_on_unseen_questio
 def test_isotonic_groups_follow_the_shares_at_each_score():
     grades = [1, 1, 1, 3, 1, 2, 4, 5, 3, 5, 5, 5]
     shares = [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
-    assert group_probabilities(np.repeat([0.1, 0.5, 0.9], 4), grades, [0.1, 0.5, 0.9]).tolist() == shares
+    assert _group_probabilities(np.repeat([0.1, 0.5, 0.9], 4), grades, [0.1, 0.5, 0.9]).tolist() == shares
 
 
 def test_group_probabilities_handle_grades_of_one_or_two_groups():
-    assert group_probabilities([0.1, 0.9], [5, 5], [0.5]).tolist() == [[0, 0, 1]]
-    two = group_probabilities([0.1, 0.2, 0.8, 0.9], [1, 5, 1, 5], [0.0, 1.0])
+    assert _group_probabilities([0.1, 0.9], [5, 5], [0.5]).tolist() == [[0, 0, 1]]
+    two = _group_probabilities([0.1, 0.2, 0.8, 0.9], [1, 5, 1, 5], [0.0, 1.0])
     assert two[:, 1].tolist() == pytest.approx([0, 0])
     assert two.sum(1) == pytest.approx([1, 1])
 

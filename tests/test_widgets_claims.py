@@ -13,7 +13,7 @@ from ragbench.data.ragchecker import LABELS, RagResult, RagResults, RetrievedTex
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.claims import METRICS
 from ragbench.widgets import ClaimInspector
-from ragbench.widgets.claims import best_sentence, first_entailing
+from ragbench.widgets.claims import _best_sentence, _first_entailing
 
 E, N, C = LABELS
 LAKE = "Lake Geneva lies between two countries. It is 310 metres deep. The Rhône flows through it."
@@ -116,7 +116,7 @@ def test_clicking_a_cell_shows_that_text_with_the_checkers_label(inspector):
 )
 def test_a_sentence_with_next_to_no_shared_words_is_not_marked(text, marked):
     claim = "Geneva is a town on the Rhône."
-    share = best_sentence(claim, text)[2]
+    share = _best_sentence(claim, text)[2]
     assert (share >= 0.2) is marked
     shown = one_cell(text, claim, N)
     assert ("<mark" in shown.detail.value) is marked
@@ -291,17 +291,17 @@ def test_a_place_that_is_not_there_is_an_error(inspector, bad):
 
 def test_the_best_sentence_has_the_greatest_weight_of_shared_stems():
     text = 'He said "no." The lake is deep!  The lakes of Geneva are the deepest.\nGeneva.'
-    a, b, share = best_sentence("Lake Geneva is deepest", text)
+    a, b, share = _best_sentence("Lake Geneva is deepest", text)
     assert text[a:b] == "The lakes of Geneva are the deepest."
     assert 0.5 < share < 1  # "is" is missing
-    assert best_sentence("Zebra", text) is None
-    assert best_sentence("Zebra", "") is None
+    assert _best_sentence("Zebra", text) is None
+    assert _best_sentence("Zebra", "") is None
     twice = "Geneva is here. Geneva is here."
-    assert best_sentence("Geneva", twice) == (0, 15, 1.0)
+    assert _best_sentence("Geneva", twice) == (0, 15, 1.0)
     # A sentence that also stands within an earlier one is marked where it is a sentence.
-    assert best_sentence("56", "It was 1956. 56. It ended.")[:2] == (13, 16)
+    assert _best_sentence("56", "It was 1956. 56. It ended.")[:2] == (13, 16)
     # A rare word outweighs several common ones.
-    a, b, share = best_sentence("It was in the Rhône", "It was in the end. Rhône.")
+    a, b, share = _best_sentence("It was in the Rhône", "It was in the end. Rhône.")
     assert "It was in the end. Rhône."[a:b] == "Rhône."
 
 
@@ -310,7 +310,7 @@ def test_the_marked_sentence_is_a_slice_of_the_text_whatever_the_text():
     parts = ["Lake. ", "Mr. ", "\n\n", "Geneva", " ", '"deep!" ', "2.5 ", "St. Paul. ", "…", "\t", "<b>", ") "]
     for _ in range(300):
         text = "".join(rng.choices(parts, k=12))
-        found = best_sentence("Geneva lake", text)
+        found = _best_sentence("Geneva lake", text)
         if found:
             assert re.search("geneva|lake", text[found[0] : found[1]], re.IGNORECASE)
         else:
@@ -321,7 +321,7 @@ def test_the_marked_sentence_is_a_slice_of_the_text_whatever_the_text():
     ("labels", "column"), [((N, C, N), 1), ((E, C, N), 0), ((E, N, E), 2), ((E, E, E), 1), ((N,), 0)]
 )
 def test_the_first_chunk_that_entails_a_claim_is_shown_or_else_the_first_text(labels, column):
-    assert first_entailing(list(labels)) == column
+    assert _first_entailing(list(labels)) == column
 
 
 def test_chunks_without_ids_and_triples_are_shown():

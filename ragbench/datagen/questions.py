@@ -230,7 +230,7 @@ def _facts(schema: Schema, pair: Pair, kind: str) -> str:
 # References
 
 
-def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
+def _facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
     """Return the facts a text states: (document id, field) of every configuration whose wording occurs in it.
 
     The name that one document is about may be a mere fact of another (two people of one name): it does not count.
@@ -249,7 +249,7 @@ def facts_needed(
     # A derived amount may happen to equal some other fact.
     plain = without(text, *(d.text for d in question.derived))
     derived = [fact for d in question.derived if mentions(text, d.text) for fact in d.of]
-    return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
+    return list(dict.fromkeys([*_facts_in(plain, configurations, fields), *derived]))
 
 
 def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str, GeneratedDocument]) -> QRA:
@@ -266,7 +266,7 @@ def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str
 
 def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[FactSentence, ...]:
     """Mark which facts each sentence states, by their wording; for documents that a model or a person wrote."""
-    return tuple(FactSentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
+    return tuple(FactSentence(s, tuple(name for _, name in _facts_in(s, [configuration], fields))) for s in sentences)
 
 
 class ReferencesReply(BaseModel):

@@ -81,7 +81,7 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0) -> WikiEval:
                 question.id,
                 question.text,
                 context,
-                (*context, " ".join(back_linked(gold, dataset.documents, count, siblings))),
+                (*context, " ".join(_back_linked(gold, dataset.documents, count, siblings))),
                 answer,
                 ungrounded,
                 poor,
@@ -130,7 +130,7 @@ def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, 
     return _NUMBER.sub("some", _YEAR.sub("some year", vague))
 
 
-def back_linked(
+def _back_linked(
     pages: Sequence[Document], others: Iterable[Document], count: int, reserve: Iterable[Document] = ()
 ) -> list[str]:
     """Return up to ``count`` sentences of other pages that mention one of the pages by title, as back-links do.
@@ -184,7 +184,7 @@ def make_ragas_set(
     for page, introduction in zip(pages, _introductions(pages), strict=True):
         count = max(1, round(_PADDING * len(split_sentences(introduction, "en"))))
         texts.append({"context": introduction, "count": str(count)})
-        if linked := back_linked([page], pages, count):
+        if linked := _back_linked([page], pages, count):
             texts[-1]["padding"] = " ".join(linked)
     alone = [i for i, known in enumerate(texts) if "padding" not in known]
     failed: dict[int, str] = {}

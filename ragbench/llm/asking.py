@@ -100,7 +100,7 @@ def ask(
     tape = None if cassette is None or cassette.mode == "off" else cassette
     limits = Limits(concurrency, deadline_s or endpoints[0].deadline_s or DEADLINE_S, retries, backoff_s, patience_s)
     tasks = _tasks(prompts, schema, ids, groups, endpoints[0])
-    job = Job(endpoints, tasks, tape, limits, step, on_length == "keep")
+    job = _Job(endpoints, tasks, tape, limits, step, on_length == "keep")
     if tape is not None and tape.mode == "replay":
         missing = job.replay(tape)
         if missing and on_miss == "raise":
@@ -135,7 +135,7 @@ class Limits:
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class _Task:
     """One prompt. ``places``: where its reply stands; several where equal prompts are asked once."""
 
     places: list[int]
@@ -150,7 +150,7 @@ class Task:
     repaired: bool = False
 
 
-def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint) -> list[Task]:
+def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint) -> list[_Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
@@ -162,7 +162,7 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
             raise ConfigError(f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}")
     tasks = []
     for place, (prompt, one, name, group) in enumerate(zip(prompts, schemas, names, groups, strict=True)):
-        task = Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
+        task = _Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
         if any(secret in str(message["content"]) for secret in endpoint.secrets for message in task.messages):
             raise endpoint.fail(
                 "unusable", f"prompt {task.id!r} holds the API key", do="take the key out of the prompt"
@@ -171,7 +171,7 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
     return tasks
 
 
-def _run(job: Job, progress: bool | None) -> None:
+def _run(job: _Job, progress: bool | None) -> None:
     from tqdm.auto import tqdm
 
     shown = len(job.tasks) >= _BAR_FROM and _somebody_looks() if progress is None else progress
@@ -192,7 +192,7 @@ def _somebody_looks() -> bool:
 
 
 @dataclass(eq=False)
-class Host:
+class _Host:
     """A server. ``dead``: why it is not asked any more; ``spoke``, ``answered``: whether it has said anything in this
     run, and whether its model has."""
 
@@ -204,11 +204,11 @@ class Host:
 
 
 @dataclass
-class Job:
+class _Job:
     """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
 
     endpoints: Sequence[Endpoint]
-    tasks: list[Task]
+    tasks: list[_Task]
     cassette: Cassette | None
     limits: Limits
     step: str
@@ -231,14 +231,14 @@ class Job:
         ids = [self.tasks[place].id for task in missing for place in task.places]
         return tape.miss(ids, first.model, len(self.tasks)) if ids else None
 
-    def _look_up(self, tape: Cassette, digest: str) -> list[Task]:
+    def _look_up(self, tape: Cassette, digest: str) -> list[_Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
         first = self.endpoints[0]
         self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options())
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = tape.get(task.key for task in self.tasks)
-        missing: dict[str, Task] = {}
+        missing: dict[str, _Task] = {}
         for task in self.tasks:
             answer = recorded.get(task.key)
             if answer is not None and (answer["ok"] or tape.mode == "replay"):
@@ -250,7 +250,7 @@ class Job:
                 missing[task.key] = task
         return list(missing.values())
 
-    def _served(self, task: Task, answer: dict[str, Any]) -> Reply:
+    def _served(self, task: _Task, answer: dict[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
         first, error, parsed = self.endpoints[0], None, None
         if not answer["ok"]:
@@ -273,8 +273,8 @@ class Job:
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every task."""
-        hosts = [Host(endpoint) for endpoint in self.endpoints]
-        groups: dict[Any, list[Task]] = {}
+        hosts = [_Host(endpoint) for endpoint in self.endpoints]
+        groups: dict[Any, list[_Task]] = {}
         for task in await self._not_recorded(hosts):
             groups.setdefault(task.group, []).append(task)
         # Each prompt before those that continue it, which is what a server's prompt cache likes.
@@ -290,7 +290,7 @@ class Job:
         if self.replaced:
             log.warning("%s", self.replaced)
 
-    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Task]:
+    async def _not_recorded(self, hosts: Sequence[_Host]) -> list[_Task]:
         """Ask the hosts which weights stand behind the name, serve what is recorded of them, and return the rest.
 
         As long as everything is on the cassette, no host needs to be there.
@@ -322,7 +322,7 @@ class Job:
         stop = stop_after_delay(self.limits.patience_s)
         return await AsyncRetrying(retry=busy, stop=stop, wait=pause, reraise=True)(call)
 
-    async def _work(self, host: Host, hosts: Sequence[Host], queue: deque[deque[Task]]) -> None:
+    async def _work(self, host: _Host, hosts: Sequence[_Host], queue: deque[deque[_Task]]) -> None:
         """Ask one host for one group after the other, until there is none, or the host is gone."""
         while queue and host.dead is None and self.replaced is None:
             group = queue.popleft()
@@ -346,7 +346,7 @@ class Job:
                     return
                 self._finish(task, reply)
 
-    async def _same_model(self, host: Host) -> bool:
+    async def _same_model(self, host: _Host) -> bool:
         """Ask for the digest again: what lies between two different ones is recorded as neither."""
         if not (host.endpoint.changes and host.digest and host.endpoint.pinned_digest is None):
             return True
@@ -363,7 +363,7 @@ class Job:
         self.replaced = self.replaced or host.endpoint.fail("digest", what, do=do)
         return False
 
-    async def _answer(self, host: Host, hosts: Sequence[Host], task: Task) -> Reply:
+    async def _answer(self, host: _Host, hosts: Sequence[_Host], task: _Task) -> Reply:
         """Ask for one reply, and again where that may help. Raises CallError."""
         limits, began = self.limits, time.monotonic()
 
@@ -393,7 +393,7 @@ class Job:
         host.spoke = True
         return reply
 
-    async def _attempt(self, host: Host, task: Task) -> Reply:
+    async def _attempt(self, host: _Host, task: _Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
         endpoint, draft = host.endpoint, None
         while True:
@@ -415,20 +415,20 @@ class Job:
                 raise endpoint.fail(kind, f"after one repair try: {problem}", raw=received.text)
             draft, task.repaired = (received.text, problem), True
 
-    def _who(self, task: Task, endpoint: Endpoint) -> dict[str, Any]:
+    def _who(self, task: _Task, endpoint: Endpoint) -> dict[str, Any]:
         return {"id": task.id, "step": self.step, "model": endpoint.model, "digest": self.digest, "key": task.key}
 
-    def _made(self, task: Task, endpoint: Endpoint, **fields: Any) -> Reply:
+    def _made(self, task: _Task, endpoint: Endpoint, **fields: Any) -> Reply:
         calls = {"repairs": int(task.repaired), "attempts": task.attempts, "host": endpoint.host}
         return Reply(usage=task.spent, seconds=task.spent.seconds, **calls, **self._who(task, endpoint), **fields)
 
-    def _failed(self, task: Task, endpoint: Endpoint, error: CallError | None) -> Reply:
+    def _failed(self, task: _Task, endpoint: Endpoint, error: CallError | None) -> Reply:
         error = error or endpoint.fail("interrupted", "not answered yet")
         return self._made(task, endpoint, text=error.raw, raw=error.raw, error=error)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    def _finish(self, task: Task, reply: Reply) -> None:
+    def _finish(self, task: _Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self.keys is not None:
             request = self.keys.request(task.messages, task.json_schema)
@@ -437,7 +437,7 @@ class Job:
                 reply = self._served(task, self.cassette.get([task.key])[task.key])
         self._settle(task, reply)
 
-    def _settle(self, task: Task, reply: Reply) -> None:
+    def _settle(self, task: _Task, reply: Reply) -> None:
         for number, place in enumerate(task.places):
             self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id) if number else reply
         if self.bar is not None:

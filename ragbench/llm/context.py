@@ -35,7 +35,7 @@ def prompt_tokens(messages: Sequence[dict]) -> int:
     return total
 
 
-def could_overflow(body: dict[str, Any]) -> bool:
+def _could_overflow(body: dict[str, Any]) -> bool:
     """Whether prompt and answer could together be longer than the window; two characters are a token at the most."""
     options = body.get("options") or {}
     longest = options.get("num_predict", -1)
@@ -61,7 +61,7 @@ class Transport(httpx.AsyncBaseTransport):
         content = await request.aread()
         if request.url.path in ("/api/chat", "/api/embed"):
             body = json.loads(content) | {"truncate": False}
-            if request.url.path == "/api/chat" and could_overflow(body):
+            if request.url.path == "/api/chat" and _could_overflow(body):
                 body["shift"] = False
             content = json.dumps(body).encode()
         headers.append((b"accept-encoding", b"identity"))  # a small compressed reply can be gigabytes

@@ -176,7 +176,7 @@ class OllamaEndpoint(Endpoint):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.provider, self.name = "ollama", canonical_name(model.model)
+        self.provider, self.name = "ollama", _canonical_name(model.model)
         self.client = model._async_client
         self.host = str(self.client._client.base_url).rstrip("/")
         self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
@@ -192,7 +192,9 @@ class OllamaEndpoint(Endpoint):
             return self.pinned_digest
         try:
             async with asyncio.timeout(_ASK_S):
-                listed = {canonical_name(m.model): m.digest or "" for m in (await self.client.list()).models if m.model}
+                listed = {
+                    _canonical_name(m.model): m.digest or "" for m in (await self.client.list()).models if m.model
+                }
         except Exception as error:
             named = (
                 self.named(error) if not isinstance(error, TimeoutError) else self.fail("timeout", "no list of models")
@@ -237,7 +239,7 @@ class OllamaEndpoint(Endpoint):
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_ASK_S):
                 running = (await self.client.ps()).models
-            here = (model.context_length for model in running if canonical_name(model.model or "") == self.name)
+            here = (model.context_length for model in running if _canonical_name(model.model or "") == self.name)
             self._lower(next(here, None))
 
     def bound(self, schema: dict) -> Any:
@@ -257,7 +259,7 @@ class OllamaEndpoint(Endpoint):
         return received
 
 
-class OpenAIEndpoint(Endpoint):
+class _OpenAIEndpoint(Endpoint):
     """The OpenAI protocol, as vLLM, llama.cpp and others speak it."""
 
     changes = True
@@ -320,7 +322,7 @@ class OpenAIEndpoint(Endpoint):
         raise AssertionError("the last form raises or returns")
 
 
-class LocalEndpoint(OpenAIEndpoint):
+class _LocalEndpoint(_OpenAIEndpoint):
     """A model of ``local``: the file's sha256 is its digest."""
 
     changes = False
@@ -357,7 +359,7 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
         return OllamaEndpoint(model)
     # Subclasses such as AzureChatOpenAI build other addresses.
     if type(model).__name__ in ("ChatOpenAI", "OpenAIChat"):
-        return OpenAIEndpoint(model) if getattr(model, "_server", None) is None else LocalEndpoint(model)
+        return _OpenAIEndpoint(model) if getattr(model, "_server", None) is None else _LocalEndpoint(model)
     return Endpoint(model)
 
 
@@ -395,10 +397,10 @@ def model_name(model: Any) -> str:
     return name if isinstance(name, str) else endpoint_of(model).model
 
 
-def canonical_name(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """Return the name that Ollama lists for one: ``registry.ollama.ai/library/SmolLM2`` is ``smollm2:latest``.
 
-    >>> canonical_name("library/SmolLM2"), canonical_name("llama3:8B")
+    >>> _canonical_name("library/SmolLM2"), _canonical_name("llama3:8B")
     ('smollm2:latest', 'llama3:8b')
     """
     short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")

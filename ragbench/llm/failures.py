@@ -121,11 +121,11 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
-    said = _one_line(server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
+    said = _one_line(_server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
     status = next((s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0)
     if status >= 300:
         page = "a web page: " if said.lstrip().lower().startswith(("<!doctype", "<html")) else ""
-        return from_status(status, said), f"HTTP {status}: {page}{said}", status
+        return _from_status(status, said), f"HTTP {status}: {page}{said}", status
     names = {type(link).__name__ for link in chain}
     if _LOOP.search(said):
         return "truncated", said, 0
@@ -137,7 +137,7 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     return kind, said if kind != "down" else f"no connection ({said})", 0
 
 
-def from_status(status: int, words: str) -> str:
+def _from_status(status: int, words: str) -> str:
     """Name the kind of failure behind an HTTP status and the server's words."""
     lower = words.lower()
     rules = (
@@ -156,7 +156,7 @@ _OPTIONS = re.compile(
 )
 
 
-def server_words(body: str) -> str:
+def _server_words(body: str) -> str:
     """Return the message inside a JSON error body, or the body itself."""
     try:
         error = json.loads(body)
@@ -199,7 +199,7 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def looks_like_key(text: str) -> bool:
+def _looks_like_key(text: str) -> bool:
     """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are ordinary words."""
     counts = Counter(text).values()
     bits = -sum(count * math.log2(count / len(text)) for count in counts)
@@ -227,7 +227,7 @@ def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
 
     for name, value in fields:
         look(name, value)
-    return tuple(sorted(filter(looks_like_key, found), key=len, reverse=True))
+    return tuple(sorted(filter(_looks_like_key, found), key=len, reverse=True))
 
 
 def _hide(text: str, secrets: tuple[str, ...]) -> str:

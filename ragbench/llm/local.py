@@ -219,7 +219,7 @@ def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
 
 
 @atexit.register
-def stop_all() -> None:
+def _stop_all() -> None:
     """End every server of this process."""
     for server in _servers.values():
         server.stop()

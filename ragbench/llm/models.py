@@ -129,7 +129,7 @@ def chat_model(
     return _openai(name, host, num_ctx, num_predict, api_key, settings)
 
 
-def is_cloud(name: str) -> bool:
+def _is_cloud(name: str) -> bool:
     """Whether Ollama passes the prompts of a model of this name on to ollama.com."""
     return name.endswith((":cloud", "-cloud"))
 
@@ -138,7 +138,7 @@ def _ollama(
     name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, cloud: bool, settings: dict
 ) -> Any:
     _check(OllamaChat, settings)
-    if is_cloud(name) and not cloud:
+    if _is_cloud(name) and not cloud:
         expected = "a model on this machine"
         raise ConfigError(f"ollama:{name} sends prompts to ollama.com", expected, "pass cloud=True if that is meant")
     base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)

@@ -1,7 +1,7 @@
 """Answers compared word by word: exact match, token F1, BLEU, ROUGE-L, IDF-weighted overlap. All in [0, 1].
 
 ``reference`` is one text or several, of which the best counts. The published definitions know Latin letters only: texts
-in another script (more than a tenth of the letters: Russian, Chinese, Thai ...) are compared by `words_of_script`. The
+in another script (more than a tenth of the letters: Russian, Chinese, Thai ...) are compared by `_words_of_script`. The
 tokenizer of BLEU and ROUGE-L is an argument, since published numbers depend on it: those of RAGChecker's Tables 2 and 5
 need the tokens of a Chinese word segmenter.
 """
@@ -35,23 +35,23 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-def normalise_answer(text: str) -> str:
+def _normalise_answer(text: str) -> str:
     """Lower-case, drop ASCII punctuation and the articles a, an, the, and squeeze white space.
 
     Source: HotpotQA, official evaluation script (as SQuAD's).
 
-    >>> normalise_answer("The  U.S. Navy's")
+    >>> _normalise_answer("The  U.S. Navy's")
     'us navys'
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def words_of_script(text: str) -> list[str]:
+def _words_of_script(text: str) -> list[str]:
     """Split a text that is not in Latin letters: words; single characters in scripts without blanks, and Korean.
 
     Compared are letters, digits and their marks, under NFKC and without case.
 
-    >>> words_of_script("В 1917 году, 北京市。")
+    >>> _words_of_script("В 1917 году, 北京市。")
     ['в', '1917', 'году', '北', '京', '市']
     """
     # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
@@ -90,7 +90,7 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
     """
 
     def equal(got: str, true: str) -> float:
-        form = words_of_script if _other_script(got, true) else normalise_answer
+        form = _words_of_script if _other_script(got, true) else _normalise_answer
         return float(form(got) == form(true))
 
     return _best(equal, prediction, reference)
@@ -109,9 +109,9 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
 
 def _token_f1(prediction: str, reference: str) -> float:
     if _other_script(prediction, reference):
-        a, b = words_of_script(prediction), words_of_script(reference)
+        a, b = _words_of_script(prediction), _words_of_script(reference)
     else:
-        got, true = normalise_answer(prediction), normalise_answer(reference)
+        got, true = _normalise_answer(prediction), _normalise_answer(reference)
         if got != true and (got in _CLOSED or true in _CLOSED):
             return 0.0
         a, b = got.split(), true.split()
@@ -186,7 +186,7 @@ def rouge_l(
 
     Parameters
     ----------
-    tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `words_of_script` for texts
+    tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `_words_of_script` for texts
         in another script.
     stem : stem the default tokenizer's words longer than three letters (Porter; rouge-score adds NLTK's exceptions).
 
@@ -195,7 +195,7 @@ def rouge_l(
     """
 
     def score(got: str, true: str) -> float:
-        cut = tokenizer or (words_of_script if _other_script(got, true) else _rouge_tokenizer(stem))
+        cut = tokenizer or (_words_of_script if _other_script(got, true) else _rouge_tokenizer(stem))
         a, b = list(cut(got)), list(cut(true))
         return _harmonic(lcs_length(a, b), len(a), len(b))
 
@@ -209,7 +209,7 @@ def _rouge_tokenizer(stem: bool) -> _Words:
     return lambda text: [porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())]
 
 
-def jieba_tokens(text: str) -> list[str]:
+def _jieba_tokens(text: str) -> list[str]:
     """Split a text into jieba's tokens; in English text these are words, marks, and every blank by itself."""
     try:
         import jieba
@@ -229,7 +229,7 @@ def bleu_avg(response: str, reference: str) -> float:
     Source: RAGChecker, Table 2 (row BLEU-avg): Pearson 38.89 / 32.13 / 35.14 with the three human labels.
     """
     plain = {"smoothing": "none", "effective_order": False, "brevity_penalty": False}
-    return bleu(response, reference, tokenizer=jieba_tokens, **plain)
+    return bleu(response, reference, tokenizer=_jieba_tokens, **plain)
 
 
 def rouge_l_jieba(response: str, reference: str) -> float:
@@ -237,7 +237,7 @@ def rouge_l_jieba(response: str, reference: str) -> float:
 
     Source: RAGChecker, Table 2 (row ROUGE-L): Pearson 31.75 / 47.88 / 43.10 with the three human labels.
     """
-    return rouge_l(response, reference, tokenizer=jieba_tokens)
+    return rouge_l(response, reference, tokenizer=_jieba_tokens)
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:

@@ -201,7 +201,7 @@ def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
 # Beyond the thesis: the boxes on questions they were not fitted on, and probabilities in their place
 
 
-def group_probabilities(ir_scores: Any, grades: Any, at: Any) -> np.ndarray:
+def _group_probabilities(ir_scores: Any, grades: Any, at: Any) -> np.ndarray:
     """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
 
     P(grade > 1) and P(grade = 5) are isotonic regressions, non-falling step functions of the score; the middle group
@@ -257,7 +257,7 @@ def calibrate(ir_scores: Any, grades: Any, groups: Any = None, *, folds: int = 5
         base = np.bincount(truth[train], minlength=3) / train.sum()
         within = [truth[train][boxes[train] == box] for box in range(3)]
         shares = np.array([np.bincount(part, minlength=3) / part.size if part.size else base for part in within])
-        probabilities["calibrated"][test] = group_probabilities(scores[train], marks[train], scores[test])
+        probabilities["calibrated"][test] = _group_probabilities(scores[train], marks[train], scores[test])
         probabilities["boxes"][test] = np.eye(3)[boxes[test]]
         probabilities["boxes with shares"][test] = shares[boxes[test]]
         probabilities["base rate"][test] = base

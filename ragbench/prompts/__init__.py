@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent
 _MARK = "---"  # opens and closes a header
 
 
-def prompt_ids() -> list[str]:
+def _prompt_ids() -> list[str]:
     """Return the ids of the prompts that come with ragbench, sorted."""
     return sorted(path.stem for path in _FOLDER.glob("*.txt"))
 
@@ -32,7 +32,7 @@ def load_prompt(prompt: Prompt) -> str:
     """
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
-        check_known("prompt", [prompt], prompt_ids())
+        check_known("prompt", [prompt], _prompt_ids())
         path = _FOLDER / f"{prompt}.txt"
     try:
         text = path.read_text(encoding="utf-8-sig").strip()

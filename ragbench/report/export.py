@@ -1,6 +1,6 @@
 """A run, or scores of answers, as a folder to build a thesis from: tables, figures, methods, references, data.
 
-Reading order: ``export`` -> the tables of a run (``_run_tables``) -> its figures (``run_figures``) -> scores -> the
+Reading order: ``export`` -> the tables of a run (``_run_tables``) -> its figures (``_run_figures``) -> scores -> the
 folder (``_Folder``), which is written aside and moved into place.
 """
 
@@ -99,18 +99,18 @@ def export(
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
     manifest = load_manifest(run)
     rows = _in_grid_order(load_rows(run), manifest)
-    scores = load_scores(run_folder(run))
+    scores = _load_scores(run_folder(run))
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
     tables, paragraphs = [*_run_tables(rows, name, checks)], methods(manifest, counts)
-    figures = run_figures({table.stem: table.frame for table in tables})
+    figures = _run_figures({table.stem: table.frame for table in tables})
     with _Folder(to) as folder:
         notes = folder.done.notes
         if missing:
             notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
         if scores is not None:
-            tables += score_tables(scores, name)
+            tables += _score_tables(scores, name)
             figures = chain(figures, _score_figures(scores, name))
             paragraphs = paragraphs.with_scores(score_methods(scores))
             if len(scores) != len(rows):
@@ -257,7 +257,7 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.replace("_", " "))
 
 
-def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Drawn]:
+def _run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Drawn]:
     """Yield the figures from the frames of ``_run_tables`` by stem."""
     if "ir_score" in tables:
         for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", ("data", "chunker")):
@@ -315,7 +315,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     `ragbench.widgets.ClaimInspector`.
     """
     with _Folder(to) as folder:
-        tables = {f"tab:{each.stem}": each for each in score_tables(table, name)}
+        tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
         folder.parts(name, tables, _score_figures(table, name), score_methods(table))
         folder.text("rows.csv", _score_lines(table))
         if "claim_labels" in table:
@@ -328,7 +328,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
         return folder.finish(name)
 
 
-def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
+def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
     systems = table["system"].nunique() if "system" in table else 1
     notes = []
@@ -371,7 +371,7 @@ def save_scores(table: pd.DataFrame, folder: Path) -> Path:
     return path
 
 
-def load_scores(folder: Path) -> pd.DataFrame | None:
+def _load_scores(folder: Path) -> pd.DataFrame | None:
     """Read what `save_scores` wrote; None where nothing was scored."""
     path = folder / "scores.csv"
     made = path.with_suffix(".json")

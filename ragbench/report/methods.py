@@ -62,12 +62,12 @@ class Methods:
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
         box = [f"## {CLAIMS}", "\n".join(f"- {in_markdown(claim)}" for claim in self.claims)]
-        return "\n\n".join(["## Methods", *(as_markdown(p) for p in self.paragraphs), *box]) + "\n"
+        return "\n\n".join(["## Methods", *(_as_markdown(p) for p in self.paragraphs), *box]) + "\n"
 
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
-        text = "\n\n".join(as_latex(p) for p in self.paragraphs)
+        text = "\n\n".join(_as_latex(p) for p in self.paragraphs)
         items = "\n".join(rf"\item {in_latex(claim)}" for claim in self.claims)
         text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{first_line(text)}\n{text}\n"
@@ -94,7 +94,7 @@ def _pandoc(keys: str) -> str:
     return f" [{'; '.join(f'@{key}' for key in keys.split(','))}]"
 
 
-def as_markdown(text: str) -> str:
+def _as_markdown(text: str) -> str:
     """Write a paragraph as Markdown, its citations as Pandoc reads them."""
     return _with_citations(text, in_markdown, _pandoc)
 
@@ -104,7 +104,7 @@ def as_plain(text: str) -> str:
     return _with_citations(text, str, _pandoc)
 
 
-def as_latex(text: str) -> str:
+def _as_latex(text: str) -> str:
     """Write a paragraph for LaTeX, its citations as commands."""
     return _with_citations(text, in_latex, lambda keys: rf"~\cite{{{keys}}}")
 

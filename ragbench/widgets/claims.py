@@ -148,7 +148,7 @@ class ClaimInspector(Panel):
         if not 0 <= claim < len(rows) or not (column is None or 0 <= column < width):
             raise ConfigError(f"{side} claim {claim}, column {column}", f"a place in {width} columns", "look again")
         self.side, self.claim = side, claim
-        self.column = first_entailing(rows[claim][1]) if column is None else column
+        self.column = _first_entailing(rows[claim][1]) if column is None else column
         self._point()
 
     def rows(self, side: str) -> list[_Row]:
@@ -280,7 +280,7 @@ class ClaimInspector(Panel):
         if column:
             chunk = self.result.chunks[column - 1]
             text, name = chunk.text, f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
-        a, b, share = best_sentence(words, text) or (0, 0, 0.0)
+        a, b, share = _best_sentence(words, text) or (0, 0, 0.0)
         marked, hint = escape(text), _NO_HINT.format(share)
         if share >= _LEAST_SHARE:
             marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", _HINT.format(share)
@@ -326,7 +326,7 @@ def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dic
     return values, {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined}, counts
 
 
-def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
+def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     """Find the sentence of a text that shares most stems with a claim, by weight of the claim's words, or None.
 
     Returns (start, end, share): its place, the first of equally good ones, and the shared weight as a share of the
@@ -346,7 +346,7 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     return best
 
 
-def first_entailing(labels: Sequence[str | None]) -> int:
+def _first_entailing(labels: Sequence[str | None]) -> int:
     """Return the column that entails a claim: the first such chunk, else the other answer, else the first chunk."""
     chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
     return chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, len(labels) - 1)

@@ -161,7 +161,7 @@ class RetrievalExplorer(Panel):
                 raise
         hits, _ = self._hits[question.text]
         self.rankings = {
-            name: score_hits(ranking, question.references, self._cutoffs, self._offsets)
+            name: _score_hits(ranking, question.references, self._cutoffs, self._offsets)
             for name, ranking in hits.items()
         }
         self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
@@ -243,7 +243,7 @@ class ScoredHits:
         return within.span(start, start + length)
 
 
-def score_hits(
+def _score_hits(
     hits: Sequence[Hit], facts: Sequence[str], cutoffs: Sequence[int], offsets: TokenOffsets, match: str = "substring"
 ) -> ScoredHits:
     """Score what one retriever found for one question at every cut-off, in tokens, ascending; without facts NaN."""

@@ -63,7 +63,7 @@ def parts(folder):
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    monkeypatch.setattr(exporting, "run_figures", lambda tables: [])
+    monkeypatch.setattr(exporting, "_run_figures", lambda tables: [])
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
 from ragbench.llm.context import Transport
-from ragbench.llm.failures import looks_like_key
+from ragbench.llm.failures import _looks_like_key
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
@@ -49,12 +49,12 @@ def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
     "word", ["test", "none", "not-needed", "lm-studio", "ollama", "sk-xxxxxxxxxxxxxxxx", "a b c d e f g h i j"]
 )
 def test_ordinary_words_are_no_keys(word):
-    assert not looks_like_key(word)
+    assert not _looks_like_key(word)
 
 
 @pytest.mark.parametrize("key", ["sk-proj-Ab3dE5gH7jK9", "hf_AbCdEfGhIjKl", "0123456789abcdef0123456789abcdef"])
 def test_keys_look_like_keys(key):
-    assert looks_like_key(key)
+    assert _looks_like_key(key)
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------

@@ -110,14 +110,14 @@ def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
     return replace(data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short)))
 
 
-def row_ids(rows: pd.DataFrame) -> pd.Series:
+def _row_ids(rows: pd.DataFrame) -> pd.Series:
     """Name each row by its place in the grid."""
     axes = ["question_id", "chunker", "retriever", "k", "generator"]
     return rows[axes].astype(str).agg("/".join, axis=1)
 
 
 def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
-    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the id of its row (`row_ids`).
+    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the id of its row (`_row_ids`).
 
     ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
     response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
@@ -131,7 +131,7 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
     }
     responses = []
     done = rows[rows["status"] == "ok"]
-    for row, row_id in zip(done.itertuples(), row_ids(done), strict=True):
+    for row, row_id in zip(done.itertuples(), _row_ids(done), strict=True):
         lacking = {row.question_id} - set(questions) or set(row.hits) - set(chunks[row.chunker])
         if lacking:
             raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
@@ -162,7 +162,7 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: st
     from ragbench.metrics.claims import claim_metrics_table
 
     table = claim_metrics_table(labelled.scored.results)
-    ids = row_ids(rows)
+    ids = _row_ids(rows)
     scored = ids.isin(table.index).to_numpy()
     table = table.reindex(ids).reset_index(drop=True)
     if claims == "references":

@@ -24,7 +24,7 @@ SYSTEM = ("retriever", *PLACE)
 FIGURES = {"k": "Figure 6", "size": "Figure 7", "prompt": "Figure 8", "overlap": "Figure 10"}
 
 
-def topic_pages(data: Dataset) -> Dataset:
+def _topic_pages(data: Dataset) -> Dataset:
     """Join MiniHop's documents of each topic into one page, a question's document; its domain is the topic's group."""
     pages: dict[str, list[str]] = defaultdict(list)
     for document in data.documents:
@@ -38,7 +38,7 @@ def topic_pages(data: Dataset) -> Dataset:
 # Documents that are long enough for chunk sizes to differ: about 1,700 tokens, and 2,200 for MiniHop's topics.
 DATA: Mapping[str, Callable[..., Dataset]] = {
     "dragonball": functools.partial(load_dragonball, language="en"),
-    "minihop": lambda: topic_pages(load_minihop()),
+    "minihop": lambda: _topic_pages(load_minihop()),
 }
 
 
