@@ -117,3 +117,10 @@ test_bad_input_is_named = refusals(
     (lambda: rank_scores(["a"], {"a"}, by="doc"), "did you mean 'doc_id'"),
     (lambda: rank_scores(["a"], {"a": -1}), "at least 0"),
 )
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"), [([2.0, 1.0], [1]), ([2, 1], [1.0]), (["2", "1"], [1.0]), ([2.0, 1.0], ["1"])]
+)
+def test_a_number_as_an_id_is_one_id_however_it_is_written(found, wanted):
+    assert rank_scores(found, wanted, ["RR"]) == {"RR": 0.5}
