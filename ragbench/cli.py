@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -50,11 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "run" not in options:
         parser.print_help()
         return 2
-    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"  # without our own line of code
+    in_yaml = "experiment" in options
+    # Without our own line of code.
+    warnings.formatwarning = lambda message, *_, **__: f"note: {_as_flags(str(message), in_yaml)}\n"
     try:
         return options.pop("run")(**options) or 0
     except RagbenchError as error:
-        print(f"ragbench: {error}", file=sys.stderr)
+        print(f"ragbench: {_as_flags(str(error), in_yaml)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("ragbench: interrupted; what was recorded is kept, run the same command to go on", file=sys.stderr)
@@ -95,6 +98,20 @@ _EXPERIMENT = _arg(
 )
 _HOST = _arg("--host", help="address of the model's server (default: OLLAMA_HOST, or this machine)")
 _TO = _arg("--to", required=True, help="folder to make; an earlier export is replaced")
+
+
+def _as_flags(message: str, in_yaml: bool) -> str:
+    """Write what a message says in Python's words as the flags of the command line, or as keys of experiment.yaml."""
+    pairs = r"\b(?:fields|columns)=\{'([^']*)': (?:'([^']*)'|(\.\.\.))\}"
+
+    def flag(found: re.Match[str]) -> str:
+        theirs = found[2] or "YOURS"
+        return f"fields: {{{found[1]}: {theirs}}}" if in_yaml else f"--columns {found[1]}={shlex.quote(theirs)}"
+
+    message = re.sub(pairs, flag, message)
+    if not in_yaml:
+        message = re.sub(r"\b(?:fields|columns)(?= names)|\bcolumns=\{\}", "--columns", message)
+    return re.sub(r"\blabels='([^']*)'", r"labels: \1" if in_yaml else r"--labels \1", message)
 
 
 def _as_mapping(pairs: Sequence[str]) -> dict[str, str]:
@@ -206,7 +223,8 @@ def _run_summary(rows: Any) -> str:
     _COLUMNS,
     _arg("--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)"),
     _arg("--plan", action="store_true", help="say what the model will be asked, and stop"),
-    _TO,
+    _arg("--html", action="store_true", help="also one page with everything, report.html"),
+    _arg("--to", help="folder to make; an earlier export is replaced"),
 )
 def _score(
     answers: str,
@@ -217,13 +235,19 @@ def _score(
     columns: Sequence[str],
     cassette: str | None,
     plan: bool,
-    to: str,
+    html: bool,
+    to: str | None,
 ) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.labelling.checkers import asks_model, make_checker
-    from ragbench.report.export import export_scores
+    from ragbench.report.export import check_target, export_scores
 
-    folder = Path(to)
+    metrics = [name for given in metrics for name in given.split(",") if name]
+    if to is None and not plan:
+        raise ConfigError("no --to", "a folder for tables, figures and labels", "add for instance --to report/")
+    folder = Path(to or "report")
+    if not plan:
+        check_target(folder)
     cassette = cassette or str(folder.with_name(f"{folder.name}.sqlite"))
     if host and checker and asks_model(checker):
         checker = make_checker(checker, host=host, cassette=cassette)
@@ -236,7 +260,7 @@ def _score(
         return
     table = rb.score(*given, **options)
     print(_score_means(table))
-    print(export_scores(table, folder, Path(answers).name))
+    print(export_scores(table, folder, Path(answers).name, html=html))
 
 
 @_command(

@@ -215,15 +215,14 @@ def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
         }
         for name, metric in METRICS.items()
     }
-    lines = [
-        f"no column {column!r}, which {f'label {label!r} needs, for ' if label else ''}metric {name!r}"
-        f"{'' if label else ' needs'}"
-        for name in asked
-        for column, label in missing[name].items()
-    ]
-    if lines:
+    users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
+    for name in asked:
+        for column, label in missing[name].items():
+            users[column].append(f"{name!r} (for its {label})" if label else repr(name))
+    if users:
+        lines = [f"no column {column!r}, needed by {', '.join(names)}" for column, names in users.items()]
         columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
-        first = next(column for name in asked for column in missing[name])
+        first = next(iter(users))
         possible = ", ".join(name for name, lacking in missing.items() if not lacking) or "none"
         raise DataError(
             "\n    ".join(lines) + f"\n  there is {columns}",

@@ -29,12 +29,22 @@ def folder(tmp_path, monkeypatch):
         "other.csv": "frage,answer,references\nWo?,da,Ely is here.\n",
         "answers.csv": "question,answer,reference\nWhere is Ely?,here,here\n",
         "half.yaml": "name: t\ndata: {mine: \n",
+        "belege.csv": "question,answer,Belege\nWhere is Ely?,here,Ely is here.\n",
+        "blank.csv": "question,answer,references\nWhere is Ely?,here,Ely is here.\n,there,Wye is there.\n",
+        "dots.csv": "question,answer,reference\nWhere is Ely?,here,...\n",
+        "twice.csv": "id,question,answer,reference\n1,a,b,c\n1,d,e,f\n",
+        "both.csv": "question,answer,response,reference\na,b,c,d\n",
+        "full/mine.txt": "mine",
         "list.yaml": "- name\n- data\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "nothing").mkdir()
+    (tmp_path / "latin.csv").write_bytes("question,answer\nWo ist Köln?,hier\n".encode("latin-1"))
+    for name, line in {"close": "k:5", "tab": "\tk: 5", "indented": "  k: 5", "word": "k: five"}.items():
+        head = "".join(f"{key}: {value}\n" for key, value in EXPERIMENT.items())
+        (tmp_path / f"{name}.yaml").write_text(f"{head}{line}\n")
 
 
 def experiment(**changes):
@@ -66,6 +76,10 @@ MISTAKES = [
     ("rum experiment.yaml", "invalid choice: 'rum'", "'run'"),
     ("plan list.yaml --verbose", "unrecognized arguments: --verbose"),
     ("run list.yaml --retry", "unrecognized arguments: --retry"),
+    ("plan close.yaml", "close.yaml, line 6: 'k:5' has no blank", "write 'k: 5'"),
+    ("plan tab.yaml", "tab.yaml, line 6: 'k: 5' begins with a tab", "replace the tab"),
+    ("plan indented.yaml", "indented.yaml, line 6: 'k: 5' is indented", "remove the blanks"),
+    ("run word.yaml", "word.yaml, line 6: k has 'five'", "whole numbers of at least 1", "k: 10"),
     ("reproduce thesys", "invalid choice: 'thesys'", "'thesis'"),
     ("init docs", "docs", "new or empty folder", "choose another name"),
     ("lab nowhere", "there is no folder", "nowhere", "ragbench init"),
@@ -80,10 +94,24 @@ MISTAKES = [
     ("validate half.jsonl docs", "half.jsonl, line 1", "one JSON object per line", "mend that line"),
     ("validate docs/a.txt docs", "unknown kind of file '.txt'", ".csv", ".jsonl"),
     ("validate other.csv docs", "other.csv, line 2", "no field 'question'", "frage"),
+    ("validate other.csv docs", "--columns question='your column'"),
+    ("validate blank.csv docs", "blank.csv, line 3: 'question' is empty", "mend that record"),
+    ("validate latin.csv docs", "latin.csv, line 2: byte 0xf6 is not UTF-8", "iconv -f WINDOWS-1252"),
+    ("validate q.jsonl docs --columns question=query", "--columns names the column 'query'", "references"),
+    ("data draft docs --model smollm --to q2.jsonl", "provider 'smollm'", "smollm2"),
+    ("data draft dox --model smollm2 --to q2.jsonl", "no file or folder dox", "check the path"),
     ("validate other.csv docs --columns frage", "--columns frage", "OURS=YOURS"),
     ("score none.csv --metrics f1 --to out", "there is no file none.csv", "check the path"),
     ("score answers.csv --metrics rogue_l --to out", "unknown metric 'rogue_l'", "did you mean 'rouge_l'"),
     ("score answers.csv --metrics faithfulness --to out", "no column 'chunks'", "question, answer", "add it"),
+    ("score answers.csv --metrics bertscore --to out", "no metric 'bertscore'", "token_f1 or rouge_l", "README"),
+    ("score answers.csv --metrics faithfulness,ragchecker --to out", "no column 'chunks', needed by 'ragchecker'"),
+    ("score answers.csv --metrics f1 --to full", "full is not empty (there is mine.txt)", "choose another folder"),
+    ("score answers.csv --metrics exact_match", "no --to", "add for instance --to report/"),
+    ("score answers.csv --metrics bleu --to o --columns reference=gold", "--columns names 'gold'", "mend --columns"),
+    ("score both.csv --metrics bleu --to out", "'answer' and 'response' both mean", "--columns answer=response"),
+    ("score twice.csv --metrics bleu --to out", "line 3", "--columns system=model"),
+    ("score other.csv --metrics bleu --to out", "no column 'reference'", "--columns reference=YOURS"),
     ("score answers.csv --metrics f1 --labels llama3 --to out", "provider 'llama3'", "write 'ollama:llama3'"),
     (lambda: experiment(data=None), "'data'", "name, data, chunker, retriever"),
     (lambda: experiment(name="figures"), "'figures'", "choose another name"),
@@ -128,3 +156,38 @@ def test_a_prompt_without_a_server_says_how_to_start_one():
     (reply,) = rb.ask(rb.chat_model("ollama:llama3:8b"), ["hello"], retries=0)
     said = str(reply.error)
     assert all(words in said for words in ("127.0.0.1:9", "no connection", "ollama serve"))
+
+
+# A command that goes on, and what its note must say.
+NOTES = [
+    ("plan belege.yaml", "has supporting texts, so there is no IR score", "fields: {references: Belege}"),
+    ("run belege.yaml", "Columns that were not read: Belege", "fields: {references: Belege}"),
+    ("validate belege.csv docs", "Columns that were not read: Belege", "--columns references=Belege"),
+    ("score dots.csv --metrics token_f1 --to out", "dots.csv, line 2", "'...' holds no word", "write it in words"),
+]
+
+
+@pytest.mark.parametrize("note", NOTES, ids=lambda note: note[0])
+def test_what_may_be_a_mistake_is_told_and_the_command_goes_on(note):
+    command, *words = note
+    with open("belege.yaml", "w") as file:
+        keys = EXPERIMENT | {"data": "{mine: {questions: belege.csv, documents: docs}}"}
+        file.write("".join(f"{key}: {value}\n" for key, value in keys.items()))
+    with pytest.warns(UserWarning, match=r"supporting texts|holds no word") as caught:
+        cli.main(command.split())
+    said = " ".join(cli._as_flags(str(each.message), "yaml" in command) for each in caught)
+    assert [word for word in words if word not in said] == [], said
+
+
+def test_a_full_folder_is_refused_before_anything_is_scored(capsys):
+    assert cli.main(["score", "answers.csv", "--metrics", "exact_match", "--to", "full"]) == 2
+    assert "mean" not in capsys.readouterr().out
+
+
+def test_a_plan_needs_no_folder_commas_part_metrics_and_a_page_is_written(capsys):
+    assert cli.main(["score", "answers.csv", "--metrics", "keypoints", "--labels", "ollama:llama3:8b", "--plan"]) == 0
+    assert "total" in capsys.readouterr().out
+    assert cli.main(["score", "answers.csv", "--metrics", "exact_match,token_f1", "--to", "out", "--html"]) == 0
+    with open("out/report.html", encoding="utf-8") as file:
+        text = file.read()
+    assert all(word in text for word in ("exact match", "token f1", "What may be claimed", "<img", "duplicates"))

@@ -78,9 +78,9 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
     assert rb.score(one, "token_f1").equals(rb.score(one, ["token_f1"]))
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'(.|\n)*rouge_l"):
         score(ROWS, ["rouge"])
-    with pytest.raises(DataError, match=r"no column 'references', which metric 'eir' needs"):
+    with pytest.raises(DataError, match=r"no column 'references', needed by 'eir'"):
         score([{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"])
-    with pytest.raises(DataError, match=r"no column 'chunks', which label 'claim_labels' needs"):
+    with pytest.raises(DataError, match=r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"):
         score([{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"])
 
 
@@ -91,7 +91,7 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
     assert server.calls == []
     said = str(caught.value)
     for column, metric in (("chunks", "ragchecker"), ("references", "eir"), ("context", "ragas")):
-        assert re.search(rf"no column {column!r}, which .*metric {metric!r}", said)
+        assert re.search(rf"no column {column!r}, needed by .*{metric!r}", said)
     assert "'reference'" not in said
     computed = said.split("what can be computed as it is: ")[1].split(", ")
     assert computed == ["keypoints", "exact_match", "token_f1", "bleu", "rouge_l"]

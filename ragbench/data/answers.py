@@ -83,6 +83,8 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
                 if csv and column == "reference" and isinstance(value, str) and re.match(r"\s*\[|.*\|\|", value):
                     value = _from_text(value, column, place, repairs, csv)
                 read = _text(value, column, place, repairs) if column in _TEXTS else None
+                if column == "reference" and isinstance(read, str):
+                    warn_of_no_word(read, place)
                 cells.append(read if column in _TEXTS else _list(value, column, place, repairs, csv))
             except DataError as error:
                 errors.append(error)
@@ -115,6 +117,13 @@ def write_ragas(source: Any, path: str | Path, columns: Mapping[str, str] | None
     lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in filled]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+def warn_of_no_word(answer: str, place: str) -> None:
+    """Warn of a true answer without a letter or digit, to which no answer has a word in common."""
+    if not re.search(r"[^\W_]", answer):
+        said = f"{place}: the true answer {answer!r} holds no word; write it in words, or leave the row out"
+        warnings.warn(said, stacklevel=3)
 
 
 def is_missing(value: Any) -> bool:

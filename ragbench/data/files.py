@@ -203,7 +203,8 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
         else:
             got.setdefault(field, f"{field!r} is {value!r:.60}" if str(value).strip() else f"{field!r} is empty")
     listed = "; ".join([*got.values()][:_LISTED]) + "; and more" * (len(got) > _LISTED)
-    expected = " or ".join(dict.fromkeys(fault["msg"] for fault in faults[:_LISTED]))
+    said = (fault["msg"].replace("Field required", "every required field") for fault in faults[:_LISTED])
+    expected = " or ".join(dict.fromkeys(said))
     raise DataError(f"{where}: {listed}", expected, _remedy(faults[0], shape, add))
 
 

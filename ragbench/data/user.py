@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, StrictInt
 
-from ragbench.data.answers import is_missing
+from ragbench.data.answers import is_missing, warn_of_no_word
 from ragbench.data.documents import is_document, read_document, read_folder
 from ragbench.data.files import Filled, Row, as_record, check_limit, each_record
 from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
@@ -94,21 +94,27 @@ def load_questions(
     by_title: dict[str, Document] = {}
     for document in listed:
         by_title.setdefault(document.title, document)
-    asked, asked_columns = _records(questions, fields, lambda row, where: _question(row, where, by_title), "questions")
-    # Names of a document's columns are not looked for where no table of documents was read.
-    for ours, theirs in (fields or {}).items():
-        if theirs not in columns | asked_columns and (columns or ours not in _DOCUMENT_FIELDS - {"id"}):
-            raise DataError(  # a misspelt column of references would leave all questions without any
-                f"{meta.get('file', name)}: fields names the column {theirs!r} for {ours!r}, but no record has it",
-                f"a column that is there: {', '.join(sorted(columns | asked_columns))}",
-                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
-            )
+    asked, asked_columns = _records(
+        questions, fields, lambda row, where: _question(row, where, by_title), "questions", elsewhere=columns
+    )
+    _warn_of_no_evidence(meta.get("file", name), asked, asked_columns - {*(fields or {}).values()})
     if open_ := sum("drafted_by" in q.meta and not q.meta.get("accepted_by") for q in asked[:limit]):
         accepted = sum(bool(q.meta.get("accepted_by")) for q in asked[:limit])
         said = f"{open_} of {len(asked[:limit])} questions are a model's drafts; accepted by a person: {accepted}"
         warnings.warn(f"{meta.get('file', name)}: {said}", stacklevel=2)
         meta["drafts"] = said
     return Dataset(name, asked[:limit], listed, meta=meta)
+
+
+def _warn_of_no_evidence(name: str, asked: Sequence[Question], columns: set[str]) -> None:
+    """Warn when no question has evidence though a column that was not read may hold it."""
+    strange = sorted(column for column in columns if plain_name(column) not in _KNOWN)
+    if strange and not any(q.references or "unanswerable" in q.kind.lower() for q in asked):
+        warnings.warn(
+            f"{name}: no question has supporting texts, so there is no IR score. Columns that were not read: "
+            f"{', '.join(strange)}; if one of them holds the texts: fields={{'references': {strange[0]!r}}}",
+            stacklevel=3,
+        )
 
 
 def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
@@ -177,23 +183,43 @@ def _tables(folder: Path, stem: str) -> list[Path]:
 
 
 def _records(
-    source: Source, fields: Mapping[str, str] | None, make: Callable[[dict, str], Any], noun: str, key: str = "id"
+    source: Source,
+    fields: Mapping[str, str] | None,
+    make: Callable[[dict, str], Any],
+    noun: str,
+    key: str = "id",
+    elsewhere: Collection[str] = (),
 ) -> tuple[tuple, set[str]]:
-    """Return the records, and the columns of the table."""
+    """Return the records, and the columns of the table; ``elsewhere`` are those of the other table."""
     table = as_table(source)
     if table.frame.empty:
         raise DataError(f"{table.name} holds no record", "at least one", "check that it was written completely")
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
+    columns, mine = {*map(str, table.frame.columns)}, {"title", "text", "sentences"}
+    for ours, theirs in (fields or {}).items():
+        # A misspelt column of references would leave all questions without any.
+        if theirs not in columns.union(elsewhere) and (ours in mine) == (noun == "documents"):
+            raise DataError(
+                f"{table.name}: fields names the column {theirs!r} for {ours!r}, but no record has it",
+                f"a column that is there: {', '.join(sorted(columns.union(elsewhere)))}",
+                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
+            )
+    # An empty cell of these stays, so that it is told as empty and not as missing.
+    needed = {column for column in columns if rename.get(column, plain_name(column)) in ("question", "answer", "text")}
     rows = []
     for row in table.frame.to_dict("records"):
-        filled = {str(n): value for n, value in row.items() if not is_missing(value) and (value != "" or not table.csv)}
-        plain = json.loads(json.dumps(filled, default=lambda value: getattr(value, "tolist", value.__str__)()))
+        kept = {
+            str(n): value
+            for n, value in row.items()
+            if not is_missing(value) and (value != "" or not table.csv or str(n) in needed)
+        }
+        plain = json.loads(json.dumps(kept, default=lambda value: getattr(value, "tolist", value.__str__)()))
         rows.append(_named(plain, rename, table.csv))
     name, places = f"the table of {noun}", [f"row {i}" for i in range(len(rows))]
     if isinstance(source, str | Path):
         name, places = table.name, [place.removeprefix(f"{table.name}, ") for place in table.places]
     records = each_record(name, zip(places, rows, strict=True), make, lambda record: [f"the {key} {record.id!r}"])
-    return tuple(records), set(table.frame.columns)
+    return tuple(records), columns
 
 
 def _named(row: Mapping[str, Any], rename: Mapping[str, str], csv: bool) -> dict[str, Any]:
@@ -219,6 +245,7 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
             f"score them with rb.score, or take the questions alone: fields={{'answer': {truth!r}}}",
         )
     asked = as_record(_Asked, row, where, add=_ADD)
+    warn_of_no_word(asked.answer, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
     support = [(_holder(title, index, where, by_title), index) for title, index in asked.supporting_facts]
     references = asked.references or tuple(document.sentences[index].strip() for document, index in support)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -216,7 +217,7 @@ class Experiment(BaseModel):
                 settings["name"] = str(settings["name"])
             return cls(settings.pop("name", None), paths_from=path.parent, **settings)
         except RagbenchError as error:
-            raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
+            raise ConfigError(f"{path}{_line_of(error.got, path)}: {error.got}", error.expected, error.do) from None
 
     # -- the grid ------------------------------------------------------------------------------------------------------
 
@@ -323,7 +324,8 @@ def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
     given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
     for value in given:
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", f"mend {axis}")
+            do = f"write for instance {axis}: {max(least, 10)}"
+            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", do)
     if not given:
         raise ConfigError(f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]")
     return tuple(dict.fromkeys(int(value) for value in given))
@@ -364,6 +366,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         settings = yaml.load(read_text(path), _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
+        _refuse_known_slips(path)
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: {problem}", "YAML of plain values", "mend that line") from None
@@ -372,6 +375,32 @@ def _read_yaml(path: Path) -> dict[str, Any]:
             f"{path} holds {type(settings).__name__}", "keys such as name and data", "see docs/experiment.md"
         )
     return settings
+
+
+def _refuse_known_slips(path: Path) -> None:
+    """Say what is wrong with a key at the line where it stands; PyYAML often names a later one."""
+    nested = False  # whether the last key at the margin has its values below it
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        found = re.match(r"(\s*)(\w+)(\s*):(.?)", line)
+        if line[:1].strip():
+            nested = line.partition(" #")[0].rstrip().endswith((":", "{", "[", ","))
+        if found is None or found[2] not in {*Experiment.model_fields, "code"} or (nested and found[1]):
+            continue
+        where = f"{path}, line {number}: {line.strip()[:60]!r}"
+        if "\t" in found[1]:
+            raise ConfigError(f"{where} begins with a tab", "blanks", "replace the tab")
+        if found[1]:
+            raise ConfigError(f"{where} is indented", "keys that begin their line", "remove the blanks before it")
+        if found[4].strip():
+            do = f"write '{found[2]}: {line.partition(':')[2].strip()}'"
+            raise ConfigError(f"{where} has no blank after the colon", "key: value", do)
+
+
+def _line_of(got: str, path: Path) -> str:
+    """Return ", line 5" for the first key of the file that a message names."""
+    named = re.findall(r"\w+", got)
+    lines = {m[1]: n for n, line in enumerate(read_text(path).splitlines(), 1) if (m := re.match(r"(\w+)\s*:", line))}
+    return next((f", line {lines[word]}" for word in named if word in lines), "")
 
 
 def _import(folder: Path, code: Any) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragbench.errors import check_known
+from ragbench.errors import ConfigError, check_known
 from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
@@ -121,9 +121,25 @@ def lower_is_better() -> list[str]:
     return [column for column, (name, key) in numbers_by_column().items() if key in METRICS[name].lower_is_better]
 
 
+# What other tools call a metric, and what is nearest to it here.
+_ELSEWHERE = {
+    "bertscore": "token_f1 or rouge_l (words, no embeddings)",
+    "bert_score": "token_f1 or rouge_l (words, no embeddings)",
+    "accuracy": "fully_right",
+    "correctness": "grade",
+    "answer_correctness": "grade",
+    "mrr": "RR",
+    "map": "AP",
+    "ndcg": "nDCG@10",
+}
+
+
 def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once."""
     every, names = numbers_by_column(), [names] if isinstance(names, str) else names
+    if absent := next((name for name in names if name.casefold() in _ELSEWHERE), None):
+        do = f"use {_ELSEWHERE[absent.casefold()]}, or add a function of your own, see README"
+        raise ConfigError(f"there is no metric {absent!r}", "a name that rb.metric_table() lists", do)
     check_known("metric", names, {**METRICS, **GROUPS, **every})
     asked: dict[str, tuple[str, str]] = {}
     for name in names:

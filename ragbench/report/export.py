@@ -37,6 +37,7 @@ from ragbench.report.audit import (
     RETRIEVED,
     answered,
     audit,
+    audit_rows,
     cassette_of,
     graded,
     scored_contexts,
@@ -130,9 +131,8 @@ def export(
         if html:
             shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
             shown.append(worst_answers(rows))
-            pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
             facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-            folder.text("report.html", page(name, facts, shown, pictures, paragraphs, checks, notes))
+            folder.text("report.html", page(name, facts, shown, folder.pictures(alts), paragraphs, checks, notes))
         return folder.finish(name)
 
 
@@ -308,7 +308,7 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> I
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
+def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *, html: bool = False) -> Exported:
     """Write a table from `ragbench.score` as a folder like that of `export`; ``name`` stands in its captions.
 
     Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
@@ -316,7 +316,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     """
     with _Folder(to) as folder:
         tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
-        folder.parts(name, tables, _score_figures(table, name), score_methods(table))
+        paragraphs = score_methods(table)
+        alts = folder.parts(name, tables, _score_figures(table, name), paragraphs)
         folder.text("rows.csv", _score_lines(table))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
@@ -324,7 +325,15 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             folder.text("claim_labels.json", json.dumps(labelled, ensure_ascii=False) + "\n")
             if left := len(table) - len(whole):
                 folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
-        folder.done.notes += table.attrs.get("repairs", [])
+        notes = folder.done.notes
+        notes += table.attrs.get("repairs", [])
+        if html:
+            by = ["system"] if "system" in table else []
+            checks = audit_rows(table, table.attrs["numbers"], by)
+            facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
+            folder.text(
+                "report.html", page(name, facts, [*tables.values()], folder.pictures(alts), paragraphs, checks, notes)
+            )
         return folder.finish(name)
 
 
@@ -399,7 +408,7 @@ class _Folder:
     def __init__(self, to: str | os.PathLike[str]) -> None:
         self.target = Path(to).expanduser().resolve()
         self.done = Exported(Path(to).expanduser())
-        self._earlier = _earlier_files(self.target)
+        self._earlier = check_target(to)
         self.path = self.target.with_name(f".{self.target.name}.part")
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -416,6 +425,10 @@ class _Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.done.files.append(name)
         return path
+
+    def pictures(self, alts: Mapping[str, str]) -> list[tuple[Path, str]]:
+        """Return the files of the figures that `parts` wrote, each with its alt text."""
+        return [(self.path / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
 
     def text(self, name: str, parts: str | Iterable[str]) -> None:
         """Write a text file, whole or part by part; half of a surrogate pair becomes its escape."""
@@ -461,8 +474,9 @@ class _Folder:
         return self.done
 
 
-def _earlier_files(folder: Path) -> set[str]:
-    """Return what an earlier export wrote here; ConfigError for a folder with files of somebody else."""
+def check_target(to: str | os.PathLike[str]) -> set[str]:
+    """Return what an earlier export wrote to a folder; ConfigError for one with files of somebody else."""
+    folder = Path(to).expanduser().resolve()
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
     if not folder.exists() or not any(folder.iterdir()):
