@@ -6,19 +6,19 @@ questions that would show the difference. Scores are those of an experiment's ro
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ragbench.data.relevance import judgements
+from ragbench.data.relevance import document_clusters as document_clusters  # scores are compared by these
 from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, system_names
 from ragbench.metrics.table import lower_is_better
-from ragbench.records import Dataset
 from ragbench.stats import compare_pairs, interval_text, with_interval
+from ragbench.stats.tables import check_length_was_fixed
 
 Pair = tuple[str, str]
 IR_SCORE, RIGHT = "IR score", "fully right"
@@ -89,9 +89,10 @@ def compare_scores(
     DataFrame, one row per pair and number, named a, b, measure: as from `ragbench.stats.compare_pairs`; `conclusions`
     puts it into words. Pairs without a question scored for both are left out.
 
-    Raises ConfigError for a system that is not there, DataError for one that answered a question twice, or when there
-    is nothing to compare.
+    Raises ConfigError for a system that is not there, DataError for one that answered a question twice, when there is
+    nothing to compare, or for rows of a run that was ended by looking at them (``until``).
     """
+    check_length_was_fixed(table)
     scores = {key: (a, b) for key, (a, b) in paired_scores(table, columns, pairs).items() if not np.isnan(a - b).all()}
     if not scores:
         do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"
@@ -164,25 +165,3 @@ def conclusions(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
             verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
         said.append(f"{measure}{' (lower is better)' * less}: {verdict}" if measure else verdict)
     return said
-
-
-def document_clusters(dataset: Dataset) -> dict[str, int]:
-    """Number groups of questions that share relevant documents, directly or through others: question id -> group.
-
-    A question without a relevant document (see `ragbench.data.relevance.judgements`) is a group of its own.
-    """
-    judged = judgements(dataset)
-    return linked_questions({question.id: judged.get(question.id, ()) for question in dataset.questions})
-
-
-def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
-    """Number groups of questions by what names their documents, as `document_clusters` does."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    places = {name: i for i, name in enumerate(dict.fromkeys(d for own in documents.values() for d in own))}
-    edges = [(i, len(documents) + places[d]) for i, own in enumerate(documents.values()) for d in own]
-    a, b = np.array(edges, int).reshape(-1, 2).T
-    graph = coo_array((np.ones(len(edges)), (a, b)), shape=(len(documents) + len(places),) * 2)
-    groups = connected_components(graph, directed=False)[1]
-    return dict(zip(documents, groups.tolist(), strict=False))  # the documents' own groups follow

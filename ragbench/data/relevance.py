@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -168,3 +169,25 @@ def _check(path: str | Path, wrong: pd.Series, values: pd.Series, what: str, exp
         line = wrong.idxmax()
         value = getattr(values[line], "item", lambda: values[line])()
         raise DataError(f"{path}, line {line + 1}: {what.format(value)}", expected, "mend that line")
+
+
+def document_clusters(dataset: Dataset) -> dict[str, int]:
+    """Number groups of questions that share relevant documents, directly or through others: question id -> group.
+
+    A question without a relevant document (see `judgements`) is a group of its own.
+    """
+    judged = judgements(dataset)
+    return linked_questions({question.id: judged.get(question.id, ()) for question in dataset.questions})
+
+
+def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
+    """Number groups of questions by what names their documents, as `document_clusters` does."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    places = {name: i for i, name in enumerate(dict.fromkeys(d for own in documents.values() for d in own))}
+    edges = [(i, len(documents) + places[d]) for i, own in enumerate(documents.values()) for d in own]
+    a, b = np.array(edges, int).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(edges)), (a, b)), shape=(len(documents) + len(places),) * 2)
+    groups = connected_components(graph, directed=False)[1]
+    return dict(zip(documents, groups.tolist(), strict=False))  # the documents' own groups follow

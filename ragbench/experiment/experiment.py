@@ -23,6 +23,7 @@ from ragbench.data.files import read_text
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
 from ragbench.experiment.axes import MODELS, NONE, QUERY_ONLY, check_label, is_model, parse_axis, parse_model
 from ragbench.experiment.rows import ROWS, folder_name
+from ragbench.experiment.until import Until, parse_until
 from ragbench.llm import Cassette, Plan, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import find_numbers
@@ -89,6 +90,8 @@ class Experiment(BaseModel):
     cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    until : ends the run when it is decided, such as ``"BM25 > SIM in fully_right by 0.95 or within 0.05"``; see
+        `ragbench.experiment.until`. Then no test for a fixed number of questions holds for its rows.
     truncated : of an answer that ended at its limit of tokens, which is counted either way. ``"score"``: it is graded
         like any other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
@@ -131,6 +134,7 @@ class Experiment(BaseModel):
     concurrency: PositiveInt = 4
     options: dict[str, Any] = Field(default_factory=dict)
     truncated: Literal["score", "unscored"] = "score"
+    until: str | None = None
     folder: Path | None = None
     metrics: list[str] = Field(default_factory=list)
     labels: Any = "embedded"
@@ -187,6 +191,7 @@ class Experiment(BaseModel):
         check_known("match", [self.match], MATCHES)
         if self.metrics:
             find_numbers(self.metrics)
+        self.stop(self.until)
         check_known("option of model calls", self.options, {*inspect.signature(ask).parameters} - _NOT_OPTIONS)
         for name, value in self.options.items():
             if (name == "retries" or name.endswith("_s")) and (
@@ -230,6 +235,14 @@ class Experiment(BaseModel):
         cells += [Cell(data, *search, n, *pair) for search, n, pair in product(searches, above, answered)]
         return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
 
+    def stop(self, until: str | None) -> Until | None:
+        """Read what ends a run of this grid; ConfigError where it cannot be."""
+        if until is None:
+            return None
+        if len(self.data) > 1:
+            raise ConfigError(f"until with {len(self.data)} data sets", "one", "run each on its own")
+        return parse_until(until, self.cells(next(iter(self.data))))
+
     @property
     def home(self) -> Path:
         """Where rows, manifest and cassette lie."""
@@ -267,17 +280,17 @@ class Experiment(BaseModel):
 
     # -- what one does with it -----------------------------------------------------------------------------------------
 
-    def plan(self, **speeds: Any) -> Plan:
+    def plan(self, until: str | None = None, **speeds: Any) -> Plan:
         """Say what `run` will take, by step; see `ragbench.experiment.plan.plan_experiment`."""
         from ragbench.experiment.plan import plan_experiment
 
-        return plan_experiment(self, **speeds)
+        return plan_experiment(self, until, **speeds)
 
-    def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
+    def run(self, executor: Executor | None = None, progress: bool = True, until: str | None = None) -> pd.DataFrame:
         """Run the grid and return its rows; see `ragbench.experiment.run.run_experiment`."""
         from ragbench.experiment.run import run_experiment
 
-        return run_experiment(self, executor, progress)
+        return run_experiment(self, executor, progress, until)
 
     @staticmethod
     def answers(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,13 +17,15 @@ from ragbench.retrieval.base import describe
 from ragbench.retrieval.multiquery import decomposers_with_prompts, dense_searches
 
 
-def plan_experiment(experiment: Experiment, **speeds: Any) -> Plan:
+def plan_experiment(experiment: Experiment, until: str | None = None, **speeds: Any) -> Plan:
     """Count what a run will embed, search, ask and grade.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank" (calls of retrievers),
     "generation" and "grading". ``cached``: replies on the cassette. ``speeds`` are for `ragbench.llm.plan`:
-    ``seconds_per_call`` of a step of which nothing is recorded, ``price``.
+    ``seconds_per_call`` of a step of which nothing is recorded, ``price``. ``until`` as for `run_experiment`: the steps
+    are those of all questions, and a note says what it is expected to save.
     """
+    stop = experiment.stop(until or experiment.until)
     steps: list[PlannedStep] = []
     notes: dict[str, None] = {}
     with experiment.open_cassette(make=False) as cassette:
@@ -31,6 +33,7 @@ def plan_experiment(experiment: Experiment, **speeds: Any) -> Plan:
             data = value if isinstance(value, Dataset) else value()
             steps += _retrieval(experiment, name, data, speeds, notes)
             cells, count = experiment.cells(name), len(data.questions)
+            notes |= dict.fromkeys(stop.expected(data) if stop else ())
             for label, model in experiment.generator.items():
                 calls = count * len({cell.answer for cell in cells if cell.generator == label})
                 steps += _calls("generation", calls, model, cassette, speeds)

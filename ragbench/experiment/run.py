@@ -20,12 +20,13 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
-from ragbench.data.relevance import judgements
+from ragbench.data.relevance import document_clusters, judgements
 from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.experiment import Cell, Experiment
 from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
+from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
@@ -67,7 +68,9 @@ class _Setup:
     models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)
 
 
-def run_experiment(experiment: Experiment, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
+def run_experiment(
+    experiment: Experiment, executor: Executor | None = None, progress: bool = True, until: str | None = None
+) -> pd.DataFrame:
     """Run a grid from its beginning and return its rows, as `load_rows` does.
 
     Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by Ctrl-C,
@@ -79,12 +82,14 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
     executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
         ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
     progress : show a bar.
+    until : ends the run when it is decided, in place of the experiment's own; see `ragbench.experiment.until`.
 
     Raises
     ------
     ConfigError, DataError, ModelError for what stops the whole run: no server of a model, too many prompts failed by
     the servers, two processes on one run, a full disk.
     """
+    stop = experiment.stop(until or experiment.until)
     with _alone(experiment), experiment.open_cassette() as cassette:
         setup = _set_up(experiment, cassette)
         executor_name = type(executor).__name__ if executor else "threads"
@@ -98,15 +103,18 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
             with tqdm(total=total, unit="row", disable=not progress) as bar:
                 for name, data in setup.data.items():
                     cells, relevant = experiment.cells(name), judgements(data)
-                    size = _block_size(experiment, setup, cells)
-                    for start in range(0, len(data.questions), size):
-                        questions = data.questions[start : start + size]
+                    for questions in _blocks(data, _block_size(experiment, setup, cells), stop):
                         made = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
                         _answer(experiment, setup, questions, made, cassette, servers)
                         _grade(experiment, setup, questions, made, cassette, servers)
+                        if stop:
+                            made = [row | {"until": stop.text} for row in made]
                         file.append(made)
                         rows += made
                         bar.update(len(made))
+                        if stop and _ended(stop, rows, data, entry):
+                            total = len(rows)
+                            break
         finally:
             if cassette is None or cassette.mode != "replay":
                 for (axis, name), facts in setup.models.items():  # what the servers made of num_ctx
@@ -157,6 +165,22 @@ def _set_up(experiment: Experiment, cassette: Cassette | None) -> _Setup:
                 for dense, _ in dense_searches(setup.retrievers[place], ()):
                     _ = dense.vectors  # an embedder that fails at the chunks ends the run here
     return setup
+
+
+def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Question]]:
+    if stop:
+        return in_blocks(data, min(size, LOOK))
+    return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
+
+
+def _ended(stop: Until, rows: Sequence[Row], data: Dataset, entry: Row) -> bool:
+    """Look at the rows so far, note for the manifest what was seen, and say whether the run is decided."""
+    interval, why = stop.look(rows, document_clusters(data))
+    asked = len({row["question_id"] for row in rows})
+    seen = {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "level": interval.level}
+    entry["until"] = {"text": stop.text, "number": stop.number, "asked": asked, "of": len(data.questions)} | seen
+    entry["until"] |= {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
+    return bool(why)
 
 
 def _block_size(experiment: Experiment, setup: _Setup, cells: Sequence[Cell]) -> int:

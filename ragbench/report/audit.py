@@ -25,6 +25,7 @@ from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
+from ragbench.stats.tables import stopped_by_looking
 
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
@@ -316,6 +317,9 @@ def audit(
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
     stopped = "the run was stopped: run it again to go on"
     entries = [*log.entries, _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
+    if stopped := stopped_by_looking(rows):
+        refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
+        entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
     for table, part, cell, score, missing, checks in (
         ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", "no references", _RETRIEVAL),
         ("answers", answered(rows), ANSWERED, None, "", _ANSWERS),

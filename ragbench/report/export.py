@@ -48,6 +48,7 @@ from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, 
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
+from ragbench.stats.tables import stopped_by_looking
 
 MARKER = ".ragbench-export.json"  # lists what an export wrote
 _MAX_SYSTEMS = 40  # of one figure
@@ -345,9 +346,11 @@ def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
         notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by'].dropna()))}.")
     if systems > MOST_COMPARED:
         notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
+    if stopped := stopped_by_looking(table):
+        notes.append(f"No pair is tested: the run was looked at until {stopped}; see the methods for its interval.")
     averages = _averages(table)
     yield RunTable("means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes))
-    if 1 < systems <= MOST_COMPARED:
+    if 1 < systems <= MOST_COMPARED and not stopped:
         pairs = compare_scores(table, resamples=RESAMPLES)
         yield RunTable(
             "comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs)

@@ -165,6 +165,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "graders": [_answerer(*person, entries) for person in judges.items()],
         "grader_prompts": prompts.get("thesis_grade"),
         "left": left,
+        "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
         "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
         "embedded": any("provider" not in judge for judge in judges.values()),

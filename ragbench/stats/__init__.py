@@ -45,4 +45,5 @@ from ragbench.stats.paired import (
     questions_needed,
 )
 from ragbench.stats.ppi import label_next, ppi_difference, ppi_mean, ppi_shares, stratified_draw
+from ragbench.stats.sequence import anytime_interval, betting_capital, units_until_decided
 from ragbench.stats.tables import compare, compare_pairs, means

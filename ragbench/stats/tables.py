@@ -85,8 +85,9 @@ def compare(
     -------
     The table of `compare_pairs`, named by the columns of ``by``, then a and b.
 
-    Raises DataError when a system has several rows for a question.
+    Raises DataError when a system has several rows for a question, or for rows of a run that was looked at (``until``).
     """
+    check_length_was_fixed(rows)
     by, names, scores = _several(by), _several(systems), {}
     check_known("column", [*by, *names, measure, "question_id", *_several(cluster or ())], rows.columns)
     again = rows.duplicated([*by, *names, "question_id"], keep=False)
@@ -108,6 +109,18 @@ def compare(
             if cluster is not None:
                 options.setdefault("groups", {})[*key, a, b] = _one_each(part, cluster).reindex(wide.index)
     return compare_pairs(scores, [*by, "a", "b"], **options)
+
+
+def stopped_by_looking(rows: pd.DataFrame) -> str:
+    """Return the ``until`` of a run that was looked at while it went on; "" for any other table."""
+    return next(iter(rows["until"].dropna()), "") if "until" in rows else ""
+
+
+def check_length_was_fixed(rows: pd.DataFrame) -> None:
+    """Raise DataError for rows whose number was decided by looking at them: a p-value needs it fixed before."""
+    if stopped := stopped_by_looking(rows):
+        do = "report the interval that the run ended with, in its manifest.json under runs, and in ragbench export"
+        raise DataError(f"a run that was looked at until {stopped}", "a number of questions fixed before", do)
 
 
 def _one_each(rows: pd.DataFrame, cluster: str) -> pd.Series:

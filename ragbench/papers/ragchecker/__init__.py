@@ -183,7 +183,7 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: st
 
 def question_clusters(data: Dataset) -> dict[str, int]:
     """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
-    from ragbench.comparison import linked_questions
+    from ragbench.data.relevance import linked_questions
 
     known = {document.id for document in data.documents}
     return linked_questions(

@@ -1,0 +1,158 @@
+"""Stop when decided: a run that ends as soon as one system is shown to be better than another.
+
+``until="BM25 > SIM in fully_right by 0.95"``: after each block of questions the interval of `anytime_interval` is
+looked at, and the run ends when it lies above or below 0. With ``or within 0.05`` at the end it also ends when the
+difference is shown to be smaller than that, either way. Questions are asked in a random order that is fixed in advance.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from ragbench.data.answers import is_missing
+from ragbench.data.relevance import document_clusters
+from ragbench.errors import ConfigError
+from ragbench.experiment.rows import system_names
+from ragbench.metrics.table import METRICS, find_numbers
+from ragbench.records import Dataset, Question
+from ragbench.stats import Interval, anytime_interval, units_until_decided
+
+ORDER_SEED = 0  # of the order in which clusters of questions are asked
+LOOK = 10  # questions between two looks, at least; a cluster is asked whole
+_FORM = re.compile(r"^(.+?) > (.+?) in ([\w@.]+) by (0?\.\d+)(?: or within (0?\.\d+))?$")
+_EXAMPLE = "write for instance BM25 > SIM in fully_right by 0.95 or within 0.05"
+_MADE_BY_A_RUN = ("question", "answer", "reference", "references", "context", "retrieved", "relevant", "grade")
+_FEW = 20  # clusters, below which only large differences can be shown
+_SUPPOSED = (0.1, 0.2, 0.4)  # true differences for which a plan says how long a run is expected to be
+
+
+@dataclass(frozen=True)
+class Until:
+    """What ends a run: systems a and b (their cells), a number of `ragbench.metrics.table`, level and margin."""
+
+    text: str
+    a: str
+    b: str
+    cells: tuple[Any, Any]
+    number: str
+    level: float
+    margin: float | None
+
+    def look(self, rows: Sequence[Mapping[str, Any]], clusters: Mapping[str, int]) -> tuple[Interval, str]:
+        """Return the interval of a minus b after some rows, and in words why the run ends; "" when it goes on."""
+        name, key = find_numbers([self.number])[self.number]
+        metric = METRICS[name]
+        span = metric.range[1] - metric.range[0]
+
+        def score(row: Mapping[str, Any]) -> float:
+            cells = [row["ir_score"]] if name == "ir_score" else [row.get(need) for need in metric.needs]
+            if row["status"] != "ok" or any(map(is_missing, cells)):
+                return math.nan
+            value = cells[0] if name == "ir_score" else metric.function(*cells)
+            return (value[key] if isinstance(value, Mapping) else value) / span
+
+        sides: list[dict[str, float]] = [{}, {}]
+        for row in rows:
+            for side, cell in zip(sides, self.cells, strict=True):
+                if all(row[axis] == value for axis, value in asdict(cell).items()):
+                    side[row["question_id"]] = score(row)
+        asked = list(sides[0])
+        differences = [sides[0][question] - sides[1][question] for question in asked]
+        found = anytime_interval(differences, clusters=[clusters[q] for q in asked], level=self.level)
+        scaled = [value * span for value in (found.estimate, found.low, found.high)]
+        interval = Interval(*scaled, found.n, found.n_missing, found.level)
+        return interval, self._why(interval)
+
+    def _why(self, interval: Interval) -> str:
+        if interval.low > 0:
+            return f"{self.a} is shown to be higher than {self.b}"
+        if interval.high < 0:
+            return f"{self.b} is shown to be higher than {self.a}"
+        if self.margin is not None and max(-interval.low, interval.high) < self.margin:
+            return f"{self.a} and {self.b} are shown to differ by less than {self.margin:g}"
+        return ""
+
+    def expected(self, data: Dataset) -> list[str]:
+        """Say for a plan after how many questions the run is expected to end."""
+        clusters = document_clusters(data)
+        units, questions = len(set(clusters.values())), len(data.questions)
+        lines = [f"until {self.text}: looked at after every {LOOK} questions or more, in random order"]
+        for difference in _SUPPOSED:
+            share = units_until_decided(difference, level=self.level, most=units) / units
+            asked = f"about {math.ceil(share * questions)} of {questions} questions ({1 - share:.0%} saved)"
+            lines.append(f"if {self.a} and {self.b} differ by {difference:g}, and on half of the questions: {asked}")
+        if units < _FEW:
+            lines.append(
+                f"the questions stand in {units} groups that share documents: only large differences can be shown"
+            )
+        return lines
+
+
+def parse_until(text: Any, cells: Sequence[Any]) -> Until:
+    """Read what ends a run; ConfigError for a form, system or metric that cannot be.
+
+    ``cells``: those of the only data set.
+    """
+    found = _FORM.match(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise ConfigError(f"until is {text!r}", "SYSTEM > SYSTEM in METRIC by LEVEL", _EXAMPLE)
+    a, b, number, level, margin = found.groups()
+    pair = _cell(a, cells), _cell(b, cells)
+    if pair[0] == pair[1]:
+        raise ConfigError(f"until compares {a!r} with itself", "two systems", _EXAMPLE)
+    _check_metric(number, pair)
+    return Until(text.strip(), a, b, pair, number, float(level), None if margin is None else float(margin))
+
+
+def _cell(name: str, cells: Sequence[Any]) -> Any:
+    """Return the one cell that a name means: "BM25@300", or "BM25" or "qwen" where that is one alone."""
+    table = pd.DataFrame(map(asdict, cells))
+    systems = system_names(table)
+    full = [f"{system}@{n}" for system, n in zip(systems, table["N"], strict=True)]
+    named = ([each] for each in full)
+    shorter = zip(systems, table["retriever"], table["generator"], strict=True)
+    for names in (list(named), list(shorter)):
+        meant = [cell for cell, own in zip(cells, names, strict=True) if name in own]
+        if len(meant) == 1:
+            return meant[0]
+    raise ConfigError(f"until names {name!r}, which is no one system", "one of " + ", ".join(full), "name one in full")
+
+
+def _check_metric(number: str, cells: Sequence[Any]) -> None:
+    needs = METRICS[find_numbers([number]).get(number, (number, ""))[0]].needs
+    if number not in find_numbers([number]):
+        raise ConfigError(f"until takes {number!r}, several numbers", "one of " + ", ".join(find_numbers([number])), "")
+    if later := [need for need in needs if need not in _MADE_BY_A_RUN]:
+        raise ConfigError(
+            f"until takes {number!r}, which needs {later[0]}, a label made after the run",
+            "a metric of what a run holds: ir_score, fully_right, exact_match, token_f1, rouge_l, bleu, nDCG@10 ...",
+            "take one of these",
+        )
+    for need, axis in (("answer", "generator"), ("grade", "judge")):
+        if need in needs and any(getattr(cell, axis) == "none" for cell in cells):
+            raise ConfigError(
+                f"until takes {number!r} without a {axis}", f"a {axis}", f"add a {axis}, or take ir_score"
+            )
+
+
+def in_blocks(data: Dataset, size: int) -> list[list[Question]]:
+    """Return the questions in blocks, in random order, whole clusters together."""
+    clusters = document_clusters(data)
+    together: dict[int, list[Question]] = {}
+    for question in data.questions:
+        together.setdefault(clusters[question.id], []).append(question)
+    order = list(together.values())
+    random.Random(ORDER_SEED).shuffle(order)
+    blocks: list[list[Question]] = [[]]
+    for cluster in order:
+        if len(blocks[-1]) >= size:
+            blocks.append([])
+        blocks[-1] += cluster
+    return blocks
