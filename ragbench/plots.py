@@ -98,6 +98,11 @@ def _wrapped(name: object, letters: float = _NAME) -> str:
     return "\n".join(textwrap.wrap(whole, max(8, int(letters)))).replace("\u00a0", " ") or str(name)
 
 
+def _label(name: object) -> str:
+    """Return the name for a legend, which leaves names out that begin with "_"."""
+    return f"\u00a0{name}" if str(name).startswith("_") else str(name)
+
+
 def _size(texts: Sequence[str]) -> tuple[float, int]:
     """Inches of the longest line of 8 points, and the most lines."""
     lines = [text.split("\n") for text in texts]
@@ -211,7 +216,7 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     looks = _looks(_unique(pd.concat([frame["retriever"] for _, frame in panels])))
     for axis, (name, frame) in zip(axes[0], panels, strict=True):
         for retriever, line in frame.groupby("retriever", sort=False):
-            drawn = axis.plot(line["N"], line["mean"], ms=4, label=retriever, **looks[retriever])
+            drawn = axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **looks[retriever])
             if "low" in line:
                 axis.fill_between(line["N"], line["low"], line["high"], color=drawn[0].get_color(), alpha=0.15, lw=0)
         axis.set_title(_wrapped(name, 44), fontsize=10)
@@ -268,13 +273,15 @@ def settings(
             points = part[part[hue] == system]
             for j, (detail, some) in enumerate(points[points[thin] != ""].groupby(thin, sort=False) if thin else ()):
                 style = {"color": looks[system]["color"], "ls": _DASHES[j % len(_DASHES)], "lw": 0.9, "alpha": 0.6}
-                axis.plot([values.index(v) for v in some[x]], some["mean"], label=f"{system}, {detail}", **style)
+                axis.plot(
+                    [values.index(v) for v in some[x]], some["mean"], label=_label(f"{system}, {detail}"), **style
+                )
             thick = points[points[thin] == ""] if thin else points
             if len(thick):
                 step = min(spread, 0.6 / len(names))
                 at = [values.index(v) + step * (i - (len(names) - 1) / 2) for v in thick[x]]
                 look = looks[system] | {"ms": 5, "capsize": 2} | ({"lw": 1.8} if join else {"lw": 0, "elinewidth": 1})
-                axis.errorbar(at, thick["mean"], _reach(thick, "mean"), label=str(system), **look)
+                axis.errorbar(at, thick["mean"], _reach(thick, "mean"), label=_label(system), **look)
         at = [values.index(v) for v in printed[x]]
         if join and at:
             axis.plot(at, printed["mean"], color="black", marker="X", ms=6, lw=1.4, label="paper")
@@ -367,7 +374,7 @@ def grouped_bars(
         for i, name in enumerate(names):
             part = cell[cell[hue] == name].set_index(x).reindex(groups)
             place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * thick
-            look = {"color": looks[name]["color"], "label": str(name), "edgecolor": "white"}
+            look = {"color": looks[name]["color"], "label": _label(name), "edgecolor": "white"}
             look |= {"hatch": _hatch(looks[name]), "height" if lying else "width": thick * 0.92}
             (axis.barh if lying else axis.bar)(place, part[y], **look)
             if "low" in part:
@@ -430,7 +437,7 @@ def stacked_shares(
             values = part[column].to_numpy(float)
             hatch = {"hatch": hatches[i], "edgecolor": "white"} if hatches else {}
             name = f"{column}: {GRADE_NAMES[column]}" if column in GRADE_NAMES else column
-            axis.barh(place, values, left=left, color=colour, label=name, height=0.75, **hatch)
+            axis.barh(place, values, left=left, color=colour, label=_label(name), height=0.75, **hatch)
             for y, start, value in zip(place, left, values, strict=True):
                 if value * wide >= 0.32 and not hatches:  # else it would touch its neighbour
                     axis.text(start + value / 2, y, f"{value:.2f}", ha="center", va="center", fontsize=8)
@@ -481,7 +488,9 @@ def dots(
             points = part[part[hue] == name] if hue else part
             look = {"color": looks[name]["color"], "fmt": looks[name]["marker"]}
             apart = step * (i - (len(names) - 1) / 2)
-            _dots(axis, points[points[filled]] if filled else points, value, row, rows, apart, label=str(name), **look)
+            _dots(
+                axis, points[points[filled]] if filled else points, value, row, rows, apart, label=_label(name), **look
+            )
             if filled:
                 hollow = look | {"color": PALETTE[6], "mfc": "white"}
                 _dots(axis, points[~points[filled]], value, row, rows, apart, **hollow)

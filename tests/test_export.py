@@ -263,7 +263,10 @@ def test_the_worst_answers_come_first_and_texts_are_escaped():
     rows["question"] = ["one", "two", "Why <i>?", "four", "five"]
     table = worst_answers(rows.assign(retriever="R", k=5, N=100), top=3)
     assert table.frame["question"].tolist() == ["Why <i>?", "two", "one"]
-    assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", 4, "<b>"]
+    assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", "4 wrong", "<b>"]
+    whole = rows.assign(retriever="R", k=5, N=100)
+    assert worst_answers(whole).frame["question"].tolist() == ["Why <i>?", "two", "one"]  # 0.9 is not low
+    assert worst_answers(whole.assign(N=0)).frame.empty  # without documents there is no IR score
     audit = pd.DataFrame({"table": [], "check": [], "rows": [], "of": []})
     text = page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)
     assert "Why &lt;i&gt;?" in text
@@ -284,6 +287,8 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
     assert scores["unscored"].tolist() == [0, 0, 1, 1]
     wide = pd.read_csv(exported.folder / "tables" / "ir_score_by_n.csv").set_index("N")
     assert wide.loc[20, "b"] == pytest.approx(scores.loc[("b", 20), "mean"])
+    words = (exported.folder / "tables" / "grades.md").read_text()
+    assert "| 1 no answer | 2 partly wrong | 3 incomplete | 4 wrong | 5 right [95% interval] |" in words
     grades = pd.read_csv(exported.folder / "tables" / "grades.csv", keep_default_na=False).set_index(["retriever", "N"])
     # Person0 is right, the others are not; Person1 has no grade with b.
     assert grades.loc[("a", 4), ["grade 1", "grade 5", "n", "unscored"]].astype(float).tolist() == [0.75, 0.25, 4, 0]
@@ -540,6 +545,36 @@ def test_a_system_with_an_odd_name_works_everywhere(tmp_path):
     compiles(made.folder)
 
 
+def test_bars_say_the_whole_system_and_no_reader_is_called_a_language_model(tmp_path):
+    grid = {"retriever": {"BM25": Named}, "N": (0, 20), "k": {"few": 1, "all": 2}}
+    experiment(tmp_path / "r", 2, **grid).run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "p", html=True)
+    bars = pd.read_csv(made.folder / "figures" / "grades.csv")["cell"].tolist()
+    assert bars == ["no documents", "whole, BM25, k = 1, N = 20", "whole, BM25, k = 2, N = 20"]
+    for name in ("figures/grades.txt", "report.html", "tables/grades.md", "methods.md"):
+        assert "LLM only" not in (made.folder / name).read_text(encoding="utf-8"), name
+
+
+def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
+    rows = [{"question": q, "answer": "a", "reference": "a", "system": s} for q in "xy" for s in "AB"]
+    table = rb.score(rows, ["bleu"])
+    table["bleu"] = 1.0000000000000004
+    export_scores(table, tmp_path / "o", "mine")
+    assert (tmp_path / "o" / "figures" / "scores.png").exists()
+
+
+def test_data_sets_whose_names_differ_in_signs_have_figures_of_their_own(tmp_path):
+    made = run_and_export(tmp_path, data={"a/b": people(2), "a-b": people(2)}, generator=None, judge=None)
+    assert sum(name.endswith(".pdf") for name in made.files) == 2
+
+
+@pytest.mark.parametrize("odd", ["@klein", "&lt;b&gt;", "10^2^", "&amp;", "~~x~~", "![x](y)", "| a", "# b"])
+def test_markdown_shows_an_odd_name_as_it_is(odd):
+    made = in_markdown(odd)
+    assert re.sub(r"\\([^\w\s])", r"\1", made) == odd
+    assert made != odd
+
+
 def test_code_of_a_received_run_is_never_executed(run, tmp_path):
     (run / "mine.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
     (run / "experiment.yaml").write_text("name: t\ndata: minihop\nchunker: sentences\nretriever: BM25\ncode: mine.py\n")
@@ -590,18 +625,20 @@ def test_references_are_whole_and_cited_in_both_ways():
     assert _as_latex(text) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."
 
 
-def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_rows():
+def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_rows():
     none = float("nan")
     means = {"metric": ["recall", "recall", "f1", "f1"], "system": ["SIM", "BM25"] * 2, "mean": [0.5, 0.25, none, 1.0]}
     means |= {"low": [0.4, 0.2, none, none], "high": [0.6, 0.3, none, none]}
     shown = interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1)
     assert shown.data.to_dict() == {
-        "SIM": {"recall": "50.0<br><small>40.0 to 60.0</small>", "f1": "-"},
-        "BM25": {"recall": "25.0<br><small>20.0 to 30.0</small>", "f1": "100.0"},
+        "SIM": {"recall": "50.0 <small>[40.0, 60.0]</small>", "f1": "-"},
+        "BM25": {"recall": "25.0 <small>[20.0, 30.0]</small>", "f1": "100.0"},
     }
     assert list(shown.data.index) == ["recall", "f1"]
     assert list(shown.data.columns) == ["SIM", "BM25"]
     assert shown.to_html() == interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1).to_html()
+    odd = interval_table(pd.DataFrame(means).replace("SIM", "<i>"), "metric", "system")
+    assert odd.data.columns[0] == "&lt;i&gt;"
     sets = interval_table(pd.DataFrame(means).assign(set=["b", "b", "a", "b"]), "metric", ["set", "system"]).data
     assert sets.columns.tolist() == [("b", "SIM"), ("b", "BM25"), ("a", "SIM")]
     assert sets.loc["recall", ("a", "SIM")] == ""

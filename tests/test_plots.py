@@ -51,6 +51,23 @@ def test_no_two_of_thirteen_systems_look_alike_and_a_name_with_dollars_is_no_for
     assert plots.save_figure(figure, "x", cells, "Lines.", folder=tmp_path)["png"].stat().st_size > 0
 
 
+@pytest.mark.parametrize("odd", ["Cash$$Bot", "_a", "$x$ vs $y$", "%", "#1", "a_b^c", "\\alpha"])
+def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
+    cells = table_of(system=[odd, "b"], N=[1, 2])
+    figures = [
+        plots.ir_score_curves(cells.rename(columns={"system": "retriever"}), title=odd),
+        plots.grouped_bars(cells, "N", "mean", "system", odd, odd),
+        plots.dots(cells, "N", "mean", "system", xlabel=odd, panel="system"),
+        plots.stacked_shares(grades_of(system=[odd, "b"]), "system", [*plots.GRADE_NAMES], odd),
+        plots.settings(cells.assign(panel=odd), "N", [1, 2], "panel"),
+    ]
+    for figure in figures:
+        assert unreadable(figure, monkeypatch) == []
+        texts = [text.get_text().strip() for text in figure.findobj(Text)]
+        titles = texts.count(odd.replace("_", " ").strip()) if figure is figures[-1] else 0
+        assert texts.count(odd) + titles >= 2
+
+
 def test_bars_stand_in_groups_with_their_intervals():
     frame = pd.DataFrame({"kind": ["a", "a", "b", "b"], "who": ["x", "y"] * 2, "mean": [1.0, 2, 3, 4]})
     frame = frame.assign(low=frame["mean"] - 0.5, high=frame["mean"] + 0.25)

@@ -21,6 +21,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment import load_manifest, load_rows
+from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
@@ -34,6 +35,7 @@ CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 RIGHT = "share of grade 5"
+NO_DOCUMENTS = "no documents"
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 # What a ledger cell can be, by the unit in which the paper gives it.
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
@@ -312,6 +314,7 @@ def audit(
     if rows.empty:
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
+    rows = name_rows(rows)
     log = _log(rows, CELL)
     log.failures("rows")
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
@@ -336,6 +339,11 @@ def audit(
             problems, count = replies.verify(), replies.stats()["replies"]
         entries.append(_entry("cassette", "changed or damaged", len(problems), count, detail="; ".join(problems[:3])))
     return _as_frame(entries)
+
+
+def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a run for readers: without documents it may be a reader of rules that answers."""
+    return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
 
 
 def _log(rows: pd.DataFrame, cell: Sequence[str]) -> AuditLog:

@@ -33,8 +33,9 @@ def in_latex(text: str) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Escape for one line of Markdown, or a cell of its tables."""
-    return re.sub(r"([\\|*<`~$]|\](?=[(\[])|(?<!\w)_|_(?!\w)|^[#>])", r"\\\1", re.sub(r"\s+", " ", text))
+    """Escape for one line of Markdown (Pandoc's too), or a cell of its tables."""
+    special = r"([\\|*<`~^$]|\](?=[(\[])|(?<!\w)[_@]|_(?!\w)|&(?=#?\w+;)|^[#>])"
+    return re.sub(special, r"\\\1", re.sub(r"\s+", " ", text))
 
 
 def in_csv(frame: pd.DataFrame) -> pd.DataFrame:

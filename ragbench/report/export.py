@@ -34,18 +34,20 @@ from ragbench.paths import written_whole
 from ragbench.report.audit import (
     ANSWERED,
     CELL,
+    NO_DOCUMENTS,
     RETRIEVED,
     answered,
     audit,
     audit_rows,
     cassette_of,
     graded,
+    name_rows,
     scored_contexts,
     varying,
 )
 from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
-from ragbench.report.page import page, worst_answers
+from ragbench.report.page import GRADES, page, worst_answers
 from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
 from ragbench.stats.tables import stopped_by_looking
@@ -105,7 +107,7 @@ def export(
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-    tables, paragraphs = [*_run_tables(rows, name, checks)], methods(manifest, counts)
+    tables, paragraphs = [*_run_tables(name_rows(rows), name, checks)], methods(manifest, counts)
     figures = _run_figures({table.stem: table.frame for table in tables})
     with _Folder(to) as folder:
         notes = folder.done.notes
@@ -131,7 +133,7 @@ def export(
             notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
         if html:
             shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
-            shown.append(worst_answers(rows))
+            shown += [table for table in [worst_answers(rows)] if len(table.frame)]
             facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
             folder.text("report.html", page(name, facts, shown, folder.pictures(alts), paragraphs, checks, notes))
         return folder.finish(name)
@@ -175,13 +177,23 @@ def _fixed(rows: pd.DataFrame) -> str:
     return ", ".join(f"{axis} {rows[axis].iloc[0]}" for axis in fixed)
 
 
+def _cell_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
+    """Name each row by its values of these columns: "klein, BM25, k = 10, N = 300"."""
+
+    def text(row: pd.Series) -> str:
+        alone = row.get("retriever") == NO_DOCUMENTS
+        named = {n: f"{n} = {row[n]}" if n in ("k", "N") else str(row[n]) for n in cell}
+        named |= dict.fromkeys(("chunker", "k", "N"), "") if alone else {}
+        return ", ".join(filter(None, named.values())) or "all"
+
+    return frame.apply(text, axis=1)
+
+
 def _system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
-    """Name each row's system by the values of the columns that vary in the frame, N apart."""
-    by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
-    if not by:
-        last = [name for name in ("retriever", "generator") if name in frame]
-        return frame[last[0]].astype(str) if last else pd.Series("all", frame.index)
-    return frame[by].astype(str).agg(", ".join, axis=1)
+    """Name each row's system by the columns that vary in the frame, N apart."""
+    there = [name for name in cell if name in frame and name != "N"]
+    by = varying(frame, there) or [name for name in ("retriever", "generator") if name in frame][:1]
+    return _cell_names(frame, by)
 
 
 def _with_intervals(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
@@ -223,7 +235,7 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
     frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
     frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
     shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
-    notes += ("; ".join(f"{grade}: {meaning}" for grade, meaning in plots.GRADE_NAMES.items()) + ".",)
+    shown = shown.rename(columns=lambda head: re.sub(r"grade (\d)", lambda m: f"{m[1]} {GRADES[m[0]]}", head))
     return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
@@ -265,26 +277,28 @@ def _run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Drawn]:
             part = part.assign(retriever=_system_names(part, RETRIEVED))
             high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
             best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
-            if "N" in part and part["N"].nunique() > 1:
+            if varying(part, [n for n in ("N",) if n in part]):
                 figure = plots.ir_score_curves(part, title=title)
                 alt = f"Mean IR score against N, one line per system: {_names(part)}, with 95% intervals.{best}"
             else:
-                drawn = part.assign(all="all")
+                drawn = part.assign(retriever=_cell_names(part, [n for n in RETRIEVED if n in part]), all="all")
                 figure = plots.grouped_bars(drawn, "retriever", "mean", "all", "mean IR score", title)
                 alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
             yield name, figure, part, alt
     if "grades" in tables:
         for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", ("data", "judge")):
             by = [column for column in CELL if column in part]
-            drawn = part.assign(cell=part[by].astype(str).agg(", ".join, axis=1) if by else "all")
-            alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
-            yield name, plots.stacked_shares(drawn, "cell", [*plots.GRADE_NAMES], title), drawn, alt
+            drawn = part.assign(cell=_cell_names(part, by))
+            meanings = ", ".join(f"{grade[6:]} {meaning}" for grade, meaning in GRADES.items())
+            alt = f"Shares of the grades ({meanings}), one bar per cell, {len(part)} cells."
+            yield name, plots.stacked_shares(drawn, "cell", [*GRADES], title), drawn, alt
     if "seconds" in tables:
         timed = tables["seconds"].dropna(subset="mean")
         for name, title, part in _parts(timed, "seconds", "Seconds per answer", ("data",)):
             if len(part) == 1:  # one bar tells nothing
                 continue
-            drawn = part.assign(system=_system_names(part, (*RETRIEVED, "generator")), N=part.get("N", "all"))
+            budgets = part["N"].astype(str) if "N" in part else "all"
+            drawn = part.assign(system=_system_names(part, (*RETRIEVED, "generator")), N=budgets)
             figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
             yield name, figure, drawn, f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}."
 
@@ -295,14 +309,15 @@ def _names(part: pd.DataFrame) -> str:
 
 def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield name, title and rows of a figure for each value of the axes that vary; too many systems have none."""
-    split = [axis for axis in axes if axis in frame]
+    split, taken = [axis for axis in axes if axis in frame], set()
     for key, part in frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]:
         if part.empty or len(set(_system_names(part, CELL))) > _MAX_SYSTEMS:
             continue
         words = ", ".join(map(str, key))
         safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
-        if len(safe) > _MAX_STEM:
+        if len(safe) > _MAX_STEM or safe.casefold() in taken:
             safe = f"{safe[:_MAX_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+        taken.add(safe.casefold())  # "a/b" and "a-b" are two
         yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
@@ -364,7 +379,8 @@ def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.Dat
 
 def _score_figures(table: pd.DataFrame, name: str) -> Iterator[_Drawn]:
     """Yield the picture of the metrics between 0 and 1, if there are any."""
-    drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
+    # A sum of floats may be 1.0000000000000004.
+    drawn = [n for n in table.attrs["numbers"] if table[n].ge(0).any() and not table[n].gt(1 + 1e-9).any()]
     if not drawn or ("system" in table and table["system"].nunique() > _MAX_SYSTEMS):
         return
     labelled = table if "system" in table else table.assign(system=name)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment
 
+from ragbench.plots import GRADE_NAMES as GRADES
 from ragbench.report.audit import render
 from ragbench.report.methods import CLAIMS, Methods, as_plain
 from ragbench.report.tables import RunTable, as_texts
 
+_ENOUGH = 0.67  # the thesis's threshold k
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -68,12 +70,17 @@ def page(
 
 
 def worst_answers(rows: pd.DataFrame, top: int = 10) -> RunTable:
-    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first."""
-    order = rows["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
-    scored = rows.assign(badness=order)[rows["ir_score"].notna()]
-    lowest = scored.sort_values(["ir_score", "badness"], kind="stable").head(top)
+    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
+
+    Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
+    """
+    low = rows[(rows["N"] > 0) & (rows["ir_score"] < _ENOUGH)]
+    order = low["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
+    lowest = low.assign(badness=order).sort_values(["ir_score", "badness"], kind="stable").head(top)
     setting = [f"{row.retriever}, k = {row.k}, N = {row.N}" for row in lowest.itertuples()]
-    columns = {"question": lowest.get("question", lowest["question_id"]), "system": setting}
-    frame = pd.DataFrame(columns | {"IR score": lowest["ir_score"].map("{:.2f}".format), "grade": lowest["grade"]})
+    asked = lowest["question"].fillna(lowest["question_id"]) if "question" in lowest else lowest["question_id"]
+    frame = pd.DataFrame({"question": asked, "system": setting, "IR score": lowest["ir_score"].map("{:.2f}".format)})
+    frame["grade"] = lowest["grade"].map(lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore")
     frame["answer"] = lowest["answer"].fillna("")
-    return RunTable("worst", f"The {len(frame)} answers with the lowest IR scores", frame.reset_index(drop=True))
+    caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
+    return RunTable("worst", caption, frame.reset_index(drop=True))

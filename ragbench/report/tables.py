@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -156,19 +157,20 @@ def label_of(text: str) -> str:
 def interval_table(
     means: pd.DataFrame, rows: str | Sequence[str], columns: str | Sequence[str], *, scale: float = 1, decimals: int = 2
 ) -> Styler:
-    """Lay means out for a notebook: short numbers times ``scale``, each with its interval in small type below it.
+    """Lay means out for a notebook: short numbers times ``scale``, each with its interval in small type beside it.
 
     The values of ``rows`` and ``columns``, columns of the means, head the table in the order of their first appearance.
-    Put what is many (metrics, say) into the rows.
+    Put what is many (metrics, say) into the rows: five columns fit a page.
     """
     places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
     texts = []
     for mean, low, high in scale * means[["mean", "low", "high"]].to_numpy(float):
-        small = f"<br><small>{low:.{decimals}f} to {high:.{decimals}f}</small>"
-        texts.append("-" if math.isnan(mean) else f"{mean:.{decimals}f}{'' if math.isnan(low) else small}")
+        small = "" if math.isnan(low) else f" <small>[{low:.{decimals}f}, {high:.{decimals}f}]</small>"
+        texts.append("-" if math.isnan(mean) else f"{mean:.{decimals}f}{small}")
+    means = means[places[0] + places[1]].map(lambda name: escape(name) if isinstance(name, str) else name)
     table = means.assign(cell=texts).pivot(index=places[0], columns=places[1], values="cell")
     heads = [means[names].drop_duplicates() for names in places]
     order = [pd.MultiIndex.from_frame(head) if head.shape[1] > 1 else pd.Index(head.iloc[:, 0]) for head in heads]
-    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
+    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px; white-space: nowrap"}
     laid = table.reindex(index=order[0], columns=order[1]).fillna("")
     return laid.style.set_uuid("intervals").set_table_styles([look])  # a random id would change the file at every run
