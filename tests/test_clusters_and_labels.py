@@ -160,7 +160,9 @@ def test_on_labelled_answers_advice_helps_where_judge_and_labels_differ_in_some_
         drawn = np.zeros(truth.size, bool)
         drawn[rng.choice(truth.size, 120, replace=False)] = True
         for i, (labelled, within) in enumerate(((advised, strata), (drawn, 0 * strata))):
-            (got,) = ppi_shares(np.where(labelled, truth, NAN)[:, None], judged[:, None], within)
+            (got,) = ppi_shares(
+                np.where(labelled, truth, NAN)[:, None], judged[:, None], within, of=np.ones(truth.size)
+            )
             width[i] += got.high - got.low
             held += i == 0 and got.low <= truth.mean() <= got.high
     assert narrower < width[0] / width[1] < wider, width / runs

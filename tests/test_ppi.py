@@ -22,7 +22,7 @@ def test_shares_by_hand():
     strata = ["a", "a", "a", "a", "b", "b"]
     f = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.1], [0.5, 0.5], [0.3, 0.7], [0.1, 0.9]])
     y = np.array([[1, 0], [0, 1], [NAN, NAN], [NAN, NAN], [0, 1], [1, 0]])
-    first, second = ppi_shares(y, f, strata, weight=0.5)
+    first, second = ppi_shares(y, f, strata, of=np.ones(6), weight=0.5)  # with `of` bounds are symmetric
     # all: 0.5 * 3.2; labelled in a, pi = 1/2: (1 - 0.4) + (0 - 0.3) = 0.3; in b, pi = 1: (0 - 0.15) + (1 - 0.05) = 0.8
     assert first.estimate == pytest.approx((1.6 + 0.3 / 0.5 + 0.8) / 6)
     assert second.estimate == pytest.approx(1 - first.estimate)
@@ -41,7 +41,7 @@ def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_ri
     made = []
     for a, b in draws:
         drawn = np.isin(np.arange(9), (*a, *b))
-        one = ppi_shares(hide(truth, drawn), f, strata, counts=counts, weight=0.7)[0]
+        one = ppi_shares(hide(truth, drawn), f, strata, counts=counts, of=counts, weight=0.7)[0]
         made.append((one.estimate, ((one.high - one.low) / (2 * 1.959963985)) ** 2))
     estimates, variances = np.array(made).T
     assert estimates.mean() == pytest.approx((counts * truth[:, 0]).sum() / counts.sum())
@@ -61,7 +61,7 @@ def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
     labels = hide(truth, stratified_draw(strata, 120, least=10, seed=3))
 
     def width(weight):
-        return sum((i.high - i.low) ** 2 for i in ppi_shares(labels, f, strata, weight=weight))
+        return sum((i.high - i.low) ** 2 for i in ppi_shares(labels, f, strata, of=np.ones(len(f)), weight=weight))
 
     best = min(np.linspace(0, 1, 101), key=width)
     assert 0.05 < best < 0.95
@@ -81,7 +81,8 @@ def test_the_jackknife_leaves_out_one_cluster_at_a_time():
     rng = np.random.default_rng(4)
     truth, strata, f, clusters = answers(rng, 12)
     labels = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5))
-    got = ppi_shares(labels, f, strata, clusters=clusters, weight=0.6)
+    got = ppi_shares(labels, f, strata, of=np.ones(len(f)), clusters=clusters, weight=0.6)
+    assert (got[0].clusters, got[0].n) == (12, len(truth) // 2)
     again = []
     for left_out in np.unique(clusters):
         keep = clusters != left_out
@@ -123,6 +124,56 @@ def test_intervals_hold_what_they_say():
     assert 0.93 <= share["these"] <= 0.97, share
     assert 0.93 <= share["alike"] <= 0.97, share
     assert share["independent samples"] < 0.90, share
+
+
+def binomial(p, variance):
+    """Clopper-Pearson for as many labels as have this variance."""
+    from scipy.stats import beta
+
+    n = p * (1 - p) / variance
+    return beta.ppf(0.025, p * n, (1 - p) * n + 1), beta.ppf(0.975, p * n + 1, (1 - p) * n)
+
+
+def test_the_interval_of_a_share_is_exact_for_as_many_labels_as_have_its_variance():
+    # Two strata of 40, 20 labelled in each: 8 and none have the category. Without the judge the variance within is
+    # 8 * 12 / 20 / 19 and 0; the second is lent ten labels of the mean of both.
+    labelled, stratum = np.arange(80) % 40 < 20, np.arange(80) // 40
+    truth = np.where(labelled, np.arange(80) < 8, NAN).astype(float)[:, None]
+    (got,) = ppi_shares(truth, np.zeros((80, 1)), stratum, weight=0.0)
+    within = 8 * 12 / 20 / 19
+    variance = 40**2 * 0.5 / 20 * (within + 10 * within / 2 / 29) / 80**2
+    assert (got.estimate, got.low, got.high) == pytest.approx((0.2, *binomial(0.2, variance)))
+
+
+def test_the_interval_of_a_share_over_clusters_is_as_wide_as_their_t():
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(3)
+    truth, strata, f, clusters = answers(rng, 12)
+    asked = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5)), f, strata
+    share, symmetric = (ppi_shares(*asked, **of, clusters=clusters)[1] for of in ({}, {"of": np.ones(len(f))}))
+    half = (symmetric.high - symmetric.estimate) / norm.ppf(0.975)  # a standard error times t / z
+    assert (share.low, share.high) == pytest.approx(binomial(share.estimate, half**2))
+
+
+def test_too_few_labels_of_a_category_give_no_interval():
+    for few, given in ((0, False), (4, False), (5, True), (15, True), (16, False), (20, False)):
+        truth = np.where(np.arange(40) < 20, np.arange(40) < few, NAN).astype(float)[:, None]
+        (got,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40)
+        assert got.estimate == few / 20
+        assert np.isnan(got.low) != given
+    assert str(got) == "1.000 (n = 20, 20 missing)"
+
+
+def test_intervals_of_rare_categories_hold():
+    rng, runs, held = np.random.default_rng(8), 300, []
+    for run in range(runs):
+        truth, strata, f, _ = answers(rng, 60)
+        rare = truth[:, :1] * (rng.random((len(truth), 1)) < 0.3)  # about 4 in 100
+        (got,) = ppi_shares(hide(rare, stratified_draw(strata, 200, seed=run)), f[:, :1], strata)
+        held += [got.low <= rare.mean() <= got.high] * (not np.isnan(got.low))
+    assert len(held) > 0.8 * runs
+    assert 0.92 <= np.mean(held) <= 0.99
 
 
 def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():

@@ -21,10 +21,19 @@ NAN = float("nan")
 
 
 def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
-    # The mean of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
-    assert (stats.bootstrap_ci([0, 1], level=0.4).low, stats.bootstrap_ci([0, 1], level=0.4).high) == (0.5, 0.5)
-    wide = stats.bootstrap_ci([0, 1], level=0.9)
-    assert (wide.estimate, wide.low, wide.high, wide.n, wide.level) == (0.5, 0, 1, 2, 0.9)
+    # The middle of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
+    low, high = ((i.low, i.high) for i in (stats.bootstrap_ci([0, 1], np.median, level=x) for x in (0.4, 0.9)))
+    assert (low, high) == ((0.5, 0.5), (0, 1))
+
+
+def test_the_mean_of_few_values_has_students_t():
+    values = np.random.default_rng(2).normal(5, 1, 12)
+    got = stats.bootstrap_ci(values)
+    expected = reference.t.interval(0.95, 11, values.mean(), reference.sem(values))
+    assert (got.low, got.high) == pytest.approx(expected)
+    assert (got.low, got.high) == pytest.approx(
+        (lambda i: (i.low, i.high))(stats.bootstrap_ci(values, groups=range(12)))
+    )
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.std])
@@ -44,7 +53,7 @@ def test_bootstrap_counts_missing_values_and_leaves_them_out():
     got, whole = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9]), stats.bootstrap_ci([0.2, 0.4, 0.9])
     assert (got.n, got.n_missing) == (3, 2)
     assert (got.estimate, got.low, got.high) == (pytest.approx(0.5), whole.low, whole.high)
-    assert str(got) == f"0.500 [0.200, {got.high:.3f}] (n = 3, 2 missing)"
+    assert str(got) == f"0.500 [0.000, {got.high:.3f}] (n = 3, 2 missing)"
 
 
 def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
@@ -65,11 +74,47 @@ def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic)
     assert naive.high - naive.low < 0.6 * (copied.high - copied.low)
 
 
-def test_grouped_bootstrap_of_unequal_groups_resamples_whole_groups():
-    # Groups (0, 0, 0) and (1): the resampled means are 0, 1/4 and 1 only.
-    got = stats.bootstrap_ci([0, 0, 0, 1], groups=["a", "a", "a", "b"], level=0.4)
-    assert (got.estimate, got.low, got.high) == (0.25, 0.25, 0.25)
-    assert stats.bootstrap_ci([0, 0, 0, 1], groups=["a", "a", "a", "b"], level=0.9).high == 1
+def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
+    # Groups (0, 0, 0), (1) and (1, 0): without each the mean is 2/3, 1/5, 1/4; sizes 3, 1, 2: 36 / 14 = 2.57 effective.
+    got = stats.bootstrap_ci([0, 0, 0, 1, 1, 0], groups=list("aaabcc"))
+    again = np.array([2 / 3, 1 / 5, 1 / 4])
+    half = np.sqrt(2 / 3 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(0.975, 36 / 14 - 1)
+    assert (got.estimate, got.low, got.high) == pytest.approx((1 / 3, max(0, 1 / 3 - half), min(1, 1 / 3 + half)))
+    assert (got.clusters, got.effective) == (3, pytest.approx(36 / 14))
+    assert str(got).endswith("(n = 6 in 3 clusters, effectively 2.6)")
+    loss = stats.paired_bootstrap_difference([0, 0, 0, 1, 1, 0], np.zeros(6), groups=list("aaabcc"))
+    assert loss.low == pytest.approx(1 / 3 - half)  # a difference is not cut at 0
+    many = stats.bootstrap_ci(np.arange(90) % 2, groups=np.arange(90) // 3)
+    assert (many.clusters, many.effective) == (30, 30)
+
+
+def test_equal_values_have_the_exact_interval_of_a_share_or_none():
+    for value in (0, 1):
+        got, exact = stats.bootstrap_ci([value] * 10), stats.binomial_ci(10 * value, 10)
+        assert (got.low, got.high) == (exact.low, exact.high)
+    together, exact = stats.bootstrap_ci([1] * 10, groups=[0, 1] * 5), stats.binomial_ci(2, 2)
+    assert (together.low, together.high) == (exact.low, exact.high)
+    without = [
+        stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
+        stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
+        stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 2], [1, 2]),
+    ]  # fmt: skip
+    assert np.isnan([(i.low, i.high) for i in without]).all()
+    rows = pd.DataFrame({"x": [1.0] * 10})
+    assert stats.means(rows, [], "x")["low"].item() == pytest.approx(0.692, abs=1e-3)
+
+
+def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
+    a, b = list("lmhlmhlm"), list("lmhmmhhm")
+    with pytest.raises(ConfigError, match="labels without a given order: h, l, m"):
+        stats.kappa(a, b, weights="quadratic")
+    place = {"l": 1, "m": 2, "h": 3}
+    numbers = stats.kappa([place[x] for x in a], [place[x] for x in b], weights="quadratic")
+    assert stats.kappa(a, b, weights="quadratic", labels=("l", "m", "h")).estimate == numbers.estimate
+    # Grades 2 to 4 that nobody gave: 5 is as far from 1 as with them.
+    grades = [1, 5, 1, 4, 4], [1, 5, 5, 5, 1]
+    given = stats.kappa(*grades, weights="quadratic", labels=(1, 2, 3, 4, 5)).estimate
+    assert stats.kappa(*grades, weights="quadratic").estimate == pytest.approx(given)
 
 
 def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
@@ -83,7 +128,7 @@ def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
 
 def test_pairs_with_a_missing_side_are_left_out_and_counted():
     got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
-    assert (got.estimate, got.low, got.high, got.n, got.n_missing) == (1, 1, 1, 2, 2)
+    assert (got.estimate, got.n, got.n_missing) == (1, 2, 2)
     got = stats.correlation([1, 2, NAN, 4], [2, 4, 6, NAN])
     assert (got.estimate, got.n, got.n_missing) == (pytest.approx(1), 2, 2)
     got = stats.paired_permutation_test([1, NAN, 3], [0, 0, None])
@@ -259,7 +304,7 @@ def test_correlation_within_groups_leaves_out_what_a_group_shares():
     question = np.repeat(np.arange(40), 5)
     assert stats.correlation(ease + order, ease - order, method="spearman").estimate > 0.9
     within = stats.within_correlation(ease + order, ease - order, question)
-    assert (within.estimate, within.low, within.high, within.n, within.n_missing) == (-1, -1, -1, 40, 0)
+    assert (within.estimate, within.n, within.n_missing) == (-1, 40, 0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -413,10 +458,10 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
     assert table[["system", "metric", "mean", "n", "unscored"]].to_numpy().tolist() == [
         ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
     ]  # fmt: skip
-    assert table.loc[0, ["low", "high"]].tolist() == [0.5, 1.0]
+    assert table.loc[0, ["low", "high"]].tolist() == [0, 1]  # 0.75 +- 12.7 * 0.25, cut: these are shares
     alone = stats.means(rows, [], "y", groups="system")
     i = stats.bootstrap_ci(rows["y"], groups=rows["system"])
-    assert alone.to_numpy().tolist() == [[0.75, i.low, i.high, 4, 0]]
+    assert alone.to_numpy().tolist() == [[0.75, i.low, i.high, 4, 0, 2, 2]]
     assert "metric" not in alone
 
 
@@ -470,7 +515,8 @@ def test_questions_of_one_group_are_flipped_together_and_give_no_power():
     pairs = {("x",): ([1, 2, 3, 4, NAN], [0, 0, 0, 0, 0])}
     table = stats.compare_pairs(pairs, ["name"], groups={("x",): ["d", "d", "e", "e", "f"]})
     assert table["p"].tolist() == [2 / 4]  # two documents: 3 and 7
-    assert table[["low", "high"]].to_numpy().tolist() == [[1.5, 3.5]]
+    i = stats.paired_bootstrap_difference(*pairs["x",], groups=["d", "d", "e", "e", "f"])
+    assert table[["low", "high", "clusters", "effective"]].to_numpy().tolist() == [[i.low, i.high, 2, 2]]
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
     assert table[["power", "needed", "needed_all"]].isna().all(axis=None)
     assert stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -85,12 +86,14 @@ def kappa(
     ----------
     a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
     weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for ordered labels.
-    labels : the possible labels in order; default: those that occur, sorted. Matters with weights only.
+    labels : the possible labels in order, needed for weights unless they are numbers, whose distance is their
+        difference.
 
     Returns
     -------
     Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
-    is possible by chance); such resamples are left out of the percentiles.
+    is possible by chance); such resamples are left out of the percentiles. Bounds are NaN where judges never differ:
+    every resample then agrees too.
 
     Raises ConfigError for unknown weights; DataError for labels of different number.
 
@@ -100,10 +103,16 @@ def kappa(
         raise unknown("weights", weights, ("None", "linear", "quadratic"))
     matrix = confusion_matrix(a, b, labels)
     counts, n = matrix.counts, matrix.n
-    distance = np.abs(np.subtract.outer(np.arange(len(counts)), np.arange(len(counts)))).astype(float)
+    places: Any = np.arange(len(counts))
+    if weights is not None and labels is None:
+        if not all(isinstance(label, Real) for label in matrix.labels):
+            got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, matrix.labels))}"
+            raise ConfigError(got, "their order, from least to most", "pass labels=('low', 'mid', 'high')")
+        places = np.array(matrix.labels, float)
+    distance = np.abs(np.subtract.outer(places, places)).astype(float)
     cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
     estimate, draws = float(_kappas(counts[None], cost)[0]) if n else float("nan"), np.empty(0)
-    if n > 1 and not np.isnan(estimate):
+    if n > 1 and not np.isnan(estimate) and matrix.accuracy < 1:
         # Resampling items is drawing cells: kappa depends on the counts alone.
         drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
         draws = _kappas(drawn.reshape(-1, *counts.shape), cost)

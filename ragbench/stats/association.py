@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
-from scipy.special import stdtrit
 
 from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled, same_length
-from ragbench.stats.intervals import Interval, bootstrap_ci
+from ragbench.stats.intervals import Interval, effective_number, paired_bootstrap_difference, t_quantile
 
 Method = Literal["pearson", "spearman", "kendall"]
 
@@ -51,7 +50,10 @@ def correlation(
     estimate = compute(a, b)
     if not np.isnan(estimate):
         draws = np.array([compute(a[i], b[i]) for i in resampled(index, n_groups, resamples, seed)])
-    return Interval(estimate, *percentiles(draws, level), a.size, missing, level)
+    # Of a sample whose every resample lies on one line the bootstrap knows nothing.
+    bounds = (np.nan, np.nan) if abs(estimate) > 1 - 1e-12 else percentiles(draws, level)
+    many = () if groups is None else (n_groups, effective_number(np.bincount(index)))
+    return Interval(estimate, *bounds, a.size, missing, level, *many)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -102,7 +104,8 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
     same_length(x=a, y=b, groups=groups)
     check_known("method", [method], _METHODS)
     pairs = pd.DataFrame({"x": a, "y": b}).groupby(np.asarray(groups))
-    return bootstrap_ci(pairs.corr(method=method).xs("y", level=1)["x"], **options)
+    within = pairs.corr(method=method).xs("y", level=1)["x"].to_numpy()
+    return paired_bootstrap_difference(within, np.zeros(within.size), **options)  # correlations are no shares
 
 
 def separation(
@@ -188,7 +191,7 @@ def conditional_logit(
     slope = _slope(scores, outcomes)
     again = np.array([_slope(scores[cluster != one], outcomes[cluster != one]) for one in range(many)])
     if many > 1 and np.isfinite([slope, *again]).all():
-        spread = np.sqrt((many - 1) / many * ((again - again.mean()) ** 2).sum()) * stdtrit(many - 1, (1 + level) / 2)
+        spread = np.sqrt((many - 1) / many * ((again - again.mean()) ** 2).sum()) * t_quantile(many, level)
         low, high = float(np.exp(step * (slope - spread))), float(np.exp(step * (slope + spread)))
     observed, rng = (scores * outcomes).sum(), np.random.default_rng(seed)
     hits = 0
@@ -197,7 +200,8 @@ def conditional_logit(
         permuted = (np.take_along_axis(scores, order, axis=1) * outcomes).sum()
         hits += abs(permuted) >= abs(observed) - 1e-12
     with np.errstate(over="ignore"):
-        ratio = Interval(float(np.exp(step * slope)), low, high, n, len(tells) - n, level)
+        of_clusters = () if clusters is None else (many, effective_number(np.bincount(cluster)))
+        ratio = Interval(float(np.exp(step * slope)), low, high, n, len(tells) - n, level, *of_clusters)
     return WithinOdds(ratio, (hits + 1) / (resamples + 1))
 
 

@@ -1,4 +1,4 @@
-"""Intervals: bootstrap and exact binomial."""
+"""Intervals: bootstrap, t for few clusters, exact binomial."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv
+from scipy.special import betaincinv, stdtrit
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_floats, as_paired, as_tail, group_counts, group_index, percentiles, resampled
+from ragbench.stats.inputs import (
+    Seed,
+    as_floats,
+    as_paired,
+    as_tail,
+    check_resamples,
+    group_counts,
+    group_index,
+    percentiles,
+    resampled,
+)
 
+FEW = 30  # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few clusters)
 MISSING = "–"  # what a printed table shows where there is no number
 
 
@@ -21,7 +32,9 @@ class Interval:
     """An estimate with its confidence interval.
 
     ``n`` values were used, ``n_missing`` were left out because they are missing. Bounds are NaN where no interval can
-    be given (fewer than two values, or none asked for).
+    be given (fewer than two values, equal values that are no shares, or none asked for). ``clusters`` is the number of
+    groups that belong together, 0 where each value is on its own; ``effective`` the number of clusters of equal size
+    that would tell as much, (sum of sizes)^2 / sum of squared sizes.
     """
 
     estimate: float
@@ -30,10 +43,13 @@ class Interval:
     n: int
     n_missing: int = 0
     level: float = 0.95
+    clusters: int = 0
+    effective: float = float("nan")
 
     def __str__(self) -> str:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
-        return f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{missing})"
+        clusters = f" in {self.clusters} clusters, effectively {self.effective:.1f}" if self.clusters else ""
+        return f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{clusters}{missing})"
 
     def columns(self, name: str) -> dict[str, float]:
         """Return estimate and bounds as a table's columns: ``name``, ``name_low``, ``name_high``."""
@@ -64,35 +80,81 @@ def bootstrap_ci(
     level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of one sample, or of another statistic.
+    """Interval of the mean of one sample, or of another statistic: percentile bootstrap, or t for few values.
 
     Parameters
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
     statistic : a function of an array, such as ``np.median``.
-    groups : labels, shape (n,): points of one group (the systems of one question) are resampled together.
+    groups : labels, shape (n,): points of one group (the systems of one question) are resampled together. None: each
+        value is on its own.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
 
     Returns
     -------
-    Interval. Without values everything is NaN; with a single value (or group) the bounds are.
+    Interval. With an effective number of values (or groups) below `FEW`, the interval of a mean is that of a jackknife
+    over them, with t of one degree less than that number. Other statistics keep the bootstrap, which is then narrow.
 
-    Source: Efron & Tibshirani (1993), percentile method.
+    Without values everything is NaN; with a single value (or group) the bounds are. Where all values are 0,
+    or all 1, it is the exact binomial one, of as many trials as there are values (or groups); values that are equal to
+    another number do not tell how they would spread, so the bounds are NaN.
+
+    Source: Efron & Tibshirani (1993), percentile method. Coverage with few clusters: ``benchmarks/sim_intervals.py``.
     """
-    sample = as_floats(values)
+    return _interval(as_floats(values), statistic, groups, resamples, level, seed, shares=True)
+
+
+def _interval(
+    sample: np.ndarray,
+    statistic: Callable[[np.ndarray], Any],
+    groups: Any,
+    resamples: int,
+    level: float,
+    seed: Seed,
+    *,
+    shares: bool,
+) -> Interval:
+    """As `bootstrap_ci`; ``shares`` says whether 0 and 1 mean no and yes (not so for differences)."""
     present = ~np.isnan(sample)
     kept = sample[present]
     index, n_groups = group_index(groups, sample.size, present)
+    sizes = np.bincount(index, minlength=n_groups)
     estimate = float(statistic(kept)) if kept.size else float("nan")
-    if statistic is np.mean:
+    effective = effective_number(sizes)
+    check_resamples(resamples)
+    if kept.size and (kept == kept[0]).all():
+        low = high = float("nan")
+        if shares and statistic is np.mean and estimate in (0, 1) and resamples and n_groups > 1:
+            exact = binomial_ci(estimate * n_groups, n_groups, level)
+            low, high = exact.low, exact.high
+    elif statistic is np.mean and n_groups > 1 and effective < FEW and resamples:
+        again = (kept.sum() - np.bincount(index, kept)) / (kept.size - sizes)
+        spread = np.sqrt((n_groups - 1) / n_groups * ((again - again.mean()) ** 2).sum())
+        half = t_quantile(effective, level) * spread
+        low, high = estimate - half, estimate + half
+        if shares and kept.min() >= 0 and kept.max() <= 1:
+            low, high = max(low, 0.0), min(high, 1.0)
+    elif statistic is np.mean:
         # The mean of a resample needs only the sum and the size of each group: two matrix products for all resamples.
-        sums, sizes = np.bincount(index, kept - estimate, n_groups), np.bincount(index, minlength=n_groups)
+        sums = np.bincount(index, kept - estimate, n_groups)
         blocks = [estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed)]
-        draws = np.concatenate([np.empty(0), *blocks])
+        low, high = percentiles(np.concatenate([np.empty(0), *blocks]), level)
     else:
         draws = np.array([statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float)
-    return Interval(estimate, *percentiles(draws, level), kept.size, sample.size - kept.size, level)
+        low, high = percentiles(draws, level)
+    many = (n_groups, effective) if groups is not None and n_groups else ()
+    return Interval(estimate, float(low), float(high), kept.size, sample.size - kept.size, level, *many)
+
+
+def effective_number(sizes: np.ndarray) -> float:
+    """Return the number of equal clusters that tell as much as these: (sum of sizes)^2 / sum of squared sizes."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else float("nan")
+
+
+def t_quantile(clusters: float, level: float) -> float:
+    """Return Student's t for an interval over so many clusters: one degree of freedom less."""
+    return float(-stdtrit(clusters - 1, as_tail(level)))
 
 
 def paired_bootstrap_difference(
@@ -103,7 +165,7 @@ def paired_bootstrap_difference(
     The interval excludes zero when the systems differ at this level.
     """
     differences = np.subtract(*as_paired(a=a, b=b))
-    return bootstrap_ci(differences, groups=groups, resamples=resamples, level=level, seed=seed)
+    return _interval(differences, np.mean, groups, resamples, level, seed, shares=False)
 
 
 def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:

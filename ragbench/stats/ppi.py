@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import as_floats, as_paired, as_tail, group_index, same_length
-from ragbench.stats.intervals import Interval
+from ragbench.stats.intervals import Interval, effective_number, t_quantile
 
 Weight = float | Literal["tuned"]
-_LENT = 10  # labels whose spread is that of all strata, lent to each one by label_next
+FEW_LABELS = 5  # of a category, below which its share has no interval
+_LENT = 10  # labels whose spread is that of all strata, lent to each one by ppi_shares and label_next
 
 
 def _check_weight(weight: Weight) -> None:
@@ -147,7 +148,11 @@ def ppi_shares(
     Returns
     -------
     One Interval per category; ``n`` counts labels, ``n_missing`` items without. Bounds are NaN where a stratum has one
-    label of several items, or all its labels in one cluster. They are not cut at 0 and 1.
+    label of several items, or all its labels in one cluster. The interval of a share is the exact binomial one for as
+    many labels as would have the estimate's variance (Korn & Graubard 1998), which holds for rare categories too; with
+    fewer than `FEW_LABELS` labels of the category, or of the others, there is none: label more. The interval of a
+    difference (``of``, or counts below 0) is symmetric, and not cut at -1 and 1. How often both hold:
+    ``benchmarks/sim_intervals.py``.
 
     Raises DataError for a stratum without a label, half a label, a missing prediction.
     """
@@ -165,6 +170,9 @@ def ppi_shares(
     names, stratum = np.unique(np.asarray(strata), return_inverse=True)
     size, drawn = np.bincount(stratum), np.bincount(stratum[labelled], minlength=names.size)
     _require_labels(names, drawn, "label some of it")
+    share = of is None and bool((times >= 0).all() and np.isin(y[labelled], (0, 1)).all())
+    counted_labels = y[labelled & (times > 0)]
+    fewest = np.minimum(counted_labels.sum(axis=0), (1 - counted_labels).sum(axis=0))
     y, f = times[:, None] * np.where(labelled[:, None], y, 0.0), times[:, None] * f
     factor = size**2 * (1 - drawn / size) / drawn  # of the variance within a stratum, in that of the sum
     members = [labelled & (stratum == h) for h in range(names.size)]
@@ -177,14 +185,39 @@ def ppi_shares(
     estimate = (weight * f.sum(axis=0) + (rest * (size / drawn)[stratum][:, None]).sum(axis=0)) / each.sum()
     if clusters is None:
         within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
+        if share:
+            # Where none of a few labels happens to be of a rare category, the spread of all strata is lent.
+            known = np.where(np.isnan(within), 0.0, within)
+            pooled = (drawn[:, None] * known).sum(axis=0) / drawn.sum()
+            lent = ((drawn[:, None] - 1) * within + _LENT * pooled) / (drawn[:, None] - 1 + _LENT)
+            within = np.maximum(within, lent)
         variance = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0).sum(axis=0) / each.sum() ** 2
-        quantile = -ndtri(as_tail(level))
+        quantile, of_clusters = -ndtri(as_tail(level)), ()
     else:
         variance, many = _jackknife(weight * f, rest, each, stratum, labelled, clusters)
-        quantile = -stdtrit(many - 1, as_tail(level))
-    half, n = quantile * np.sqrt(variance), int(labelled.sum())
-    bounds = zip(estimate, estimate - half, estimate + half, strict=True)
-    return [Interval(float(p), float(low), float(high), n, len(y) - n, level) for p, low, high in bounds]
+        quantile = t_quantile(many, level)
+        of_clusters = many, effective_number(np.unique(np.asarray(clusters), return_counts=True)[1])
+    if share and clusters is None and (drawn == size).all():  # all labels are known: there is no doubt
+        bounds = list(zip(estimate, estimate, strict=True))
+    elif share:
+        bounds = [_share_bounds(*column, level, quantile) for column in zip(estimate, variance, fewest, strict=True)]
+    else:
+        half = quantile * np.sqrt(variance)
+        bounds = list(zip(estimate - half, estimate + half, strict=True))
+    n = int(labelled.sum())
+    return [
+        Interval(float(p), float(low), float(high), n, len(y) - n, level, *of_clusters)
+        for p, (low, high) in zip(estimate, bounds, strict=True)
+    ]
+
+
+def _share_bounds(p: float, variance: float, fewest: float, level: float, quantile: float) -> tuple[float, float]:
+    """Clopper-Pearson for the labels that a simple draw would need for this variance (Korn & Graubard 1998)."""
+    if fewest < FEW_LABELS or not 0 < p < 1 or not variance > 0:
+        return float("nan"), float("nan")
+    tail = as_tail(level)
+    n = p * (1 - p) / variance * (ndtri(tail) / quantile) ** 2
+    return float(betaincinv(n * p, n * (1 - p) + 1, tail)), float(betaincinv(n * p + 1, n * (1 - p), 1 - tail))
 
 
 def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:

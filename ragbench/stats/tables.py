@@ -15,6 +15,7 @@ from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_needed
 
 _SYSTEM = "the system's name"  # a column beside those of the caller
+_CLUSTERS = ("clusters", "effective")
 _NEEDS = ("power", "needed", "needed_all")
 _MEASURED = ("mean a", "mean b", "difference", "low", "high", "p", "p_holm", "n", "missing", *_NEEDS)
 
@@ -40,7 +41,7 @@ def means(
     Returns
     -------
     DataFrame: the columns of ``by``, metric (the measure's name; left out for a single one), mean, low, high, n
-    (scored), unscored.
+    (scored), unscored; with ``groups`` also clusters (their number) and effective (see `Interval`).
     """
     by, wanted = _several(by), _several(measures)
     check_known("column", [*by, *wanted, *_several(groups or ())], rows.columns)
@@ -49,8 +50,9 @@ def means(
         together = None if groups is None else part[groups].to_numpy()
         for measure in wanted:
             i = bootstrap_ci(part[measure].to_numpy(float), groups=together, resamples=resamples, seed=seed)
-            cells.append((*key, measure, i.estimate, i.low, i.high, i.n, i.n_missing))
-    table = pd.DataFrame(cells, columns=[*by, "metric", "mean", "low", "high", "n", "unscored"])
+            cells.append((*key, measure, i.estimate, i.low, i.high, i.n, i.n_missing, i.clusters, i.effective))
+    columns = [*by, "metric", "mean", "low", "high", "n", "unscored", *_CLUSTERS]
+    table = pd.DataFrame(cells, columns=columns).drop(columns=[] if groups else [*_CLUSTERS])
     return table.drop(columns="metric") if isinstance(measures, str) else table
 
 
@@ -162,7 +164,8 @@ def compare_pairs(
     high (95%, bootstrap), p (paired permutation test), p_holm (for all rows together), n, missing (questions without a
     score of either), power (chance that as many questions show this difference again), needed (questions for it at
     ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of rows). The last three are NaN
-    with ``groups``: they count questions that are on their own.
+    with ``groups``: they count questions that are on their own; the table then ends with clusters (their number) and
+    effective (see `Interval`).
     """
     rows = []
     for key, pair in scores.items():
@@ -181,6 +184,7 @@ def compare_pairs(
             | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
             | {"p": paired_permutation_test(a, b, cluster=labels, seed=seed).p_value, "p_holm": np.nan}
             | {"n": interval.n, "missing": interval.n_missing, **needs}
+            | {"clusters": interval.clusters, "effective": interval.effective}
         )
-    table = pd.DataFrame(rows, columns=[*names, *_MEASURED])
+    table = pd.DataFrame(rows, columns=[*names, *_MEASURED, *(_CLUSTERS if groups is not None else ())])
     return table.assign(p_holm=holm(table["p"]))
