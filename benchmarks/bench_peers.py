@@ -131,7 +131,7 @@ def labelled_answers(count: int) -> dict[str, Any]:
     ]
     labels: dict[str, dict[str, str]] = {}
     claims: dict[str, list[list[str]]] = {}
-    for row, result in zip(rows, rb.score(rows, ["ragchecker"])["claim_labels"], strict=True):
+    for row, result in zip(rows, rb.score(rows, ["ragchecker"], labels="embedded")["claim_labels"], strict=True):
         for side, own, other, name in (
             ("response", row["answer"], row["reference"], "reference"),
             ("reference", row["reference"], row["answer"], "response"),

@@ -169,8 +169,10 @@ def _run(experiment: str, until: str | None) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores
+    from ragbench.scoring import labels_of, require_labeller
 
     grid = rb.Experiment.from_yaml(experiment)
+    require_labeller(labels_of(grid.metrics, ["grade"] if grid.judge else []), grid.labels, grid.checker)
     rows = grid.run(until=until)
     failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)
@@ -221,7 +223,7 @@ def _run_summary(rows: Any) -> str:
     "score",
     _arg("answers", help="file with a row per answer, see docs/data.md"),
     _arg("--metrics", nargs="+", required=True, help="names such as lexical, ragchecker, faithfulness"),
-    _arg("--labels", default="embedded", help="a model such as ollama:llama3:8b (default: by rules)"),
+    _arg("--labels", help="who makes labels that metrics need: a model (ollama:llama3:8b), or embedded (rules)"),
     _arg("--checker", help="who checks claims instead: embedded, onnx:FOLDER, ollama:bespoke-minicheck"),
     _HOST,
     _COLUMNS,
@@ -255,9 +257,9 @@ def _score(
     cassette = cassette or str(folder.with_name(f"{folder.name}.sqlite"))
     if host and checker and asks_model(checker):
         checker = make_checker(checker, host=host, cassette=cassette)
-    if labels != "embedded":
+    if labels not in (None, "embedded"):
         labels = rb.chat_model(labels, host=host)
-    options = {"checker": checker} | ({"cassette": cassette} if labels != "embedded" or checker else {})
+    options = {"checker": checker} | ({"cassette": cassette} if labels not in (None, "embedded") or checker else {})
     given = (answers, metrics, labels, _as_mapping(columns))
     if plan:
         print(rb.plan_score(*given, **options))

@@ -22,7 +22,7 @@ import pandas as pd
 
 from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import DataError, check_known
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.rows import load_rows
 from ragbench.experiment.run import answers_of
 from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
@@ -50,17 +50,20 @@ class _LabelSource:
 
 @dataclass(frozen=True, slots=True)
 class LabelMethod:
-    """How a label is made: from which columns, by which function, and with how many calls of a model at most."""
+    """How a label is made: from which columns, by which function, and with how many calls of a model at most.
+
+    ``calls`` None: no model is ever asked, so nobody need be named who labels.
+    """
 
     needs: tuple[str, ...]
     make: Callable[[pd.DataFrame, _LabelSource, Any], Sequence[Any]]
-    calls: Callable[[pd.DataFrame], Mapping[str, int]] = lambda rows: {}
+    calls: Callable[[pd.DataFrame], Mapping[str, int]] | None = None
 
 
 def score(
     rows: Any,
     metrics: Sequence[str],
-    labels: Any = "embedded",
+    labels: Any = None,
     columns: Mapping[str, str] | None = None,
     *,
     checker: Any = None,
@@ -76,8 +79,9 @@ def score(
         beside the rows. Where the claims of RAGChecker belong to another true answer than ``reference``, columns
         ``long_reference`` and ``reference_claims`` hold it and its claims.
     metrics : names in `ragbench.metrics.table`: of ``METRICS``, of ``GROUPS``, or of single numbers (`metric_table`).
-    labels : who labels: "embedded" (no language model), or a chat model as for `ragbench.llm.ask`, whose plan
-        (`plan_score`) is printed first.
+    labels : who labels, where a metric needs labels that the rows lack: a chat model as for `ragbench.llm.ask`, whose
+        plan (`plan_score`) is printed first, or "embedded", simple rules that can be wrong more often than a constant
+        (docs/models.md).
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
     checker : who checks claims in place of ``labels``: a name or object as for `ragbench.labelling.checkers`.
     cassette : file of the model's replies; with one, an interrupted call goes on.
@@ -89,7 +93,8 @@ def score(
     the labels made (`ragbench.widgets.ClaimInspector` opens ``claim_labels``); ``labelled_by``; ``unscored``, how many
     numbers are NaN, and ``reason``, why. ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
 
-    Raises ConfigError for an unknown metric or option; DataError for all missing columns, before anything runs.
+    Raises ConfigError for an unknown metric or option, or where nobody is named who labels; DataError for all missing
+    columns, before anything runs.
 
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
@@ -97,7 +102,8 @@ def score(
     known = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
     check_known("option", options, [*known, "rows", "metrics", "labels", "columns", "checker"])
     table, asked = _prepare(rows, metrics, columns)
-    wanted, who = _labels_to_make(asked, table), _source(labels, checker, cassette, options)
+    wanted = labels_of(metrics, _existing_columns(table))
+    who = _source(wanted, labels, checker, cassette, options)
     if wanted and who.model is None:
         _warn_of_languages(table)
     if wanted and options.get("progress") is not False and (who.model or isinstance(who.checker, ModelChecker)):
@@ -130,7 +136,7 @@ def score(
 def plan_score(
     rows: Any,
     metrics: Sequence[str],
-    labels: Any = "embedded",
+    labels: Any = None,
     columns: Mapping[str, str] | None = None,
     cassette: Any = None,
     *,
@@ -141,9 +147,9 @@ def plan_score(
 
     ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
     """
-    table, asked = _prepare(rows, metrics, columns)
-    who = _source(labels, checker, cassette, {})
-    return _plan(table, _labels_to_make(asked, table), who, cassette, speeds)
+    table = _prepare(rows, metrics, columns)[0]
+    wanted = labels_of(metrics, _existing_columns(table))
+    return _plan(table, wanted, _source(wanted, labels, checker, cassette, {}), cassette, speeds)
 
 
 def metric_table() -> pd.DataFrame:
@@ -195,14 +201,10 @@ def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[table.notna().any()])
 
 
-def _labels_to_make(asked: Numbers, table: pd.DataFrame) -> list[str]:
-    existing = _existing_columns(table)
-    taken = [
-        name
-        for metric in _metrics_of(asked)
-        for need in METRICS[metric].needs
-        for name, _ in _missing_needs(need, existing)
-    ]
+def labels_of(metrics: Sequence[str], existing: Collection[str] = ()) -> list[str]:
+    """Return the labels that metrics need, beside existing columns; a label after what it is made from."""
+    names = _metrics_of(find_numbers(metrics))
+    taken = [name for metric in names for need in METRICS[metric].needs for name, _ in _missing_needs(need, existing)]
     return list(dict.fromkeys(name for name in taken if name in LABELS))
 
 
@@ -283,7 +285,22 @@ def _warn_of_languages(table: pd.DataFrame) -> None:
 # Who labels
 
 
-def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
+def require_labeller(wanted: Sequence[str], labels: Any, checker: Any) -> None:
+    """ConfigError where labels must be made and nobody is named who makes them."""
+    asked = [name for name in wanted if LABELS[name].calls and not (checker is not None and name == "claim_labels")]
+    if asked and labels is None:
+        raise ConfigError(
+            f"nobody is named who makes the labels: {', '.join(asked)}",
+            "labels= a model, labels of your own in the rows, or 'embedded'",
+            "name a model: labels='ollama:llama3:8b' (--labels, or labels: in experiment.yaml). 'embedded' takes "
+            "simple rules, which can be right less often than one constant answer (docs/models.md): for trying out",
+        )
+
+
+def _source(
+    wanted: Sequence[str], labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]
+) -> _LabelSource:
+    require_labeller(wanted, labels, checker)
     if isinstance(checker, str):
         checker = make_checker(checker, **({"cassette": cassette} if asks_model(checker) else {}))
     return _LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
@@ -301,7 +318,8 @@ def _plan(
         cassette = Cassette(cassette) if Path(cassette).is_file() else None
     calls: Counter[str] = Counter()
     for label in wanted:
-        calls.update(LABELS[label].calls(_complete_rows(label, table)))
+        if count := LABELS[label].calls:
+            calls.update(count(_complete_rows(label, table)))
     if who.checker is not None:
         calls.pop("claim check", None)
     planned = _planned(calls if who.model is not None else {}, who.model, cassette, speeds)

@@ -263,7 +263,7 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
 def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys, minilm):
     from ragbench.cli import main
 
-    path = write(scored, SCORED + "generator: extractive\nmetrics: [token_f1, claim_recall]\n")
+    path = write(scored, SCORED + "generator: extractive\nmetrics: [token_f1, claim_recall]\nlabels: embedded\n")
     assert main(["run", str(path)]) == 0
     to = scored / "report"
     assert main(["export", str(scored / "out"), "--to", str(to), "--html"]) == 0

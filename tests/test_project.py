@@ -143,23 +143,3 @@ def test_nothing_tracked_names_this_machine_is_a_result_or_is_too_large():
         if name.endswith((".ipynb", ".py", ".md", ".toml", ".yml", ".csv", ".jsonl", ".sh", "Makefile", ".json")):
             found = private.search(path.read_text(encoding="utf-8"))
             assert not found or name == "tests/test_project.py", (name, found)
-
-
-def test_the_docs_give_the_measured_quality_of_the_three_embedded_tools():
-    from ragbench import EmbeddedJudge, measure_judge
-    from ragbench.labelling.claims import embedded_checker_quality
-
-    lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").splitlines()
-    rows = {line.split("*")[1]: line for line in lines if line.startswith("| *embedded")}
-    grader = measure_judge(split="test")["test"].accuracy
-    judge = [value / 100 for value in EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]
-    checker, never = embedded_checker_quality("test")[["accuracy", "low", "high"]].to_numpy().tolist()
-    measured = {
-        "embedded grader": [grader.estimate, grader.low, grader.high],
-        "embedded judge": judge,
-        "embedded checker": [*checker, never[0]],
-    }
-    assert set(rows) == set(measured)
-    for name, values in measured.items():
-        shown = [float(number) for number in re.findall(r"0\.\d+", rows[name])]
-        assert shown == pytest.approx(values, abs=0.0051), name

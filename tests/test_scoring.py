@@ -43,7 +43,7 @@ def test_metrics_of_texts_equal_their_functions():
 
 
 def test_embedded_labels_are_made_where_rows_lack_them(minilm):
-    table = score(ROWS, ["ragchecker", "keypoints", "ragas", "fully_right"])
+    table = score(ROWS, ["ragchecker", "keypoints", "ragas", "fully_right"], "embedded")
     assert table["precision"].tolist() == [1.0, 0.0]
     assert table["claim_recall"].tolist() == [1.0, 1.0]
     verdicts = [EmbeddedChecker(minilm).check(r["keypoints"], r["answer"])[0] for r in ROWS]
@@ -54,12 +54,22 @@ def test_embedded_labels_are_made_where_rows_lack_them(minilm):
     assert table["faithfulness"].between(0, 1).all()
 
 
+def test_who_labels_must_be_named_where_a_label_is_made():
+    with pytest.raises(ConfigError, match=r"(?s)the labels: keypoint_verdicts, grade\b.*labels='ollama:.*constant"):
+        score(ROWS, ["keypoints", "fully_right", "token_f1"])
+    with pytest.raises(ConfigError, match="the labels: grade"):
+        rb.plan_score(ROWS, ["fully_right", "precision"], checker=Strict())  # claims have one who checks them
+    given = [row | {"grade": 5, "keypoint_verdicts": ["covered"]} for row in ROWS]
+    table = score(given, ["fully_right", "completeness", "token_f1"])  # people's labels
+    assert (table["fully_right"].tolist(), table["labelled_by"].tolist()) == ([1.0, 1.0], ["given"] * 2)
+
+
 def test_claims_are_those_of_a_long_true_answer_where_rows_have_one(minilm):
     longer = "The tower is 330 metres high. It was painted blue."
     row = ROWS[0] | {"answer": longer, "reference": "330 metres"}
     claims = ["The tower is 330 metres high.", "It was painted blue.", "Ships pass the lighthouse."]
     long = row | {"long_reference": longer}
-    table = score([row, long, long | {"reference_claims": claims}], ["precision", "recall", "token_f1"])
+    table = score([row, long, long | {"reference_claims": claims}], ["precision", "recall", "token_f1"], "embedded")
     assert table["precision"].tolist() == [0.5, 1.0, 1.0]
     assert table["recall"].tolist() == [1.0, 1.0, pytest.approx(2 / 3)]
     assert table["token_f1"].nunique() == 1
@@ -172,7 +182,7 @@ def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
 
 def test_embedded_labels_are_named_open_in_the_inspector_and_have_means(minilm):
     rows = [row | {"id": f"{n}", "system": system} for system in "AB" for n, row in enumerate(ROWS)]
-    table = score(rows, ["ragchecker", "grade"])
+    table = score(rows, ["ragchecker", "grade"], "embedded")
     assert table["labelled_by"].unique().tolist() == ["embedded"]
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
     inspector.show("1 B")
@@ -187,7 +197,7 @@ def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
     german = {"question": "Wie hoch ist der Turm?", "answer": "Der Turm ist 330 Meter hoch.", "chunks": ["Der Turm."]}
     rows = [ROWS[0], german | {"reference": "Der Turm ist nicht 120 Meter hoch."}]
     with pytest.warns(UserWarning, match=r"1 of 2 answers are not in English \(german 1\).*labels='ollama"):
-        score(rows, ["ragchecker"])
+        score(rows, ["ragchecker"], "embedded")
     chinese = {"references": ["塔高三百三十米。", "船在夜里经过。"], "chunks": ["塔高三百三十米。山很高。"]}
     assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]
 
@@ -198,14 +208,14 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row(minilm):
     high = "塔高三百三十米。"
     chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
     rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
-    table = score(rows, ["token_f1", "ragchecker"])
+    table = score(rows, ["token_f1", "ragchecker"], "embedded")
     assert table["unscored"].tolist() == [0, 12, 7, 12, 1]
     assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
     assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
     reasons = [reason.partition(":")[0] for reason in table["reason"]]
     assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
-    alone = score([whole], ["token_f1", "ragchecker"])
+    alone = score([whole], ["token_f1", "ragchecker"], "embedded")
     assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
 
 
@@ -224,7 +234,7 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):
     exec(code, told)
     assert told["table"]["reference_words"].tolist() == [0.5]  # "ruck." is another word than "ruck"
     assert told["table"]["rouge_l"].between(0.4, 0.9).all()
-    table = score(ROWS, ["reference_words", "precision"])
+    table = score(ROWS, ["reference_words", "precision"], "embedded")
     assert table["reference_words"].round(4).tolist() == [1.0, round(5 / 6, 4)]
     assert table["precision"].tolist() == [1.0, 0.0]
 
@@ -265,7 +275,7 @@ def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(
     table = score(ROWS, ["precision", "faithfulness"], checker=Strict())
     assert table["precision"].tolist() == [1.0, 0.0]
     reworded = [ROWS[0] | {"answer": "The tower is 330 metres high, people say."}]
-    with_rules = score(reworded, ["precision"])
+    with_rules = score(reworded, ["precision"], "embedded")
     assert (with_rules["precision"][0], score(reworded, ["precision"], checker=Strict())["precision"][0]) == (1.0, 0.0)
     assert table["labelled_by"].unique().tolist() == ["embedded; claims by Strict()"]
     methods = "\n".join(score_methods(table).paragraphs)

@@ -137,7 +137,7 @@ class Experiment(BaseModel):
     until: str | None = None
     folder: Path | None = None
     metrics: list[str] = Field(default_factory=list)
-    labels: Any = "embedded"
+    labels: Any = None
     checker: Any = None
     embedder: Any = Field(default=None, exclude=True)
     reranker: Any = Field(default=None, exclude=True)
@@ -259,7 +259,7 @@ class Experiment(BaseModel):
     @property
     def live(self) -> bool:
         """Whether a generator, a judge or who labels is a chat model."""
-        labels = () if self.labels == "embedded" else (self.labels,)
+        labels = () if self.labels in (None, "embedded") else (self.labels,)
         return any(is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels))
 
     @contextlib.contextmanager
