@@ -46,6 +46,7 @@ SECONDS = {
     "95_chunks_and_labels": 7,
     "96_questions_without_answer": 2,
     "97_which_errors": 14,
+    "98_stop_when_decided": 12,
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"

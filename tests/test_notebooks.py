@@ -120,6 +120,7 @@ BOOKS = {
     "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
     "96_questions_without_answer": Book({}, "96_no_answer"),
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
+    "98_stop_when_decided": Book({"RUNS": 40, "GROUPS": 60}, "98_stop"),
 }
 
 

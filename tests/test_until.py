@@ -99,7 +99,7 @@ def test_blocks_hold_every_question_once_in_a_fixed_random_order_and_whole_clust
 
 def test_a_plan_says_what_is_expected_to_be_saved_and_how_few_groups_there_are(tmp_path):
     notes = grid(tmp_path, 15).plan(until=BETTER).notes
-    assert any("differ by 0.4, and on half of the questions: about" in note for note in notes)
+    assert any("true difference of 0.4, if they disagree on half of the questions: about" in note for note in notes)
     assert any("15 groups" in note for note in notes)
     assert not any("groups" in note for note in grid(tmp_path, 40, until=BETTER).plan().notes)
     assert not any("saved" in note for note in grid(tmp_path).plan().notes)

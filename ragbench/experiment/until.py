@@ -87,7 +87,7 @@ class Until:
         for difference in _SUPPOSED:
             share = units_until_decided(difference, level=self.level, most=units) / units
             asked = f"about {math.ceil(share * questions)} of {questions} questions ({1 - share:.0%} saved)"
-            lines.append(f"if {self.a} and {self.b} differ by {difference:g}, and on half of the questions: {asked}")
+            lines.append(f"for a true difference of {difference:g}, if they disagree on half of the questions: {asked}")
         if units < _FEW:
             lines.append(
                 f"the questions stand in {units} groups that share documents: only large differences can be shown"
