@@ -38,6 +38,7 @@ SECONDS = {
     "41_rageval_dragonball": 4,
     "42_rageval_experiments": 28,
     "43_rageval_quality": 30,
+    "44_rageval_languages": 45,
     "90_concordance": 75,
     "91_your_experiment": 11,
     "92_workbench": 4,

@@ -34,7 +34,9 @@ from ragbench.data import (
 )
 from ragbench.data.files import Filled, Row, as_record, sha256
 from ragbench.errors import ConfigError, DataError
+from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
+from ragbench.text.languages import language_of
 
 
 def row(**changes) -> dict:
@@ -88,6 +90,18 @@ def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, g
     assert expected in told.value.expected
     assert told.value.do.startswith(do)
     assert len(str(told.value)) < 1000
+
+
+def test_every_question_of_minihop_is_there_in_german_french_and_chinese_and_30_went_back():
+    translated = pd.read_json(packaged_data("minihop", "questions_translated.jsonl"), lines=True)
+    assert translated["question_id"].tolist() == [q.id for q in load_minihop().questions]
+    for language in ("german", "french", "chinese"):
+        assert language_of(translated[language]) == language
+        assert translated[language].is_unique
+    back = pd.DataFrame(translated["back"].dropna().tolist())
+    assert back["from"].value_counts().to_dict() == {"german": 10, "french": 10, "chinese": 10}
+    assert language_of(back["english"]) == "english"
+    assert back["same"].sum() == 29
 
 
 def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():

@@ -23,6 +23,7 @@ from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Chunk, Dataset, Hit
 from ragbench.retrieval import make_retriever
+from ragbench.scoring import score
 
 
 def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
@@ -170,7 +171,8 @@ class Forgetful(Named):
 def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(tmp_path, recwarn):
     few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
     said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
-    few.run(progress=False)
+    rows = few.run(progress=False)
+    assert score(rows, ["R@10"], progress=False)["R@10"].notna().all()  # nothing found is scored like the rest
     assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
     assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
     many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})  # a tenth, and no more

@@ -109,6 +109,9 @@ BOOKS = {
         "43_table_3",
         {"Table 3": 8, "Table 4": 6, "Table 5": 36},
     ),
+    "44_rageval_languages": Book(
+        {"LIMIT": 8, "RESAMPLES": 50}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
+    ),
     "90_concordance": Book(
         {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
         "90_grade_agreement 90_correlations 90_rankings_200 90_rankings_800 90_ranking_correlations",

@@ -11,12 +11,15 @@ import pytest
 from fake_ollama import FakeOllama
 
 from ragbench import papers
+from ragbench.data import load_dataset
 from ragbench.data.dragonball import LANGUAGES
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers import rageval
+from ragbench.papers.rageval import retrieval
+from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Question
 from ragbench.text.wordpiece import default_tokenizer
@@ -280,3 +283,24 @@ def test_rows_and_table_3_by_hand():
     for code in ("CN", "EN"):
         shares = [table.loc[f"{m} {code}", "value"] for m in ("Completeness", "Hallucination", "Irrelevance")]
         assert sum(shares) == pytest.approx(1)
+
+
+def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_where_the_docs_say_so():
+    recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz"))
+    assert recorded.groupby(["retriever", "setting"])["question_id"].nunique().eq(2134).all()
+    assert recorded["document"].nunique() == 40
+    mean = recorded[recorded["setting"] == "TopK 5"].groupby(["kind", "retriever"])["recall"].mean().unstack()
+    assert (mean["E5-small"] < mean["BM25"])["numerical comparison"]
+    assert (mean["E5-small"] > mean["BM25"]).drop(["numerical comparison", "unanswerable"]).all()
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_recorded_scores_of_bm25_are_those_that_are_measured_now():
+    dragonball = load_dataset("dragonball", rageval.DATA, language="zh")
+    settings = {"TopK 5": rageval.SETTINGS["TopK 5"]}
+    now = retrieval.retrieval_rows(dragonball, {"BM25": retrieval.bm25("zh")}, settings, prefix=[True])
+    recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz"))
+    then = recorded[(recorded["retriever"] == "BM25") & (recorded["setting"] == "TopK 5")].set_index("question_id")
+    now = now.set_index("question_id").loc[then.index]
+    pd.testing.assert_frame_equal(now[["recall", "eir"]], then[["recall", "eir"]], atol=1e-6)

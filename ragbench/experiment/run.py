@@ -560,7 +560,7 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parts(context: str, ends: Sequence[int]) -> list[str]:
-    starts = [0, *(end + 1 for end in ends[:-1])]
+    starts = [0, *(end + 1 for end in ends)][:-1]
     return [context[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
