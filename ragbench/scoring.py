@@ -34,7 +34,7 @@ from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
-from ragbench.text.languages import language_of
+from ragbench.text.languages import other_languages
 
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
 
@@ -104,8 +104,10 @@ def score(
     table, asked = _prepare(rows, metrics, columns)
     wanted = labels_of(metrics, _existing_columns(table))
     who = _source(wanted, labels, checker, cassette, options)
-    if wanted and who.model is None:
-        _warn_of_languages(table)
+    caveat = _language_caveat(table) if wanted and who.model is None else ""
+    if caveat:
+        do = "name a model that reads the language, labels='ollama:...'"
+        warnings.warn(f"{caveat}: embedded labels are made for English; {do}", stacklevel=2)
     if wanted and options.get("progress") is not False and (who.model or isinstance(who.checker, ModelChecker)):
         print(_plan(table, wanted, who, cassette, {}), file=sys.stderr)
     for label in wanted:
@@ -119,13 +121,13 @@ def score(
             table = table.rename(columns={column: f"given_{column}"})
         each = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
         table[column] = pd.Series(each, table.index, dtype=float)
-    made_by: dict[str, Any] = {}
+    made_by: dict[str, Any] = {"languages": caveat} if caveat else {}
     if any(need in LABELS for name in values for need in METRICS[name].needs):
         model = _identity(who.model, cassette) if wanted and who.model is not None else {}
         checked = f"; claims by {who.checker!r}" if who.checker is not None and "claim_labels" in wanted else ""
         first = "{provider}:{model}".format(**model) if model else "embedded" if wanted else "given"
         table["labelled_by"] = first + checked
-        made_by = {"model": model} | ({"checker": repr(who.checker)} if checked else {})
+        made_by |= {"model": model} | ({"checker": repr(who.checker)} if checked else {})
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
@@ -269,17 +271,13 @@ def _why(row: Mapping[str, Any], name: str) -> str:
     return f"no {absent}"
 
 
-def _warn_of_languages(table: pd.DataFrame) -> None:
+def _language_caveat(table: pd.DataFrame) -> str:
+    """Say how many answers are not in English; empty for none."""
     texts = [column for column in ("question", "answer", "reference") if column in table]
-    spoken = [language_of(str(cell) for cell in row if not is_missing(cell)) for row in table[texts].to_numpy()]
-    others = Counter(name for name in spoken if name not in (None, "english"))
-    if others:
-        named = ", ".join(f"{name} {n}" for name, n in others.most_common())
-        warnings.warn(
-            f"{others.total()} of {len(table)} answers are not in English ({named}): embedded labels are made for "
-            "English; name a model that reads the language, labels='ollama:...'",
-            stacklevel=3,
-        )
+    rows = table[texts].to_numpy()
+    others = other_languages([str(cell) for cell in row if not is_missing(cell)] for row in rows)
+    named = ", ".join(f"{name} {n}" for name, n in others.items())
+    return f"{sum(others.values())} of {len(table)} answers are not in English ({named})" if others else ""
 
 
 # Who labels

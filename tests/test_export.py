@@ -27,7 +27,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.report.export import MARKER, export, export_scores
-from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references
+from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references, score_methods
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
 
@@ -722,3 +722,27 @@ def test_the_box_of_scores_says_who_labelled(labels, tmp_path, minilm):
     one = table[table["system"] == "A"].drop(columns="system")
     one.attrs = table.attrs
     assert box_of(export_scores(one, tmp_path / "one", "mine").folder)[3] == "Not tested: any difference."
+
+
+def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claimed(tmp_path):
+    german = "Die Mühle der Stadt wurde von Ada Ruck gegründet, und sie ist nicht die älteste."
+    asked = [
+        rb.Question("q1", "Wer hat die Mühle der Stadt gegründet, und wann wurde sie gebaut?", "Ada Ruck", (german,)),
+        rb.Question("q2", "Who founded the mill of the town?", "Ada Ruck", (german,)),
+    ]
+    data = rb.Dataset("mills", tuple(asked), (rb.Document("d", "Mühle", german),))
+    grid = {"chunker": "token_chunks", "retriever": "BM25", "N": 100, "generator": "extractive", "judge": "embedded"}
+    rb.Experiment("german", data=data, folder=tmp_path / "run", max_chars=500, **grid).run(progress=False)
+    export(tmp_path / "run", tmp_path / "out")
+    text = (tmp_path / "out" / "methods.md").read_text(encoding="utf-8").replace("\\", "")
+    methods, claims = text.split("## What may be claimed")
+    assert "Settings that are not ragbench's defaults: max_chars = 500." in methods
+    assert "Language: 1 of the 2 questions of mills (german 1) are not in English." in claims
+    assert "The extractive reader and the embedded grader were made for English" in claims
+    assert "only where max_chars = 500 there too" in claims
+    rows = [{"question": q.text, "answer": german, "reference": german, "chunks": [german]} for q in asked]
+    with pytest.warns(UserWarning, match="not in English"):
+        table = rb.score(rows, ["ragchecker"], "embedded")
+    assert any(
+        "Language: 2 of 2 answers are not in English (german 2)" in claim for claim in score_methods(table).claims
+    )

@@ -25,6 +25,7 @@ from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room,
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import project_root, written_whole
 from ragbench.records import Chunk, Dataset
+from ragbench.text.languages import other_languages
 
 FORMAT = "ragbench-run-1"
 _CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
@@ -140,6 +141,7 @@ def data_facts(data: Dataset) -> dict[str, Any]:
         "questions": len(data.questions),
         "documents": len(data.documents),
         "excluded": len(data.excluded),
+        "other_languages": other_languages([q.text, q.answer] for q in data.questions),
         "questions_sha256": _sha256(asked),
         "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from ragbench.text.parse import ParsedSentence, opening_name, sentence, trim
+from ragbench.text.parse import ParsedSentence, opening_name, sentence
 from ragbench.text.words import ANY_MONTH, MONTHS, stem, stems
 
 _YES_NO = re.compile(r"^(?:did|do|does|was|were|is|are|has|have|had)\b", re.IGNORECASE)
@@ -78,7 +78,7 @@ def answer_comparison(question: str, sentences: Sequence[ParsedSentence], rarity
     i, j = (_evidence(option, rest, sentences, rarity, wants) for option in (a, b))
     if i is None or j is None:
         return None
-    evidence = "; ".join(dict.fromkeys(trim(sentences[k].text).rstrip(".") for k in (i, j))) + "."
+    evidence = "; ".join(dict.fromkeys(sentences[k].text.rstrip(".") for k in (i, j))) + "."
     if yes_no:
         if i == j and re.search(r"\bsame\b", rest):
             return None  # one sentence shares its names with itself

@@ -22,7 +22,7 @@ from ragbench.errors import ConfigError
 from ragbench.generation.compare import Rarity, answer_comparison, name_stems
 from ragbench.records import Chunk
 from ragbench.text.languages import language_of
-from ragbench.text.parse import ParsedSentence, sentences, trim
+from ragbench.text.parse import ParsedSentence, sentences
 from ragbench.text.words import stem, stems
 
 ABSTENTION = "The documents do not contain enough information to answer this question."
@@ -41,7 +41,9 @@ _DECAY = (1.0, 0.5, 0.35, 0.25)
 
 
 class ExtractiveReader:
-    """Answer in one or two sentences copied from the context, or abstain; the same for any order of calls.
+    """Answer in one or two sentences of the context, word for word, or abstain; the same for any order of calls.
+
+    A comparison is answered by a name or yes or no, and the evidence after a colon.
 
     The thesis used Llama-3 (§2.4): tables must name this reader.
 
@@ -130,7 +132,7 @@ class ExtractiveReader:
         i, j = int(first[a]), int(b)
         alone = near[j] @ idf
         chosen = [j] if i == j or cover[a, b] - alone < _ADDS else sorted((i, j))
-        return " ".join(trim(parts[c].text) for c in chosen)
+        return " ".join(parts[c].text for c in chosen)
 
 
 def _links(parts: Sequence[ParsedSentence], first: np.ndarray, known: set[str], rarity: Rarity) -> np.ndarray:

@@ -7,6 +7,7 @@ version, the models it used.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from jinja2 import Environment
 
 from ragbench import __version__
 from ragbench.errors import check_known
+from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.escape import in_latex, in_markdown
@@ -166,6 +168,9 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "grader_prompts": prompts.get("thesis_grade"),
         "left": left,
         "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
+        "others": [*_other_languages(manifest)],
+        "english": _made_for_english(manifest),
+        "changed": [f"{name} = {value}" for name, value in _changed(parameters)],
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
         "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
         "embedded": any("provider" not in judge for judge in judges.values()),
@@ -200,6 +205,7 @@ def score_methods(table: pd.DataFrame) -> Methods:
         "embedded": labelled and bool(table["labelled_by"].str.startswith("embedded").any()),
         "given": set(table.get("labelled_by", ())) == {"given"},
         "repairs": table.attrs.get("repairs"),
+        "languages": table.attrs.get("languages"),
         "undefined": f"{int(table[columns].isna().sum().sum()):,}",
         "values": f"{table[columns].size:,}",
         "compared": 1 < systems <= MOST_COMPARED,
@@ -211,6 +217,7 @@ def _written(part: str, **facts: Any) -> tuple[str, ...]:
     """Fill one part of ``methods.jinja`` in and return its paragraphs."""
     # Not escaped here: Markdown and LaTeX escape it in their own ways.
     texts = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    texts.filters["capitalised"] = lambda text: text[:1].upper() + text[1:]
     texts.filters["listed"] = lambda parts: _listed([str(part) for part in parts])
     template = texts.from_string(Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8"))
     text = template.render(facts, part=part, resamples=f"{RESAMPLES:,}").strip()
@@ -248,6 +255,29 @@ def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
         name = "" if label == facts.get("name", label) else f"data set {facts['name']!r}, "
         size = f"{name}{facts['questions']:,} questions{out} over {facts['documents']:,} documents{sha}"
         yield f"{label}{f' ⟦{key}⟧' if key else ''} ({size})"
+
+
+def _other_languages(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how many questions of a data set are not in English, for those that have any."""
+    for label, facts in _axis(manifest, "data").items():
+        if others := facts.get("other_languages"):
+            named = ", ".join(f"{language} {n}" for language, n in others.items())
+            yield f"{sum(others.values())} of the {facts['questions']:,} questions of {label} ({named})"
+
+
+def _made_for_english(manifest: Mapping[str, Any]) -> list[str]:
+    """Name what a run used that was made for English."""
+    axes = json.dumps(manifest.get("axes", {}))
+    known = {"MiniLM": "the vectors of MiniLM", "extractive reader": "the extractive reader"}
+    known |= {"EmbeddedGrader": "the embedded grader"}
+    return [words for mark, words in known.items() if mark in axes]
+
+
+def _changed(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a run that are not ragbench's defaults and that no other sentence says."""
+    for name in ("match", "max_chars", "order", "per_prompt", "truncated"):
+        if name in parameters and parameters[name] != Experiment.model_fields[name].default:
+            yield name, parameters[name]
 
 
 def _chunks(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -64,3 +64,9 @@ def language_of(texts: Iterable[str]) -> str | None:
         if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
             shares[language] = sum(hits) / words
     return max(shares, key=shares.__getitem__, default=None)
+
+
+def other_languages(groups: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Count the groups of texts (a question with its answers, say) that are in a known language but English."""
+    counts = Counter(map(language_of, groups))
+    return {language: n for language, n in counts.most_common() if language not in (None, "english")}

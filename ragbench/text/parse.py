@@ -132,11 +132,3 @@ def opening_name(s: ParsedSentence) -> str:
 def sentences(text: str) -> tuple[ParsedSentence, ...]:
     """Split a text into analysed sentences; a piece cut off at the end counts as one."""
     return tuple(map(sentence, split_sentences(text, "reader")))
-
-
-def trim(text: str) -> str:
-    """Drop what a sentence says in brackets and the connective it opens with; end it with a full stop."""
-    text = re.sub(r"\s*\([^()]*\)", "", text)
-    text = re.sub(r"^(?:However|Moreover|Therefore|Thus|Instead|Meanwhile),\s+", "", text)
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?", "。", "！", "？", '"', "”")) else text.rstrip(" ,;:") + "."
