@@ -192,9 +192,11 @@ class OllamaEmbedder(_Arrays):
     @functools.cached_property
     def model_id(self) -> str:
         """The name with the digest of the weights: a new pull under the same name is another model."""
-        capabilities = self._request(lambda: self._client.show(self.name)).capabilities
+        capabilities = self._show(self.name)
         if capabilities and "embedding" not in capabilities:
-            raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})")
+            able = ", ".join(name for name in self._listed() if "embedding" in (self._show(name) or ()))
+            do = f"name one that makes vectors; this server has: {able or 'none'}"
+            raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})", do)
         return self._name_and_digest()
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
@@ -218,15 +220,24 @@ class OllamaEmbedder(_Arrays):
             if len(texts) > 1:  # the server does not say which
                 return [v for text in texts for v in self._vectors([text])]
             got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-            raise self._failure("truncated", got) from None
+            error = self._failure("truncated", got)
+            error.text = texts[0]  # type: ignore[attr-defined]
+            raise error from None
         return checked_vectors(reply.embeddings, len(texts), repr(self)).tolist()
+
+    def _show(self, name: str) -> Sequence[str] | None:
+        return self._request(lambda: self._client.show(name)).capabilities
+
+    def _listed(self) -> dict[str, str]:
+        """Return the digest of each model of the server."""
+        return {str(model.model): model.digest or "" for model in self._request(self._client.list).models}
 
     def _name_and_digest(self) -> str:
         wanted = _full_name(self.name)
-        models = self._request(self._client.list).models
-        digests = [model.digest for model in models if _full_name(model.model or "") == wanted]
+        listed = self._listed()
+        digests = [digest for name, digest in listed.items() if _full_name(name) == wanted]
         if not digests or not digests[0]:
-            raise self._failure("no_model", f"not among {', '.join(str(m.model) for m in models) or 'none'}")
+            raise self._failure("no_model", f"not among {', '.join(listed) or 'none'}")
         return f"{wanted}@{digests[0][:12]}"
 
     def _request(self, call: Callable[[], Any]) -> Any:
@@ -241,11 +252,11 @@ class OllamaEmbedder(_Arrays):
                 except Exception as error:  # of httpx, ollama, json and pydantic
                     raise self._failure(_kind(error), f"{type(error).__name__}: {str(error)[:200]}") from None
 
-    def _failure(self, kind: str, detail: str) -> ModelError:
-        expected, do = _FAILURES[kind]
+    def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
+        expected, usual = _FAILURES[kind]
         server = self._client._client.base_url  # without a user or password
         got = f"ollama:{self.name} at {server.host}:{server.port}: {detail}"
-        error = ModelError(got, expected, do.format(name=self.name))
+        error = ModelError(got, expected, do or usual.format(name=self.name))
         error.kind = kind
         return error
 

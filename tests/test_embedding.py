@@ -8,17 +8,13 @@ import importlib.util
 import json
 import math
 import multiprocessing
-import os
-import socket
 import sqlite3
-import subprocess
 import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import ollama
 import pytest
 from checks import refusals
 from filelock import FileLock
@@ -30,7 +26,6 @@ from ragbench.data import load_minihop
 from ragbench.embedding import E5, EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
-from ragbench.paths import project_root
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
 from ragbench.text import wordpiece
@@ -452,41 +447,6 @@ def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_aske
     with pytest.raises(ModelError, match="ollama serve") as caught:
         OllamaEmbedder("letters", "http://127.0.0.1:9").embed_array(["a"])
     assert caught.value.kind == "down"
-
-
-@pytest.mark.ollama
-def test_minilm_behind_a_real_ollama_gives_minilms_vectors(tmp_path, minilm):
-    found = subprocess.run(["bash", project_root() / "scripts" / "ollama.sh", "--find"], capture_output=True, text=True)
-    if found.returncode:
-        pytest.skip("no Ollama here: scripts/ollama.sh builds one")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{free.getsockname()[1]}"
-    settings = os.environ | {"OLLAMA_HOST": host, "OLLAMA_MODELS": str(tmp_path), "HOME": str(tmp_path)}
-    program = [found.stdout.split()[-1], "serve"]
-    with subprocess.Popen(program, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            client, folder = ollama.Client(host), minilm_dir()
-            for _ in range(100):
-                with contextlib.suppress(ConnectionError):
-                    client.list()
-                    break
-                time.sleep(0.1)
-            parts = [path for path in folder.rglob("*") if path.suffix in (".json", ".txt", ".safetensors")]
-            digests = {str(path.relative_to(folder)): client.create_blob(path) for path in parts}
-            client.create("all-minilm", files=digests)
-            texts = [d.text for d in load_minihop().documents if d.text.isascii()][:16]
-            theirs = CachedEmbeddings(OllamaEmbedder("All-MiniLM", host), folder=tmp_path)
-            # Ollama's own tokeniser keeps accents, so only texts without any have the same tokens.
-            assert (theirs.embed_array(texts) * minilm.embed_array(texts)).sum(axis=1).min() > 0.999
-            chunks = [Chunk(str(i), text, str(i)) for i, text in enumerate(texts)]
-            asked = [q.text for q in load_minihop().questions[:8]]
-            first = [[hits[0].chunk.id for hits in Dense(chunks, e).search(asked, 1)] for e in (theirs, minilm)]
-            assert first[0] == first[1]
-            with pytest.raises(ModelError, match=r"'word word(?s:.)*smaller chunks"):
-                theirs.embed_array(["fine", "word " * 600])
-        finally:
-            server.terminate()
 
 
 def test_embedders_by_name_and_wrong_names(monkeypatch):

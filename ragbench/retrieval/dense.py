@@ -74,7 +74,13 @@ class Dense(Index):
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
-            self._vectors = _unit(as_array(self.embedder, self.texts))
+            try:
+                self._vectors = _unit(as_array(self.embedder, self.texts))
+            except ModelError as error:
+                if (text := getattr(error, "text", None)) in self.texts:  # the embedder does not know names
+                    name = self._chunks[self.texts.index(text)].id
+                    raise ModelError(f"chunk {name!r}: {error.got}", error.expected, error.do) from None
+                raise
         return self._vectors
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:

@@ -17,9 +17,11 @@ from pathlib import Path
 
 import pytest
 import serve_ollama
-from ollama import Client
+from ollama import Client, ResponseError
 
+from ragbench.errors import ModelError
 from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.doctor import pull
 
 pytestmark = [pytest.mark.ollama, pytest.mark.posix]
 PROMPTS = [f"Write one sentence about the number {number}." for number in range(12)]
@@ -185,3 +187,22 @@ def test_ctrl_c_keeps_what_was_answered_and_the_server_stops_writing(ollama, tmp
     began = time.monotonic()
     assert ask(model, ["Say yes."], on_length="keep")[0].ok
     assert time.monotonic() - began < 10  # the answer that was under way does not hold the model any more
+
+
+def test_a_full_disk_at_the_server_stops_no_answer_and_is_said_by_what_needs_room(program, models, tmp_path):
+    full = tmp_path / "full.sh"
+    full.write_text(f'#!/bin/bash\nulimit -f 2000\nexec "{program}" "$@"\n')  # no file grows beyond two megabytes
+    full.chmod(0o755)
+    (tmp_path / "weights.gguf").write_bytes(bytes(5_000_000))
+    port, path = serve_ollama.free_port(), tmp_path / "full.sqlite"
+    with serve_ollama.serving(models, port, str(full)) as address:
+        with pytest.raises(ResponseError, match="file too large"):
+            Client(address).create_blob(tmp_path / "weights.gguf")
+        replies = ask_all(model_of(address), path)
+        assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
+        assert answered(models, port) == len(recorded(path)) == len(PROMPTS)
+
+
+def test_a_pull_that_cannot_be_made_says_why(ollama):
+    with pytest.raises(ModelError, match="pull model manifest"):
+        pull(chat_model("ollama:localhost:9/nobody/nothing", host=ollama))
