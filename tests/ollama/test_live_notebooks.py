@@ -38,34 +38,32 @@ NO_CALL = {"41_rageval_dragonball"}  # its answers to judge are recorded data (R
 
 
 @pytest.fixture(scope="module")
-def kernel():
-    with shared_kernel() as kernel:
-        yield kernel
-
-
-def numbers(folder) -> dict[str, str]:
-    """Return the data of every figure and table, and the ledger."""
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.csv"))}
+def places(ollama, tmp_path_factory):
+    """For each mode a process, which keeps the environment that it was started with, and that environment."""
+    nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
+    with shared_kernel() as live, shared_kernel() as replaying:
+        kernels, hosts, places = {"record": live, "replay": replaying}, {"record": ollama, "replay": nobody}, {}
+        for mode, kernel in kernels.items():
+            out = tmp_path_factory.mktemp(mode)
+            places[mode] = kernel, out, {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": hosts[mode]}
+        places["replay"][2]["RAGBENCH_CASSETTE"] = "replay"
+        yield places
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_live_and_replays_without_a_server(name, ollama, kernel, tmp_path, monkeypatch):
+def test_a_notebook_runs_live_and_replays_without_a_server(name, places, tmp_path, monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    path = next(path for path in find() if path.stem == name)
-    nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
-    made = {}
-    for mode, host in {"record": ollama, "replay": nobody}.items():
-        out = tmp_path / "out"
-        shutil.rmtree(out, ignore_errors=True)
+    path, numbers = next(path for path in find() if path.stem == name), {}
+    given = NOTEBOOKS[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
+    for mode, (kernel, out, environment) in places.items():
+        shutil.rmtree(out)
         out.mkdir()
-        for variable, value in {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": host}.items():
+        for variable, value in environment.items():
             monkeypatch.setenv(variable, str(value))
-        if mode == "replay":
-            monkeypatch.setenv("RAGBENCH_CASSETTE", mode)
-        given = NOTEBOOKS[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
         execute(path, given, out / path.name, timeout_s=900, kernel=kernel)
-        made[mode] = numbers(out)
-    assert made["record"] == made["replay"]
+        # The data of every figure and table, and the ledger.
+        numbers[mode] = {csv.name: csv.read_text(encoding="utf-8") for csv in sorted(out.rglob("*.csv"))}
+    assert numbers["record"] == numbers["replay"]
     if name not in NO_CALL:
         with Cassette(tmp_path / "replies.sqlite", "replay") as cassette:
             assert len(cassette) > 0
