@@ -474,7 +474,7 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
     assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [0, 1, 1, 1]
     assert "other" in named["own"]
     for wrong, message in (
-        ("retriever: SIM\nembedder: e6", "e.yaml: embedder: unknown embedder 'e6'"),
+        ("retriever: SIM\nembedder: e6", "e.yaml, line 5: embedder: unknown embedder 'e6'"),
         ("retriever: SIM\nembedder: {use: letters, size: 3}", "option of letters"),
         ("retriever: {a: {use: BM25, embedder: minilm}}", r"retriever\.a.*option of BM25 'embedder'"),
     ):
