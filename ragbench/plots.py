@@ -137,6 +137,9 @@ def _need(frame: pd.DataFrame, *columns: str | None) -> None:
 
 
 def _unique(values: pd.Series) -> list:
+    """Return the values in order of appearance; of a categorical column all categories, whether they appear or not."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return list(values.cat.categories)
     return list(dict.fromkeys(values))
 
 
@@ -261,8 +264,8 @@ def settings(
     rows = _unique(ours[row]) if row else [""]
     ncols = len(panels) if row else min(_PER_ROW, len(panels))
     nrows = len(rows) if row else -(-len(panels) // ncols)
-    wide = max(2.6, min(0.75 * len(values), (WIDEST - 0.9) / ncols))
     shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
+    wide = max(2.6, min(min(0.75, 0.25 + _size(shown)[0]) * len(values), (WIDEST - 0.9) / ncols))
     (ticks, below), looks = _under(shown, wide / len(values)), _looks(names)
     size = (0.9 + wide * ncols, 0.7 + below + (2.3 if row else 2.2 + below) * nrows)
     figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
@@ -607,6 +610,18 @@ def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, 
                 axis.text(x, height, f"{share:.1%}", **style)
     for axis in axes[:, 0]:
         axis.set_ylabel("IR score")
+    _legend_below(figure)
+    return figure
+
+
+def scatter(frame: pd.DataFrame, x: str, y: str, name: str, xlabel: str, ylabel: str) -> Figure:
+    """One marker for each row, named in a legend: labels beside the points would lie on each other."""
+    _need(frame, x, y, name)
+    figure, axis = _open_one(5.5, 3.6)
+    looks = _looks(_unique(frame[name]))
+    for system, at, height in frame[[name, x, y]].itertuples(index=False):
+        axis.plot(at, height, ms=7, label=_label(system), **looks[system] | {"ls": ""})
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     _legend_below(figure)
     return figure
 

@@ -93,6 +93,10 @@ def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():
     record(cells(column=["SIM"], value=[0.44]), by="me")
     table = papers.side_by_side("thesis", "Table 3.1")
     assert table[table["column"] == "SIM"].iloc[0]["difference"] == pytest.approx(0.1)
+    shown = table[table["by"] == "me"].drop(columns="by").round(3)
+    for text in (shown._repr_html_(), repr(shown)):
+        assert "recorded" not in text  # no column of NaN alone
+    assert str(table["n"].dtype) == "Int64"
     mine = papers.side_by_side("thesis", "Table 3.1", "me")
     assert mine.index.tolist() == [("100", "SIM")]
     assert (mine.loc[("100", "SIM"), "ours"], list(mine.columns)[:3]) == (0.44, ["paper", "recorded", "ours"])

@@ -42,6 +42,16 @@ def test_a_retriever_keeps_its_colour_whatever_stands_beside_it(curves):
     assert alone == together
 
 
+def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
+    frame = table_of(metric=["m"], paper=["thesis", "RAGEval"])
+    frame["paper"] = pd.Categorical(frame["paper"], ["RAGAS", "RAGEval", "thesis"])
+    for some in (frame, frame[frame["paper"] == "thesis"]):
+        axis = plots.dots(some, "metric", "mean", "paper", xlabel="r").axes[0]
+        drawn = {c.get_label(): c.lines[0].get_color() for c in axis.containers}
+        assert drawn["thesis"] == plots.PALETTE[2]
+        assert len(drawn) == len(some)
+
+
 def test_no_two_of_thirteen_systems_look_alike_and_a_name_with_dollars_is_no_formula(tmp_path):
     names = [f"Cash$$Bot {i}" for i in range(13)]
     cells = pd.DataFrame([(name, n, 0.1) for name in names for n in (1, 2)], columns=["retriever", "N", "mean"])
@@ -382,6 +392,7 @@ KINDS = {
     "confusion": lambda names: plots.confusion(np.ones((len(names),) * 2, int), names, NAMES[0], "judge", "by hand"),
     "sorted scores": lambda names: plots.sorted_scores({name: [0.1, 0.5, 0.9] for name in names}, 0.105, 0.67),
     "sorted shares": lambda names: plots.sorted_scores({name: [0.1, 0.9] for name in names}, 0.1, 0.7, shares=True),
+    "scatter": lambda names: plots.scatter(table_of(system=names), "low", "high", "system", "seconds", "right"),
     "strips": strips,
 }  # fmt: skip
 

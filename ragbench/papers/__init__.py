@@ -136,6 +136,20 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(marks).groupby(frame["item"], sort=False).sum()
 
 
+class SideBySide(pd.DataFrame):
+    """A table that shows no column without any value."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return SideBySide
+
+    def __repr__(self) -> str:
+        return repr(pd.DataFrame(self).dropna(axis=1, how="all"))
+
+    def _repr_html_(self) -> str | None:
+        return pd.DataFrame(self).dropna(axis=1, how="all")._repr_html_()
+
+
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
@@ -149,10 +163,10 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
     mine = number["ours"].fillna(number["recorded"])
     alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
-    table = frame[["row", "column", "published", "recorded", "ours"]].assign(
+    table = SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
         difference=(mine - number["published"]).where(alike),
-        n=frame["n"],
-        unscored=frame["unscored"],
+        n=pd.to_numeric(frame["n"]).astype("Int64"),
+        unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
     )
     table = table.rename(columns={"published": "paper"})
