@@ -12,7 +12,7 @@ from ragbench import cli
 from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS
 from ragbench.experiment import Experiment, load_rows
-from ragbench.experiment.experiment import AXES
+from ragbench.experiment.grid import AXES
 from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
 from ragbench.paths import project_root

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
 from ragbench.experiment.axes import is_model
-from ragbench.experiment.experiment import Experiment
+from ragbench.experiment.grid import Grid
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.records import Answer, Dataset
@@ -17,7 +17,7 @@ from ragbench.retrieval.base import describe
 from ragbench.retrieval.multiquery import decomposers_with_prompts, dense_searches
 
 
-def plan_experiment(experiment: Experiment, until: str | None = None, **speeds: Any) -> Plan:
+def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -> Plan:
     """Count what a run will embed, search, ask and grade.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank" (calls of retrievers),
@@ -46,7 +46,7 @@ def plan_experiment(experiment: Experiment, until: str | None = None, **speeds: 
 
 
 def _retrieval(
-    experiment: Experiment, name: str, data: Dataset, speeds: dict[str, Any], notes: dict[str, None]
+    experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any], notes: dict[str, None]
 ) -> Iterator[PlannedStep]:
     """Yield what searching one data set takes."""
     queries, chunks, asked = [question.text for question in data.questions], {}, set()
@@ -101,7 +101,7 @@ def _tokenizers(engine: Any) -> Iterator[str]:
             yield each["tokenizer"]
 
 
-def _gradings(experiment: Experiment, cells: Sequence[Any], by_model: bool) -> int:
+def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
     """Count the prompts of a judge for one question; the embedded grader grades each answer alone."""
     if not by_model or experiment.per_prompt == "one":
         return len(cells)

@@ -24,7 +24,7 @@ from ragbench.data.relevance import document_clusters, judgements
 from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
-from ragbench.experiment.experiment import Cell, Experiment
+from ragbench.experiment.grid import Cell, Grid
 from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
 from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
@@ -69,7 +69,7 @@ class _Setup:
 
 
 def run_experiment(
-    experiment: Experiment, executor: Executor | None = None, progress: bool = True, until: str | None = None
+    experiment: Grid, executor: Executor | None = None, progress: bool = True, until: str | None = None
 ) -> pd.DataFrame:
     """Run a grid from its beginning and return its rows, as `load_rows` does.
 
@@ -131,7 +131,7 @@ def run_experiment(
     return frame
 
 
-def _set_up(experiment: Experiment, cassette: Cassette | None) -> _Setup:
+def _set_up(experiment: Grid, cassette: Cassette | None) -> _Setup:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
     setup = _Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
     for axis, here, there in (("generator", setup.readers, setup.generators), ("judge", setup.graders, setup.judges)):
@@ -183,7 +183,7 @@ def _ended(stop: Until, rows: Sequence[Row], data: Dataset, entry: Row) -> bool:
     return bool(why)
 
 
-def _block_size(experiment: Experiment, setup: _Setup, cells: Sequence[Cell]) -> int:
+def _block_size(experiment: Grid, setup: _Setup, cells: Sequence[Cell]) -> int:
     asked = sum(cell.generator in setup.generators or cell.judge in setup.judges for cell in cells)
     return BLOCK if not asked else max(1, BLOCK_OF_ANSWERS // asked)
 
@@ -192,7 +192,7 @@ def _block_size(experiment: Experiment, setup: _Setup, cells: Sequence[Cell]) ->
 
 
 def _retrieve(
-    experiment: Experiment,
+    experiment: Grid,
     setup: _Setup,
     data: str,
     cells: Sequence[Cell],
@@ -397,13 +397,13 @@ def _grade_here(row: Row, name: str, grader: Any, question: Question) -> None:
     row |= {"grade": given.value, "judge_model": given.judge, "judge_seconds": time.perf_counter() - start}
 
 
-def _options(experiment: Experiment, cassette: Cassette | None) -> dict[str, Any]:
+def _options(experiment: Grid, cassette: Cassette | None) -> dict[str, Any]:
     options = {"concurrency": experiment.concurrency, "progress": False, **experiment.options}
     return options | {"cassette": cassette}
 
 
 def _answer(
-    experiment: Experiment,
+    experiment: Grid,
     setup: _Setup,
     questions: Sequence[Question],
     rows: Sequence[Row],
@@ -443,7 +443,7 @@ def _answer(
 
 
 def _grade(
-    experiment: Experiment,
+    experiment: Grid,
     setup: _Setup,
     questions: Sequence[Question],
     rows: Sequence[Row],
@@ -500,7 +500,7 @@ def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]]
 # -- manifest and texts ------------------------------------------------------------------------------------------------
 
 
-def _write_manifest(experiment: Experiment, setup: _Setup, runs: Sequence[Mapping[str, Any]]) -> None:
+def _write_manifest(experiment: Grid, setup: _Setup, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write what made the rows."""
     hashes = {}
     for name in setup.generators:
@@ -564,7 +564,7 @@ def _parts(context: str, ends: Sequence[int]) -> list[str]:
     return [context[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def _alone(experiment: Experiment) -> Any:
+def _alone(experiment: Grid) -> Any:
     try:
         return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
     except Timeout:
