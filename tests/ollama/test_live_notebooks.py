@@ -11,7 +11,7 @@ import pytest
 import serve_ollama
 
 from ragbench.llm import Cassette
-from ragbench.notebooks import execute, find, shared_kernel
+from ragbench.notebooks import _shared_kernel, execute, find
 
 pytestmark = [pytest.mark.ollama, pytest.mark.slow]
 SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
@@ -41,7 +41,7 @@ NO_CALL = {"41_rageval_dragonball"}  # its answers to judge are recorded data (R
 def places(ollama, tmp_path_factory):
     """For each mode a process, which keeps the environment that it was started with, and that environment."""
     nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
-    with shared_kernel() as live, shared_kernel() as replaying:
+    with _shared_kernel() as live, _shared_kernel() as replaying:
         kernels, hosts, places = {"record": live, "replay": replaying}, {"record": ollama, "replay": nobody}, {}
         for mode, kernel in kernels.items():
             out = tmp_path_factory.mktemp(mode)
