@@ -12,6 +12,7 @@ import pytest
 from ragbench import papers
 from ragbench.errors import ConfigError
 from ragbench.papers import thesis
+from ragbench.paths import project_root, published_figures
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,34 @@ def test_a_number_that_is_not_comparable_has_no_difference():
     small = papers.side_by_side("thesis", "Table 3.1", "small").iloc[0]
     assert (small["ours"], small["paper"]) == (0.44, 0.34)
     assert math.isnan(small["difference"])
+
+
+def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_docs(monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(published_figures()))
+    table = papers.not_run()
+    assert not table.duplicated(["paper", "item"]).any()
+    # Of each item with cells some are open; each open item has its line, with a reason, and each reason an open item.
+    assert (table["measured"] + table["beside"] <= table["cells"]).all()
+    assert table["needs"].notna().all()
+    silent = table[table["cells"] == 0].groupby("paper")["item"].agg(list).to_dict()
+    assert silent == {
+        "thesis": ["Figure 2.6"],
+        "ragchecker": ["Figure 8", "Table 4"],
+        "ragas": ["Table 2", "Table 3", "Table 4"],
+    }
+    page = (project_root() / "docs" / "not-run.md").read_text(encoding="utf-8")
+    assert papers.not_run_table() in page, "run: python scripts/not_run_table.py"
+
+
+def test_a_cell_is_measured_once_a_number_compares():
+    def open_cells():
+        return papers.not_run().set_index("item").loc["Table 3.1", ["cells", "measured", "beside"]].tolist()
+
+    assert open_cells() == [50, 0, 0]
+    record(cells(note=[f"{papers.NOT_COMPARABLE}: rules"]), by="rules")
+    assert open_cells() == [50, 0, 1]
+    record(cells(), by="a model")
+    assert open_cells() == [50, 1, 0]
 
 
 def test_a_run_s_numbers_are_comparable_if_models_did_every_part_that_made_them():

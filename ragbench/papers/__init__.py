@@ -24,7 +24,18 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = ["PAPERS", "begin_ledger", "cells", "counts", "ledger", "published", "published_items", "record", "summary"]
+_OFFERED = [
+    "PAPERS",
+    "begin_ledger",
+    "cells",
+    "counts",
+    "ledger",
+    "not_run",
+    "published",
+    "published_items",
+    "record",
+    "summary",
+]
 __getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
@@ -150,6 +161,38 @@ class SideBySide(pd.DataFrame):
         return pd.DataFrame(self).dropna(axis=1, how="all")._repr_html_()
 
 
+def not_run() -> pd.DataFrame:
+    """List the items whose published cells are not all measured, and what they need (``data/papers/not_run.csv``).
+
+    Columns: paper, item, cells (printed), measured (with a number that compares), beside (only with one that does not),
+    notebook, needs. An item without cells prints no numbers.
+    """
+    frame = ledger().dropna(subset="published")
+    number = frame["recorded"].notna() | frame["ours"].notna()
+    compares = number & ~frame["note"].str.startswith(NOT_COMPARABLE, na=False)
+    cells = frame.assign(number=number, compares=compares).groupby(KEY)[["number", "compares"]].any()
+    items = cells.groupby(["paper", "item"]).agg(
+        cells=("number", "size"), measured=("compares", "sum"), number=("number", "sum")
+    )
+    needs = pd.read_csv(packaged_data("papers", "not_run.csv"), dtype=str)
+    table = needs.merge(items[items["measured"] < items["cells"]].reset_index(), how="outer", on=["paper", "item"])
+    table[list(items)] = table[list(items)].fillna(0).astype(int)
+    order = {item: i for i, item in enumerate(zip(needs["paper"], needs["item"], strict=True))}
+    table = table.assign(
+        beside=table["number"] - table["measured"],
+        order=[order.get(item, len(order)) for item in zip(table["paper"], table["item"], strict=True)],
+    )
+    columns = ["paper", "item", "cells", "measured", "beside", "notebook", "needs"]
+    return table.sort_values("order", kind="stable", ignore_index=True)[columns]
+
+
+def not_run_table() -> str:
+    """Return `not_run` as the Markdown table of ``docs/not-run.md``."""
+    lines = ["| paper | item | cells | measured | beside | notebook | needs |", "|---|---|---|---|---|---|---|"]
+    lines += ["| " + " | ".join(map(_digits, row)) + " |" for row in not_run().itertuples(index=False)]
+    return "\n".join(lines)
+
+
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
@@ -199,6 +242,9 @@ def _section(paper: str) -> Iterator[str]:
             for by, measured in cells.groupby(f"{kind}_by", sort=False):
                 yield f"\n### {item}, {by if by.startswith(IDENTITY) else f'{kind}: {by}'}\n"
                 yield from _item_table(measured, kind)
+    silent = not_run().query("paper == @paper and cells == 0")
+    if len(silent):
+        yield "\nWithout cells: " + "; ".join(silent["item"] + ", " + silent["needs"]) + "."
     missing = frame[frame["ours_by"].isna() & frame["recorded_by"].isna()].groupby("item", sort=False).size()
     if len(missing):
         yield "\nPublished cells not measured yet: " + ", ".join(f"{item} ({n})" for item, n in missing.items()) + "."
