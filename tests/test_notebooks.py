@@ -83,7 +83,10 @@ BOOKS = {
     ),
     "15_thesis_related_protocols": Book({"QUESTIONS": 20}),
     "16_thesis_real_answers": Book(
-        {"RESAMPLES": 200}, "16_grade_shares", {}, recorded=frozenset({"Recorded answers, grades", "Table 3.3"})
+        {"RESAMPLES": 200},
+        "16_grade_shares",
+        {},
+        recorded=frozenset({"Recorded answers, grades", "Table 3.3", "Figure 3.1"}),
     ),
     "17_thesis_real_thresholds": Book(
         {"RESAMPLES": 200}, "17_figure_3.1_model 17_agreement", {}, recorded=frozenset({"Equation 3.1", "Figure 3.1"})
