@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,7 +33,6 @@ from ragbench.labelling.asking import (
     texts_schema,
 )
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
-from ragbench.metrics.claims import CHECKS
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt
 from ragbench.records import check_records
@@ -150,14 +149,6 @@ class Labelled:
         return replace(self.results, results=tuple(r for r in self.results.results if r.id not in out))
 
 
-class _Side(NamedTuple):
-    """A text of a result whose claims are needed and not known."""
-
-    result: int
-    field: str
-    text: str
-
-
 class _Pair(NamedTuple):
     """Claims of a result (None where not known), to be checked against one text; ``name`` is for messages."""
 
@@ -187,14 +178,11 @@ def ragchecker_labels(
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
-    rows, sides = _with_sides(results)
-    names = [f"{rows[side.result].id} {side.field}" for side in sides]
-    extracted = extract_claims(model, [side.text for side in sides], form, ids=names, **options)
-    _put_claims(rows, sides, extracted.labels)
-    pairs = list(_pairs(rows))
-    claims, texts, names = ([getattr(p, name) for p in pairs] for name in ("claims", "text", "name"))
-    judged = check_claims(model, claims, texts, joint, ids=names, **options)
-    return _labelled(results, rows, pairs, judged.labels, extracted.report, judged.report)
+    return _label(
+        results,
+        lambda texts, ids: extract_claims(model, texts, form, ids=ids, **options),
+        lambda claims, texts, ids: check_claims(model, claims, texts, joint, ids=ids, **options),
+    )
 
 
 def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
@@ -208,15 +196,20 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
-    rows, sides = _with_sides(results)
-    claims = {text: tuple(split_claims(text)) for text in dict.fromkeys(side.text for side in sides)}
-    _put_claims(rows, sides, [claims[side.text] for side in sides])
-    pairs = list(_pairs(rows))
-    wanted = [(tuple(tuple(c) if isinstance(c, list) else c for c in p.claims), p.text) for p in pairs]
-    labels = _labels_of(wanted, EmbeddedChecker() if checker is None else checker)
-    counts = {"claims": len(claims), "claim check": sum(map(len, labels.values()))}
-    reports = [StepReport(step, items=count, settled=count) for step, count in counts.items()]
-    return _labelled(results, rows, pairs, [labels[pair] for pair in wanted], *reports)
+
+    def extract(texts: Sequence[str], _: Sequence[str]) -> LabelResult:
+        claims = {text: tuple(split_claims(text)) for text in dict.fromkeys(texts)}
+        report = StepReport("claims", items=len(claims), settled=len(claims))
+        return LabelResult(tuple(claims[text] for text in texts), report)
+
+    def check(claims: Sequence[Any], texts: Sequence[str], _: Sequence[str]) -> LabelResult:
+        lists = (tuple(tuple(claim) if isinstance(claim, list) else claim for claim in of_text) for of_text in claims)
+        pairs = list(zip(lists, texts, strict=True))
+        labels = _labels_by_pair(pairs, EmbeddedChecker() if checker is None else checker)
+        count = sum(map(len, labels.values()))
+        return LabelResult(tuple(labels[pair] for pair in pairs), StepReport("claim check", items=count, settled=count))
+
+    return _label(results, extract, check)
 
 
 def ragchecker_calls(
@@ -227,89 +220,88 @@ def ragchecker_calls(
     Every text is checked against the other side and each chunk, in prompts of ``joint`` claims. A text whose
     claims are not known yet counts as ``claims_per_text``. Equal prompts are asked once, but all counted here.
     """
-    rows, sides = _with_sides(results)
+    rows = _records(results)
     checks = 0
     for pair in _pairs(rows):
         claims = claims_per_text if pair.claims is None else len(pair.claims)
         checks += math.ceil(claims / (joint or max(claims, 1))) if pair.text.strip() else 0
-    return {"claims": len({side.text for side in sides if side.text.strip()}), "claim check": checks}
+    return {"claims": len({text for *_, text in _texts_to_split(rows) if text.strip()}), "claim check": checks}
 
 
-def _with_sides(results: RagResults | Sequence[RagResult]) -> tuple[list[RagResult], list[_Side]]:
-    """Return the records of results, and the texts whose claims are needed and not known."""
-    rows = _records(results)
+def _records(results: RagResults | Sequence[RagResult]) -> list[RagResult]:
+    """Return the records of results, each id once."""
+    rows = list(results.results if isinstance(results, RagResults) else results)
     check_records(rows, RagResult, "results to label")
-    twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]:
         got, do = f"the id {twice[0]!r} belongs to several results", "put the system's name into the ids"
         raise DataError(got, "an id used once", do)
-    sides = [
-        _Side(n, f"{name}_claims", getattr(row, name))
+    return rows
+
+
+def _texts_to_split(rows: Sequence[RagResult]) -> list[tuple[int, str, str]]:
+    """Return place, field and text of the claims that are needed and not known."""
+    return [
+        (n, f"{name}_claims", getattr(row, name))
         for n, row in enumerate(rows)
         for name in ("response", "reference")
         if getattr(row, f"{name}_claims") is None and any(check.startswith(name) for check in row.missing())
     ]
-    return rows, sides
 
 
-def _records(results: RagResults | Sequence[RagResult]) -> list[RagResult]:
-    return list(results.results if isinstance(results, RagResults) else results)
-
-
-def _put_claims(rows: list[RagResult], sides: Sequence[_Side], claims: Sequence[tuple[Claim, ...] | None]) -> None:
-    for side, of_text in zip(sides, claims, strict=True):
-        if of_text is not None:
-            rows[side.result] = replace(rows[side.result], metrics=None, **{side.field: of_text})
-
-
-def _side(check: str) -> str:
+def _claims_of(check: str) -> str:
     return "response_claims" if check.startswith("response") else "reference_claims"
 
 
 def _pairs(rows: Sequence[RagResult]) -> Iterator[_Pair]:
     for n, row in enumerate(rows):
-        for check in (check for check in CHECKS if getattr(row, check) is None):
-            name, claims = f"{row.id} {check}", getattr(row, _side(check))
+        for check in row.missing():
+            name, claims = f"{row.id} {check}", getattr(row, _claims_of(check))
             if check.endswith("chunks"):
                 yield from (_Pair(n, check, claims, c.text, f"{name}[{j}]") for j, c in enumerate(row.chunks))
             else:
                 yield _Pair(n, check, claims, row.reference if check.startswith("response") else row.response, name)
 
 
-def _labelled(
+def _label(
     results: RagResults | Sequence[RagResult],
-    rows: list[RagResult],
-    pairs: Sequence[_Pair],
-    labels: Sequence[Sequence[str | None] | None],
-    *reports: StepReport,
+    extract: Callable[[list[str], list[str]], LabelResult],
+    check: Callable[[list[Any], list[str], list[str]], LabelResult],
 ) -> Labelled:
-    """Put the labels of each pair into the rows."""
+    """Extract the claims that are not known, do the checks that are missing, and put both into the rows."""
+    rows = _records(results)
+    before, unsplit = list(rows), _texts_to_split(rows)
+    extracted = extract([text for *_, text in unsplit], [f"{rows[n].id} {field}" for n, field, _ in unsplit])
+    for (n, field, _), claims in zip(unsplit, extracted.labels, strict=True):
+        if claims is not None:
+            rows[n] = replace(rows[n], metrics=None, **{field: claims})
+    pairs = list(_pairs(rows))
+    judged = check([p.claims for p in pairs], [p.text for p in pairs], [p.name for p in pairs])
     parts: dict[tuple[int, str], list] = defaultdict(list)
-    for pair, of_pair in zip(pairs, labels, strict=True):
-        parts[pair.result, pair.check].append(of_pair)
+    for pair, labels in zip(pairs, judged.labels, strict=True):
+        parts[pair.result, pair.check].append(labels)
     partial = {}
     for n, row in enumerate(rows):
-        for check in row.missing():
-            claims, columns = getattr(row, _side(check)), parts[n, check]
+        for name in row.missing():
+            claims, columns = getattr(row, _claims_of(name)), parts[n, name]
             if claims is None:
                 continue
-            matrix = check.endswith("chunks")
+            matrix = name.endswith("chunks")
             table = tuple(tuple(c[i] for c in columns) for i in range(len(claims))) if matrix else columns[0]
             if any(None in labels for labels in (table if matrix else [table])):
-                partial[row.id, check] = table
+                partial[row.id, name] = table
             else:
-                rows[n] = replace(rows[n], metrics=None, **{check: table})
-    whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
-    if rows != _records(results):
-        whole = replace(whole, metrics=None)  # averages of other labels
+                rows[n] = replace(rows[n], metrics=None, **{name: table})
+    labelled = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
+    if rows != before:
+        labelled = replace(labelled, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
-    return Labelled(whole, unscored, partial, {report.step: report for report in reports})
+    return Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
 
 
 _Claims = tuple[Claim, ...]
 
 
-def _labels_of(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[tuple[_Claims, str], tuple[str, ...]]:
+def _labels_by_pair(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[tuple[_Claims, str], tuple[str, ...]]:
     """Check each list of claims once against each of its texts."""
     needed: dict[_Claims, dict[str, None]] = {}  # a dict keeps the texts in their order
     for claims, text in pairs:
