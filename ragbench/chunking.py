@@ -309,11 +309,12 @@ def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[
     if not callable(split):
         raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", do)
     for document in _documents(documents):
-        made = split(document.text)
-        pieces = None if isinstance(made, str) or not isinstance(made, Iterable) else list(made)
+        returned = split(document.text)
+        pieces = None if isinstance(returned, str) or not isinstance(returned, Iterable) else list(returned)
         texts = pieces and [getattr(piece, "page_content", piece) for piece in pieces]
         if pieces is None or not all(isinstance(text, str) for text in texts or ()):
-            raise ConfigError(f"{name} returned {repr(made)[:120]} for document {document.id!r}", "a list of texts", do)
+            got = f"{name} returned {repr(returned)[:120]} for document {document.id!r}"
+            raise ConfigError(got, "a list of texts", do)
         chunks += _chunks(document, texts or ())
     return chunks
 

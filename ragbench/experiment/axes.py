@@ -56,14 +56,14 @@ def make_generator(name: str | Mapping[str, Any] = "extractive", **options: Any)
     the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses, makes one model on several
     hosts.
     """
-    use, own = _use("generator", name)
-    return _model("generator", use, options | own)
+    use, named = _use("generator", name)
+    return _model("generator", use, options | named)
 
 
 def make_judge(name: str | Mapping[str, Any] = "embedded", **options: Any) -> Any:
     """Make a judge by name: in `JUDGES`, or a chat model; see `make_generator`."""
-    use, own = _use("judge", name)
-    return _model("judge", use, options | own)
+    use, named = _use("judge", name)
+    return _model("judge", use, options | named)
 
 
 def is_model(value: Any) -> bool:

@@ -107,8 +107,8 @@ def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
         return len(cells)
     count = 0
     for generator in experiment.generator:
-        mine = [cell for cell in cells if cell.generator == generator]
-        shown = [Answer("q", "", generator, meta={"retriever": cell.search, "budget": cell.N}) for cell in mine]
+        of_generator = [cell for cell in cells if cell.generator == generator]
+        shown = [Answer("q", "", generator, meta={"retriever": cell.search, "budget": cell.N}) for cell in of_generator]
         count += len(group_answers(shown, experiment.per_prompt))
     return count
 

@@ -104,14 +104,14 @@ def run_experiment(
                 for name, data in setup.data.items():
                     cells, relevant = experiment.cells(name), judgements(data)
                     for questions in _blocks(data, _block_size(experiment, setup, cells), stop):
-                        made = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
-                        _answer(experiment, setup, questions, made, cassette, servers)
-                        _grade(experiment, setup, questions, made, cassette, servers)
+                        block = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
+                        _answer(experiment, setup, questions, block, cassette, servers)
+                        _grade(experiment, setup, questions, block, cassette, servers)
                         if stop:
-                            made = [row | {"until": stop.text} for row in made]
-                        file.append(made)
-                        rows += made
-                        bar.update(len(made))
+                            block = [row | {"until": stop.text} for row in block]
+                        file.append(block)
+                        rows += block
+                        bar.update(len(block))
                         if stop and _ended(stop, rows, data, entry):
                             total = len(rows)
                             break
@@ -134,15 +134,15 @@ def run_experiment(
 def _set_up(experiment: Grid, cassette: Cassette | None) -> _Setup:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
     setup = _Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
-    for axis, here, there in (("generator", setup.readers, setup.generators), ("judge", setup.graders, setup.judges)):
+    for axis, local, remote in (("generator", setup.readers, setup.generators), ("judge", setup.graders, setup.judges)):
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
-                there[name] = value
+                remote[name] = value
                 bound = BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
                 facts = setup.models[axis, name] = model_facts(value, cassette, num_predict=bound)
                 setup.facts[axis][name] = facts.to_dict()
             else:
-                here[name] = value
+                local[name] = value
                 setup.facts[axis][name] = manifests.describe(value)
     for name, value in experiment.data.items():
         data = setup.data[name] = value if isinstance(value, Dataset) else value()
@@ -211,8 +211,8 @@ def _retrieve(
     rows: list[Row] = []
     try:
         work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=setup.readers, graders=setup.graders)
-        for made in pool.map(work, *zip(*tasks, strict=True)):
-            rows += made
+        for of_task in pool.map(work, *zip(*tasks, strict=True)):
+            rows += of_task
     except BrokenExecutor as error:
         raise RagbenchError(
             f"a worker of the executor died: {error or type(error).__name__}",
@@ -427,9 +427,11 @@ def _answer(
         facts = setup.models["generator", name].row()
         for group, answer in zip(groups, generate(model, asked, contexts, **options), strict=True):
             about = {"tagged": None} | answer.meta["usage"] | answer.meta
-            made = _answered(answer) | facts | {column: about[column] for column in ("prompt_sha256", *REPLY_COLUMNS)}
+            answered = (
+                _answered(answer) | facts | {column: about[column] for column in ("prompt_sha256", *REPLY_COLUMNS)}
+            )
             for row in group:
-                row |= made
+                row |= answered
                 if experiment.truncated == "unscored" and row.get("finish") in CUT_SHORT and row["judge"] != NONE:
                     _fail(
                         row,
@@ -455,17 +457,17 @@ def _grade(
         facts = {f"judge_{key}": value for key, value in setup.models["judge", name].row().items()}
         facts["judge_prompt_sha256"] = prompt_hash(PROMPT)
         for generator in experiment.generator:
-            mine = [r for r in rows if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"]
-            if not mine:
+            ungraded = [r for r in rows if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"]
+            if not ungraded:
                 continue
-            places = [f"{row['chunker']}/{row['retriever']}/{row['k']}" for row in mine]
+            places = [f"{row['chunker']}/{row['retriever']}/{row['k']}" for row in ungraded]
             answers = [
                 Answer(row["question_id"], row["answer"], generator, meta={"retriever": place, "budget": row["N"]})
-                for row, place in zip(mine, places, strict=True)
+                for row, place in zip(ungraded, places, strict=True)
             ]
             shown = {"per_prompt": experiment.per_prompt, "order": experiment.order, "max_chars": experiment.max_chars}
             grades = grade(judge, questions, answers, **shown, **_options(experiment, cassette))
-            for row, given in zip(mine, grades, strict=True):
+            for row, given in zip(ungraded, grades, strict=True):
                 about, used = given.meta, given.meta["usage"]
                 row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "grades_got", "form")}
                 row |= facts | {
@@ -479,7 +481,7 @@ def _grade(
                 if given.value is None:
                     row["judge_raw"] = given.raw
                     _fail(row, "grade", about["error"], about["detail"])
-            _count("grade", [row.get("error_kind") for row in mine], [[row] for row in mine], servers)
+            _count("grade", [row.get("error_kind") for row in ungraded], [[row] for row in ungraded], servers)
 
 
 def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]], servers: Counter[str]) -> None:

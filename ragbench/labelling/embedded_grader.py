@@ -179,22 +179,22 @@ def _offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[s
     if overlaps[0] == overlaps[1]:
         return None
     right = 0 if overlaps[0] > overlaps[1] else 1
-    mine, other = true - sides[1 - right], sides[1 - right] - true - sides[right]
-    return (mine, other) if mine and mine <= sides[right] and other else None
+    chosen, other = true - sides[1 - right], sides[1 - right] - true - sides[right]
+    return (chosen, other) if chosen and chosen <= sides[right] and other else None
 
 
-def _choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
-    """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither, or declines.
+def _choice(text: str, right: frozenset[str], other: frozenset[str]) -> int:
+    """Return 1 when an answer picks ``right``, -1 when it picks ``other``, 0 when it names neither, or declines.
 
     The one named first is picked, unless the sentence turns it round ("Titan was not the first").
     """
     if abstains(text, "grader"):
         return 0
     said = _tokens(text)
-    first = next((t for t in said if t.stem in mine or t.stem in other), None)
+    first = next((t for t in said if t.stem in right or t.stem in other), None)
     if first is None:
         return 0
-    picked = 1 if first.stem in mine else -1
+    picked = 1 if first.stem in right else -1
     clause = re.split(r"[.,;:!?\n]", text[: first.start + _LOOKED].casefold().replace("’", "'"))
     place = 0
     for part in clause:

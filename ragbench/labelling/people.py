@@ -60,8 +60,8 @@ class _LabelKind:
     @property
     def keys(self) -> dict[str, str]:
         """The key that gives each label: its own digit, or its place."""
-        own = all(label.isdigit() for label in self.labels)
-        return {label if own else str(place): label for place, label in enumerate(self.labels, 1)}
+        digits = all(label.isdigit() for label in self.labels)
+        return {label if digits else str(place): label for place, label in enumerate(self.labels, 1)}
 
 
 KINDS: Mapping[str, _LabelKind] = {
@@ -393,9 +393,9 @@ class Session:
         self._labels: dict[tuple[str, str], str] = {}
         self._notes: dict[tuple[str, str], str] = {}
         if self.path.is_file() and self.path.stat().st_size:
-            mine = by_annotator(current(load_labels(self.path), kind)).get(self.annotator, [])
-            self._labels = {(label.item, label.aspect): label.label for label in mine}
-            self._notes = {(label.item, label.aspect): label.note for label in mine}
+            labels = by_annotator(current(load_labels(self.path), kind)).get(self.annotator, [])
+            self._labels = {(label.item, label.aspect): label.label for label in labels}
+            self._notes = {(label.item, label.aspect): label.note for label in labels}
         self.position, self.aspect = 0, ""
         self.go(self._next_open(-1))
 

@@ -267,14 +267,14 @@ class _AnswerParts(NamedTuple):
     ----------
     committed : share of its sentences that do not evade.
     met : mean over the question's needs of how far each is met.
-    told : content beyond the question, saturating: w / (w + `_CONTENT` x needs).
+    added : content beyond the question, saturating: w / (w + `_CONTENT` x needs).
     needs : what the question asks for.
     text : the sentences that do not evade.
     """
 
     committed: float
     met: float
-    told: float
+    added: float
     needs: tuple[str, ...]
     text: str
 
@@ -302,8 +302,8 @@ def _answer_parts(question: str, answer: str) -> _AnswerParts:
     stems = frozenset(asked.stems)
     content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
     met = [_met(kind, asked, said, content) for kind in needs]
-    told = content / (content + _CONTENT * len(needs))
-    return _AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
+    added = content / (content + _CONTENT * len(needs))
+    return _AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), added, needs, text)
 
 
 def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> float:
@@ -333,7 +333,7 @@ class EmbeddedRagas:
     (`EmbeddedChecker.support`: words and vectors against the best window of sentences) times the share of its names and
     numbers that the context has. F is the mean degree.
 
-    *Answer relevance*: committed x affinity x (met + told) / 2, see `_answer_parts`. Affinity is the cosine between
+    *Answer relevance*: committed x affinity x (met + added) / 2, see `_answer_parts`. Affinity is the cosine between
     question and answer over `_GATE`, at most 1, so that it only tells answers to something else; a bare name
     or number has 1.
 
@@ -384,7 +384,7 @@ class EmbeddedRagas:
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / _GATE
             # A word or two has no direction to speak of.
             affinity = 1.0 if len(parse(parts.text).words) <= _SHORT else min(near, 1.0)
-            rows.append((parts.committed * affinity * (parts.met + parts.told) / 2, len(parts.needs), "scored"))
+            rows.append((parts.committed * affinity * (parts.met + parts.added) / 2, len(parts.needs), "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:

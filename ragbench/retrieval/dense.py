@@ -165,8 +165,8 @@ class MMR(Retriever):
         super().__init__(dense=dense, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def settings(self) -> dict[str, Any]:
-        own = {"fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
-        return {"retriever": "MMR", **own, "over": self.dense.settings()}
+        settings = {"fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
+        return {"retriever": "MMR", **settings, "over": self.dense.settings()}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)

@@ -46,9 +46,9 @@ class Hybrid(Retriever):
         super().__init__(retrievers=retrievers, constant=constant, depth=depth, weights=weights, k=k)
 
     def settings(self) -> dict[str, Any]:
-        own = {"constant": self.constant, "depth": self.depth, "weights": self.weights}
+        settings = {"constant": self.constant, "depth": self.depth, "weights": self.weights}
         over = [describe(retriever) for retriever in self.retrievers]
-        return {"retriever": "Hybrid", "fusion": "reciprocal rank", **own, "over": over}
+        return {"retriever": "Hybrid", "fusion": "reciprocal rank", **settings, "over": over}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.retrievers]
