@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from ragbench import chunking
 from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
 from ragbench.errors import ConfigError
+from ragbench.papers.rageval.retrieval import cut as cut_for_rageval
 from ragbench.records import Document
 from ragbench.text.cutoffs import truncate
 from ragbench.text.sentences import sentence_spans
@@ -123,6 +124,11 @@ def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_the
         cut = [c.text for c in token_chunks([doc(text)], size, 0.0, **options)]
         assert visible(cut) == visible(text)
         assert not {word for piece in cut for word in piece.split()} <= set(text.split())
+    # RAGEval's windows end within words, as in the runs of Table 4.
+    assert [c.text for c in cut_for_rageval([doc("unbelievably " * 2)], 7, "windows")] == [
+        "unbelievably unbel",
+        "ievably",
+    ]
     sentence = "An unbelievably long sentence of hydrochlorofluorocarbons that goes on and on."
     pieces = semantic_chunks([doc(sentence)], Topics(), "paper", max_tokens=12)
     assert " ".join(c.text for c in pieces) == sentence

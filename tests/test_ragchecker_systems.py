@@ -189,6 +189,9 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
+    (cut,) = rc.grid("small", data, systems.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]).chunker.values()
+    texts = [c.text for c in cut([Document("d", "T", "unbelievably unbelievably")])]
+    assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 
 
 def test_the_generators_are_named_honestly_and_answer(minilm):
