@@ -50,10 +50,11 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
     too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(MAX_FIELD)
-    first, *rest = re.split(r"\r\n|\r|\n", read_text(path).lstrip("\r\n"), maxsplit=1)
-    named = re.fullmatch(r"sep=(.)", first.strip('"'))
-    text = rest[0] if named and rest else read_text(path).lstrip("\r\n")
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    text = read_text(path).lstrip("\r\n")
+    header, *rest = re.split(r"\r\n|\r|\n", text, maxsplit=1)
+    if named := re.fullmatch(r"sep=(.)", header.strip('"')):
+        text = "".join(rest)
+        header = re.split(r"[\r\n]", text, maxsplit=1)[0]
     # Most columns win; a comma wins a tie.
     separator = named[1] if named else max(_SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)

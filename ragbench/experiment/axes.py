@@ -6,7 +6,8 @@ A name stands for the same in Python and in an ``experiment.yaml``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,20 +145,15 @@ def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
         return MODELS[key](_beside(folder, use), **options)
 
 
-class _at:
+@contextmanager
+def _at(where: str) -> Iterator[None]:
     """Name the key in the errors of what stands under it."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, RagbenchError):
-            raise ConfigError(f"{self.where}: {error.got}", error.expected, error.do) from None
-        if isinstance(error, TypeError | ValueError | OverflowError):
-            raise ConfigError(f"{self.where}: {error}", "options that fit", "see docs/experiment.md") from None
+    try:
+        yield
+    except RagbenchError as error:
+        raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{where}: {error}", "options that fit", "see docs/experiment.md") from None
 
 
 def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
