@@ -13,6 +13,8 @@ import ragbench as rb
 from ragbench import cli
 from ragbench.datagen import drafts
 from ragbench.labelling.people import Session, load_labels
+from ragbench.paths import packaged_data
+from ragbench.recordings import RECORDINGS
 from ragbench.widgets import LabellingTool
 
 MILL = "Ada Ruck founded the mill in 1841. It burnt down in 1903."
@@ -197,6 +199,17 @@ def test_a_cassette_goes_on_where_a_call_broke_off_and_asks_nothing_twice(tmp_pa
 def test_settings_that_cannot_be_are_refused_before_a_call(settings, message):
     with pytest.raises(rb.ConfigError, match=message):
         rb.draft_questions(DOCUMENTS, None, **settings)
+
+
+def test_the_shipped_drafts_of_a_real_model_are_replayed(tmp_path):
+    with rb.Cassette(tmp_path / "drafts.sqlite") as tape:
+        tape.import_(packaged_data("recordings", "drafts.jsonl.gz"))
+    with rb.Cassette(tmp_path / "drafts.sqlite", "replay") as tape:
+        model, ten = RECORDINGS["qwen"].chat_model(), rb.data.load_minihop().documents[:10]
+        made = rb.draft_questions(ten, model, 1, ["single fact", "unanswerable"], cassette=tape)
+    assert made.table()["left"].to_dict() == {"single fact": 7, "unanswerable": 0}
+    texts = " ".join(document.text for document in ten)
+    assert all(q.answer in " ".join(q.references) and q.references[0] in texts for q in made.questions)
 
 
 @pytest.fixture
