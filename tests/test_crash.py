@@ -10,6 +10,7 @@ import pytest
 from ragbench import crash
 from ragbench.crash import ERRORS, SAME, WRONG, PlantedError, crash_table, crash_test, plant, unnatural
 from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.table import METRICS, Metric
 from ragbench.records import Document
 
 DOCUMENTS = [
@@ -134,6 +135,13 @@ def test_an_own_error_goes_through_the_test_and_a_metric_that_sees_it_falls(monk
     verdicts = crash_table(results).set_index(["number", "error"])["verdict"].to_dict()
     assert verdicts["token_f1", "gone"] == "sees"
     assert verdicts["token_f1", "lower case"] == "steady"
+
+
+def test_a_number_of_which_less_is_better_becomes_worse_by_rising(monkeypatch):
+    length = Metric(("answer",), lambda answer: len(answer) / 1000, "mine", lower_is_better=("length",))
+    monkeypatch.setitem(METRICS, "length", length)
+    results = crash_test([row()], ["length"], documents=DOCUMENTS, errors=["said twice"])
+    assert results["worse"].tolist() == [pytest.approx(0.032)]
 
 
 def test_labels_of_the_answer_as_it_was_are_not_used_for_the_changed_one():

@@ -77,6 +77,42 @@ def test_grades_and_lexical_numbers_decide_as_well_and_a_failed_question_is_left
         assert told(tmp_path / number)["unscored"] == failed
 
 
+def looked_at(tmp_path, differences, clusters=None, margin="", **changes):
+    """Look at made rows: the first system's IR score is higher by these differences."""
+    until = grid(tmp_path).stop(f"{BETTER}{margin}")
+    rows = [
+        {"question_id": f"q{i}", "status": "ok", "ir_score": 0.5 + side * d / 2}
+        | vars_of(cell)
+        | changes.get(f"q{i}", {})
+        for i, d in enumerate(differences)
+        for side, cell in zip((1, -1), until.cells, strict=True)
+    ]
+    clusters = clusters or range(len(differences))
+    return until.look(rows, {f"q{i}": cluster for i, cluster in enumerate(clusters)})
+
+
+def vars_of(cell):
+    return {name: getattr(cell, name) for name in ("data", "chunker", "retriever", "k", "N", "generator", "judge")}
+
+
+def test_questions_that_share_documents_count_once_at_a_look(tmp_path):
+    assert looked_at(tmp_path, [1] * 12)[1] == "named is shown to be higher than lost"
+    interval, why = looked_at(tmp_path, [1] * 12, [i // 4 for i in range(12)])
+    assert (why, interval.n) == ("", 12)
+
+
+def test_a_failed_row_is_not_scored_whatever_it_holds(tmp_path):
+    interval, _ = looked_at(tmp_path, [1] * 12, q3={"status": "failed"}, q4={"ir_score": None})
+    assert (interval.n, interval.n_missing) == (10, 2)
+
+
+def test_a_margin_is_for_both_ends_of_the_interval(tmp_path):
+    interval, why = looked_at(tmp_path, [0.1] * 40, margin=" or within 0.2")
+    assert -0.2 < interval.low < 0 < 0.2 < interval.high
+    assert why == ""
+    assert looked_at(tmp_path, [0.1] * 40, margin=" or within 0.9")[1].endswith("differ by less than 0.9")
+
+
 def test_without_until_the_rows_and_their_order_are_as_ever(tmp_path):
     rows = grid(tmp_path, 12).run(progress=False)
     assert list(dict.fromkeys(rows["question_id"])) == [f"q{i}" for i in range(12)]
