@@ -339,6 +339,7 @@ def _lab(folder: str | None, port: int | None, no_browser: bool) -> int | None:
     if folder:
         os.environ.setdefault("RAGBENCH_RESULTS", str(root / "results"))  # beside the user's files
     command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
+    command += ["--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving"]
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     command += [str(path.relative_to(root)) for path in starts[:1]]
     command += [] if port is None else ["--port", str(port)]

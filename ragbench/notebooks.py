@@ -50,6 +50,11 @@ SECONDS = {
     "98_stop_when_decided": 12,
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
+# Of every committed notebook, whatever the Python that ran it.
+_KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
 
 
@@ -156,11 +161,16 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     book.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
 
 
+def before_saving(model: dict[str, Any], **_: Any) -> None:
+    """Keep a notebook's kernel as committed: JupyterLab would write its own version into each that is opened."""
+    if model["type"] == "notebook" and model["content"]["metadata"].get("kernelspec", {}).get("name") == "python3":
+        model["content"]["metadata"].update(_KERNEL)
+
+
 def _tidy(book: Any) -> None:
     """Drop what differs from run to run without meaning: timings, kernel version, widget state."""
     book.metadata.pop("widgets", None)
-    book.metadata["language_info"] = {"name": "python"}
-    book.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    book.metadata.update(_KERNEL)
     for number, cell in enumerate(book.cells):
         cell["id"] = f"cell-{number:02d}"
         cell.metadata.pop("execution", None)

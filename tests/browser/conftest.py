@@ -147,6 +147,7 @@ def lab(chromium, tmp_path_factory):
         "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={TOKEN}",
         "--LabApp.expose_app_in_browser=True",
+        "--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving",  # as `ragbench lab` has it
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
