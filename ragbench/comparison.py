@@ -121,7 +121,7 @@ def paired_scores(
         got = f"{table.loc[twice, 'system'].iloc[0]} answered a question twice"
         raise DataError(got, "one row per question and system", "drop one of them")
     pairs = list(combinations(systems, 2) if pairs is None else pairs)
-    if isinstance(pairs[0], str) or any(len(pair) != 2 for pair in pairs):
+    if not pairs or isinstance(pairs[0], str) or any(len(pair) != 2 for pair in pairs):
         raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(systems[:2])}]")
     check_known("system", [name for pair in pairs for name in pair], systems)
     measures = list(columns or table.attrs["numbers"])

@@ -35,6 +35,7 @@ from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import other_languages
+from ragbench.text.negation import abstains
 
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
 
@@ -126,7 +127,8 @@ def score(
         model = _identity(who.model, cassette) if wanted and who.model is not None else {}
         checked = f"; claims by {who.checker!r}" if who.checker is not None and "claim_labels" in wanted else ""
         first = "{provider}:{model}".format(**model) if model else "embedded" if wanted else "given"
-        table["labelled_by"] = first + checked
+        worded = "; abstentions by their wording" if "abstained" in wanted else ""
+        table["labelled_by"] = first + checked + worded
         made_by |= {"model": model} | ({"checker": repr(who.checker)} if checked else {})
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
@@ -430,6 +432,10 @@ LABELS: dict[str, LabelMethod] = {
     ),
     "grade": LabelMethod(
         ("question", "answer", "reference", "references"), _grade, lambda rows: {"grading": len(rows)}
+    ),
+    # By a rule whoever is named: no paper has a prompt for it.
+    "abstained": LabelMethod(
+        ("answer",), lambda rows, who, cassette: [abstains(text, "grader") for text in rows["answer"]], lambda rows: {}
     ),
     "ragas": LabelMethod(
         ("question", "answer", "context"),

@@ -26,7 +26,7 @@ ROWS = [RIGHT, RIGHT | {"answer": LOW, "chunks": [HIGH]}]
 
 
 def test_every_metric_has_a_source_a_range_and_needs():
-    texts = {"question", "answer", "reference", "context", "chunks", "facts", "keypoints", "references"}
+    texts = {"question", "answer", "reference", "context", "chunks", "facts", "keypoints", "references", "kind"}
     for name, metric in METRICS.items():
         assert metric.source, name
         assert metric.range[0] < metric.range[1], name

@@ -30,7 +30,7 @@ _ANSWERED = ({"contexts", "retrieved_contexts", "retrieved_context"}, {"ground_t
 _LISTS = ("references", "supporting_facts", "claims", "sentences")
 _DOCUMENT_FIELDS = {"id", "title", "text", "sentences"}
 _QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
-_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
+_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"topic", "reasoning", "claims", "both_hops"})
 _KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 _ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
 

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import document_clusters, judgements
-from ragbench.errors import ConfigError, ModelError, RagbenchError
+from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.grid import Cell, Grid
@@ -261,7 +261,8 @@ def rows_of(
     largest = {search: max(cell.N for cell in cells if cell.search == search) for search in hits}
     rows = []
     for place, question in enumerate(questions):
-        about = {"kind": question.kind, "level": question.level, "question": question.text}
+        about = {"kind": question.kind, "level": question.level, "topic": question.meta.get("topic")}
+        about |= {"question": question.text}
         about |= {"reference": question.answer, "references": list(question.references)}
         contexts: dict[Search, Any] = {}
         answers: dict[tuple, Row] = {}
@@ -559,6 +560,28 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
     ]
     context = rows["context"].astype(object).where(rows["context"].notna(), None)
     return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
+
+
+def closed_book_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put the answer without documents (N = 0) beside each answer with them: same question, generator, chunks, context.
+
+    So what retrieval adds is one paired comparison, in faithfulness and claims too: "BM25@300" with "BM25@300, closed
+    book". What the retriever did is that of the answer with documents; answer, grade and all else of the one without.
+
+    Returns
+    -------
+    The rows of `answers_of` with documents, and as many again. Raises DataError without answers of both kinds.
+    """
+    table = answers_of(rows)
+    closed, opened = table[table["N"] == 0], table[table["N"] > 0]
+    if closed.empty or opened.empty:
+        got = f"{len(closed)} rows at N = 0, {len(opened)} with documents"
+        raise DataError(got, "answers of a generator with and without documents", "run it with N: [0, 300]")
+    same, retrieved = ["data", "question_id", "generator", "judge"], ["chunker", "retriever", "k", "N", "ir_score"]
+    retrieved += ["context_tokens", "hits", "zero_hits", "retrieved", "context", "chunk_ends", "chunks", "system"]
+    beside = opened[[*same, *retrieved]].merge(closed.drop(columns=retrieved), on=same)
+    beside["system"] += ", closed book"
+    return pd.concat([opened, beside[list(opened)]], ignore_index=True)
 
 
 def _parts(context: str, ends: Sequence[int]) -> list[str]:

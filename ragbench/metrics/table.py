@@ -4,8 +4,8 @@
 
 `ragbench.score` computes them by name from rows. What a metric needs are columns of the rows: texts that are there
 (``question``, ``answer``, ``reference``, ``context``, ``chunks``, ``keypoints``, ``references``, ``retrieved``,
-``relevant``), or labels (``claim_labels``, ``keypoint_verdicts``, ``ragas``, ``grade``), which `ragbench.score` has
-made where the rows lack them.
+``relevant``, ``kind``), or labels (``claim_labels``, ``keypoint_verdicts``, ``ragas``, ``grade``, ``abstained``), which
+`ragbench.score` has made where the rows lack them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,12 @@ def _grades(grade: int) -> _Value:
     return {f"grade {n}": float(grade == n) for n in range(1, 6)}
 
 
+def _abstentions(abstained: object, kind: str) -> _Value:
+    did = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(str(abstained).casefold(), math.nan)
+    open_, no = "unanswerable" in kind.casefold(), math.nan
+    return dict(zip(_ABSTENTIONS, (did, did if open_ else no, no if open_ else did), strict=True))
+
+
 def _recall(texts: Sequence[str], chunks: Sequence[str]) -> float:
     return reference_recall(texts, chunks, language(texts))
 
@@ -74,12 +80,20 @@ def language(texts: Iterable[str]) -> str:
 
 
 _RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
+_ABSTENTIONS = ("any_abstention", "right_abstention", "wrong_abstention")
 _WORSE = ("hallucination", "irrelevance")
 _TRUE = ("answer", "reference")
 METRICS: dict[str, Metric] = {
     "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
     "fully_right": Metric(("grade",), lambda grade: float(grade == 5), "thesis §2.4"),
     "grade": Metric(("grade",), _grades, "thesis §2.4", names=tuple(_grades(1))),  # categories: their means are shares
+    "abstention": Metric(
+        ("abstained", "kind"),
+        _abstentions,
+        "thesis §2.4, grade 1; RAGEval, unanswerable questions",
+        names=_ABSTENTIONS,
+        lower_is_better=("wrong_abstention",),
+    ),
     "ragchecker": Metric(
         ("claim_labels",), _claims, "RAGChecker, section 3.3", names=CLAIM_METRICS, lower_is_better=LOWER_IS_BETTER
     ),

@@ -15,6 +15,7 @@ from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_needed
 
 _SYSTEM = "the system's name"  # a column beside those of the caller
+_MAX_GROUPS = 50  # of a column that is offered to tell rows apart
 _CLUSTERS = ("clusters", "effective")
 _NEEDS = ("power", "needed", "needed_all")
 _MEASURED = ("mean a", "mean b", "difference", "low", "high", "p", "p_holm", "n", "missing", *_NEEDS)
@@ -94,23 +95,35 @@ def compare(
     check_known("column", [*by, *names, measure, "question_id", *_several(cluster or ())], rows.columns)
     again = rows.duplicated([*by, *names, "question_id"], keep=False)
     if again.any():
-        at = rows[again].iloc[0]
-        same = rows[again & rows[[*by, *names, "question_id"]].eq(at[[*by, *names, "question_id"]]).all(axis=1)]
-        axes = [c for c in rows if c not in (measure, *names) and not pd.api.types.is_float_dtype(rows[c])]
-        differ = [c for c in axes if same[c].astype(str).nunique() > 1 and rows[c].astype(str).nunique() < 50]
+        at, differ = rows[again].iloc[0], _told_apart_by(rows, [*by, *names, "question_id"], measure)
         do = f"tell them apart: by={[*by, *differ]}" if differ else "keep one of them"
         got = f"{', '.join(str(at[name]) for name in names)} has several rows for the question {at['question_id']!r}"
         raise DataError(got, "one row per question and system", do)
     named = rows[names[0]] if len(names) == 1 else rows[names].astype(str).agg(", ".join, axis=1)
+    check_known("system", [name for pair in pairs or () for name in pair], named.unique())
     rows = rows.assign(**{_SYSTEM: named})
     for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
         wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
-        check_known("system", [name for pair in pairs or () for name in pair], wide.columns)
         for a, b in pairs or combinations(dict.fromkeys(part[_SYSTEM]), 2):
+            if not {a, b} <= {*wide.columns}:
+                continue  # answers without documents are one system, in a group of their own
             scores[*key, a, b] = wide[a], wide[b]
             if cluster is not None:
                 options.setdefault("groups", {})[*key, a, b] = _one_each(part, cluster).reindex(wide.index)
     return compare_pairs(scores, [*by, "a", "b"], **options)
+
+
+def _told_apart_by(rows: pd.DataFrame, key: list[str], measure: str) -> list[str]:
+    """Return the first columns that leave one row for each key; none where no columns do."""
+    found: list[str] = []
+    left = int(rows.duplicated(key).sum())
+    for column in rows.columns.drop([*key, measure]):
+        values = rows[column]
+        if left and not pd.api.types.is_float_dtype(values) and values.map(lambda v: isinstance(v, str | int)).all():
+            now = int(rows.duplicated([*key, *found, column]).sum())
+            if now < left and values.nunique() < _MAX_GROUPS:
+                found, left = [*found, column], now
+    return [] if left else found
 
 
 def stopped_by_looking(rows: pd.DataFrame) -> str:

@@ -1,0 +1,101 @@
+"""From a questions file to paired tests: topics as clusters, six systems, abstentions, answers without documents."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import ragbench as rb
+from ragbench.errors import DataError
+
+TOPICS = ["towers", "ships", "bridges", "mills"]
+
+
+def answer(question, context):
+    """Read the year from the context; without it guess, or say so, by the question's last digit."""
+    found = context.partition("in 18")[2][:2]
+    return f"In 18{found}." if found else "I do not know." if question[-2] in "13579" else "In 1700."
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    texts = [f"Work {i} was built in 18{i + 10}. It is old and it is well known to all." for i in range(12)]
+    questions = [
+        {"question": f"When was work {i}?", "answer": f"In 18{i + 10}.", "references": [texts[i].split(" It")[0]],
+         "Topic": TOPICS[i % 4], "type": "single hop" if i < 8 else "unanswerable"}
+        for i in range(12)
+    ]  # fmt: skip
+    for name, lines in (
+        ("questions", questions),
+        ("documents", [{"title": f"Work {i}", "text": t} for i, t in enumerate(texts[:8])]),
+    ):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = rb.data.load_questions(folder / "questions.jsonl", folder / "documents.jsonl")
+    chunker = {str(size): {"use": "token_chunks", "size": size} for size in (12, 30)}
+    grid = rb.Experiment(
+        "study", data=data, chunker=chunker, retriever=["BM25", "SIM", "Hybrid"], N=[0, 12, 30], k=3,
+        generator={"g": answer}, folder=folder / "out",
+    )  # fmt: skip
+    return grid.run(progress=False)
+
+
+def test_a_topic_of_the_questions_file_is_a_cluster_of_the_paired_tests(rows):
+    assert rows.drop_duplicates("question_id")["topic"].tolist() == [TOPICS[i % 4] for i in range(12)]
+    options = {"by": ["chunker", "N"], "pairs": [("BM25", "SIM")]}
+    table = rb.compare(rows, "retriever", "ir_score", cluster="topic", **options)
+    assert table[["chunker", "N"]].to_numpy().tolist() == [["12", 12], ["12", 30], ["30", 12], ["30", 30]]
+    assert table["clusters"].tolist() == [4] * 4
+    assert rb.compare(rows, "retriever", "ir_score", **options).columns.difference(table.columns).empty
+    scored = rb.score(rows, ["token_f1"])
+    pairs = [(name, "LLM only@0") for name in scored["system"].unique() if "BM25" in name and name.endswith("@30")]
+    assert rb.compare_scores(scored, pairs=pairs, cluster="topic")["clusters"].tolist() == [4, 4]
+
+
+def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be_followed(rows):
+    with pytest.raises(DataError) as caught:
+        rb.compare(rows, ["chunker", "retriever"], "ir_score")
+    assert caught.value.do == "tell them apart: by=['N']"  # not what follows from N, such as the tokens in the context
+    table = rb.compare(rows, ["chunker", "retriever"], "ir_score", by=["N"])
+    assert len(table) == 2 * 15
+    with pytest.raises(DataError) as caught:
+        rb.compare(rows, "retriever", "ir_score")
+    assert caught.value.do == "tell them apart: by=['chunker', 'N']"
+    with pytest.raises(DataError, match="keep one of them"):
+        rb.compare(pd.concat([rows, rows]), ["chunker", "retriever"], "ir_score", by="N")
+
+
+def test_abstentions_are_right_on_questions_without_an_answer_and_wrong_on_others(rows):
+    alone = rows[rows["N"] == 0]
+    table = rb.score(alone, ["abstention"], labels="embedded")
+    # Questions 1, 3, 5, 7 of the eight with an answer, 9 and 11 of the four without.
+    means = table[["any_abstention", "right_abstention", "wrong_abstention"]].agg(["mean", "count"]).to_numpy().tolist()
+    assert means == [[6 / 12, 2 / 4, 4 / 8], [12, 4, 8]]
+    assert table["labelled_by"].unique().tolist() == ["embedded; abstentions by their wording"]
+    given = [{"answer": "?", "kind": kind, "abstained": did} for kind, did in (("unanswerable", "True"), ("", False))]
+    assert rb.score(given, ["wrong_abstention", "right_abstention"])["right_abstention"].tolist()[0] == 1.0
+    with pytest.raises(DataError, match="no column 'kind', needed by 'abstention'"):
+        rb.score([{"answer": "?"}], ["abstention"], labels="embedded")
+
+
+class Holds:
+    """A checker that entails what a text holds word for word."""
+
+    def check_many(self, claims, texts):
+        return [["Entailment" if claim.strip("In .") in text else "Neutral" for text in texts] for claim in claims]
+
+
+def test_what_retrieval_adds_is_one_paired_comparison_on_the_same_chunks(rows):
+    both = rb.closed_book_rows(rows)
+    one = both[both["system"].str.contains("12, BM25@30|BM25, 12@30")].set_index(["question_id", "system"])
+    names = one.index.get_level_values("system").unique().tolist()
+    assert names == [names[0], f"{names[0]}, closed book"]
+    opened, closed = (one.xs(name, level="system") for name in names)
+    assert opened[["context", "chunks", "ir_score"]].equals(closed[["context", "chunks", "ir_score"]])
+    assert closed["answer"].tolist() == rows[rows["N"] == 0]["answer"].tolist() != opened["answer"].tolist()
+    scored = rb.score(one.reset_index(), ["faithfulness", "precision"], checker=Holds())
+    assert scored[["faithfulness", "precision"]].notna().all(axis=None)  # answers without documents are scored too
+    table = rb.compare_scores(scored, pairs=[(names[0], names[1])]).set_index("measure")
+    assert table.loc["faithfulness", ["mean a", "mean b"]].tolist() == [1.0, 0.0]
+    with pytest.raises(DataError, match="0 rows at N = 0"):
+        rb.closed_book_rows(rows[rows["N"] > 0])
