@@ -91,9 +91,27 @@ def rare_grades(runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["labels", "share", "these answers", "answers like these", "interval given"])
 
 
+def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
+    """Coverage of `ppi_shares` over few clusters, for answers like these, where it gives an interval."""
+    rows = []
+    for clusters in (8, 12, 20, 40):
+        for share in (0.1, 0.3):
+            rng, held, given, effective = np.random.default_rng(2), 0, 0, 0.0
+            for run in range(runs):
+                truth, judge, cluster = answers(rng, clusters, share)
+                drawn = stratified_draw(judge, min(150, len(truth) // 2), least=5, seed=run)
+                shown = np.where(drawn, truth == 0, np.nan)[:, None]
+                (got,) = ppi_shares(shown, (judge == 0).astype(float)[:, None], judge, clusters=cluster)
+                given += not np.isnan(got.low)
+                held += got.low <= share <= got.high
+                effective += got.effective / runs
+            rows.append((clusters, effective, share, held / given, given / runs))
+    return pd.DataFrame(rows, columns=["clusters", "effective", "share", "answers like these", "interval given"])
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
     asked = parser.parse_args()
-    for simulation in (few_clusters, few_values, rare_grades):
+    for simulation in (few_clusters, few_values, rare_grades, few_clusters_with_a_judge):
         print(simulation(asked.runs).to_markdown(index=False, floatfmt=".3f"), end="\n\n", flush=True)

@@ -163,7 +163,7 @@ def metric_table() -> pd.DataFrame:
         metric = METRICS[name]
         labels = ", ".join(need for need in metric.needs if need in LABELS)
         span = "{:g} to {:g}".format(*metric.range) + ", lower is better" * (column in lower)
-        way = f"{labels}: embedded or a model" if labels else "none"
+        way = f"{labels}: embedded{' or a model' * (labels != 'abstained')}" if labels else "none"
         lines.append((column, name, ", ".join(_columns_of(name)), metric.source, span, way))
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 

@@ -118,7 +118,7 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
     lower = table.index[table["range"].str.endswith("lower is better")]
     assert set(lower) == {
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
-        "keypoints_hallucination", "irrelevance",
+        "keypoints_hallucination", "irrelevance", "wrong_abstention",
     }  # fmt: skip
     assert list(find_numbers(["lexical"])) == ["exact_match", "token_f1", "rouge_l", "bleu"]
     assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == ("ragas", "faithfulness")
