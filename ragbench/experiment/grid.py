@@ -123,7 +123,7 @@ class Grid(BaseModel):
             else:
                 given.pop(axis, None)
         given["k"] = _depths(given.get("k", 10), given["retriever"])
-        given["N"] = numbers("N", given.get("N", cls.model_fields["N"].default), 0)
+        given["N"] = _numbers("N", given.get("N", cls.model_fields["N"].default), 0)
         given["prompts"] = _prompts(given.get("prompts", {}), given.get("generator", {}))
         if isinstance(given.get("metrics"), str | tuple):
             given["metrics"] = [given["metrics"]] if isinstance(given["metrics"], str) else list(given["metrics"])
@@ -264,7 +264,7 @@ def _prompts(prompts: Mapping[str, Any], generators: Mapping[str, Any]) -> dict[
     return dict(prompts)
 
 
-def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
+def _numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
     """Return the values of a numeric axis: an int, several, or a dict name -> int."""
     values = values.values() if isinstance(values, Mapping) else values
     given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
@@ -287,8 +287,8 @@ def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
             do = "mend the name in k"
             raise ConfigError(f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do)
         for name, depths_of_it in found.items():
-            depths_of_it += numbers("k", by_retriever.get(name, 10), 1)
-    return {name: numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
+            depths_of_it += _numbers("k", by_retriever.get(name, 10), 1)
+    return {name: _numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
 
 
 class _Loader(yaml.SafeLoader):
