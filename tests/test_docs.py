@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pandas as pd
 import pytest
 import yaml
 from onnx_parts import classifier, rows
@@ -15,7 +16,7 @@ from ragbench.experiment import Experiment, load_rows
 from ragbench.experiment.grid import AXES
 from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
-from ragbench.paths import project_root
+from ragbench.paths import packaged_data, project_root
 from ragbench.retrieval import RETRIEVERS
 
 ROOT = project_root()
@@ -114,3 +115,23 @@ def test_the_manual_says_what_every_metric_is_for():
     table = text_of("docs/metrics.md").split("| question | metric |")[1].split("\n\n")[0]
     named = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(METRICS)
+
+
+def test_the_docs_give_the_measured_scores_of_the_embedders():
+    table = text_of("docs/models.md").split("**When to take which**")[1]
+    named = {
+        "english": "| English questions",
+        "german": "German questions",
+        "french": "; French",
+        "chinese": "; Chinese",
+    }
+    scores = pd.read_csv(ROOT / "figures" / "44_languages.csv").groupby(["question in", "retriever"])["mean"].first()
+    for (language, retriever), score in scores.items():
+        if language == "english" or retriever != "MiniLM":
+            part = table.split(named[language])[1][:250]
+            assert f"{score:.3f}".lstrip("0") in part or (language, retriever) == ("english", "Hybrid")
+    recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz")).query("setting == 'TopK 5'")
+    some = recorded[recorded["kind"] == "numerical comparison"]
+    for part in (recorded, some):
+        for retriever, score in part.groupby("retriever")["recall"].mean().items():
+            assert f"{score:.3f}".lstrip("0") in table.split("| Chinese questions")[1].split("\n")[0], retriever
