@@ -27,11 +27,26 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
         raise ConfigError(got, "a folder to write to", "check path and rights") from None
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     shutil.copytree(packaged_data("docs"), target / "help")
+    for page in (target / "help").glob("*.md"):
+        page.write_text(_only_links_within(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8")
     for name in TEMPLATES:
         book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
         _set_to_folder(book)
+        for cell in book["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = _only_links_within(cell["source"], target)
         (target / name).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
+
+
+def _only_links_within(text: str, folder: Path) -> str:
+    """Turn links and pictures whose file is not in the new folder into their words."""
+
+    def kept(found: re.Match[str]) -> str:
+        target = found[2].partition("#")[0]
+        return found[0] if "://" in target or not target or (folder / target).exists() else found[1]
+
+    return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 
 
 def _set_to_folder(book: dict[str, Any]) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pandas as pd
 import pytest
 import yaml
 from onnx_parts import classifier, rows
 
-from ragbench import cli
+import ragbench as rb
+from ragbench import cli, data
 from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS
 from ragbench.experiment import Experiment, load_rows
 from ragbench.experiment.grid import AXES
+from ragbench.labelling.people import Label
 from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
 from ragbench.paths import packaged_data, project_root
 from ragbench.retrieval import RETRIEVERS
+from ragbench.scoring import LABELS
 
 ROOT = project_root()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,11 +60,108 @@ def test_the_manuals_experiment_has_under_ten_lines_and_runs(own_files, capsys):
     assert (own_files / "report" / "methods.md").is_file()
 
 
-def test_the_python_example_of_the_data_page_runs(own_files, monkeypatch):
+# Words of a block that is only compiled, and why it cannot run here.
+NOT_RUN = {
+    'chat_model("smollm2")': "takes the small model: tests/faults/test_real_model.py asks it",
+    '("gpu1", "gpu2")': "names two machines",
+    "tcp://head": "names a Dask cluster",
+    "onnx:models/factcg": "names a model that one has to fetch",
+}
+ROWS = [
+    {
+        "question_id": f"q{n}",
+        "system": name,
+        "question": "Who?",
+        "answer": "Ada",
+        "reference": "Ada",
+        "grade": n % 5 + 1,
+    }
+    | {"chunks": ["Ada Ruck founded it."], "context": "Ada Ruck founded it.", "references": ["Ada Ruck founded it."]}
+    | {
+        "retriever": retriever,
+        "chunker": chunker,
+        "N": 300,
+        "ir_score": (n + len(name)) % 7 / 6,
+        "topic": f"t{n // 10}",
+    }
+    for n in range(400)
+    for name, retriever, chunker in (("one", "BM25", "small"), ("two", "SIM", "large"))
+]
+LABELS_OF_PEOPLE = [float(n % 3 > 0) if n % 2 else float("nan") for n in range(400)]
+# What a page's blocks take for given.
+GIVEN = {
+    "data.md": lambda: {"rows": ROWS[:2]},
+    "study.md": lambda: {
+        "rb": rb,
+        "pd": pd,
+        "rows": pd.DataFrame(ROWS),
+        "both": [row | {"system": f"BM25@300{', closed book' * (row['system'] == 'two')}"} for row in ROWS[:60]],
+        "a": "one",
+        "b": "two",
+        "topic": [n // 10 for n in range(400)],
+        **dict.fromkeys(("labels_a", "labels_b"), LABELS_OF_PEOPLE),
+        **{f"judge_{side}": [float(n % 3 > 0) for n in range(400)] for side in "ab"},
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(page, own_files, monkeypatch, fake):
     monkeypatch.chdir(own_files)
-    names: dict = {}
-    exec(blocks("docs/data.md", "python")[0], names)
-    assert set(names["rows"]["ir_score"]) == {1.0}
+    monkeypatch.setenv("OLLAMA_HOST", fake.url)
+    before = [(table, dict(table)) for table in (CHUNKERS, DATASETS, METRICS, RETRIEVERS, LABELS)]
+    (own_files / "answers.csv").write_text("question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n")
+    rb.append_labels("drafts.csv", [Label("draft", "line-1", "draft", "accept", "ab", "2026-01-01")])
+    names: dict = {"rb": rb}
+    try:
+        for number, block in enumerate(blocks(page, "python")):
+            code = compile(block, f"{page.name}, block {number}", "exec")
+            if any(words in block for words in NOT_RUN):
+                continue
+            if "rows" not in names or "labels=" in block:
+                names |= GIVEN.get(page.name, dict)()
+            exec(code, names)
+    finally:
+        for table, entries in before:
+            table.clear()
+            table.update(entries)
+    if page.name == "data.md":
+        assert set(names["grid"].run(progress=False)["ir_score"]) == {1.0}
+        assert data.load_questions("accepted.jsonl").questions[0].meta["accepted_by"] == "ab"
+
+
+def test_every_block_that_is_not_run_is_there():
+    text = "".join(block for page in PAGES for block in blocks(page, "python"))
+    assert [words for words in NOT_RUN if words not in text] == []
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    parts = [part.split("#")[0].strip() for line in lines for part in line.split("&&")]
+    return sorted({part for part in parts if part.startswith("ragbench ")})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_line_of_the_docs_is_one_that_the_parser_takes(command):
+    assert "run" in vars(cli._parser().parse_args(shlex.split(command)[1:]))
+
+
+def test_a_command_that_a_sentence_names_exists_with_its_flags():
+    for page in PAGES:
+        for said in re.findall(r"`ragbench ([a-z][^`]*)`", text_of(page)):
+            words = said.split()
+            name = " ".join(words[:2]) if words[0] == "data" else words[0]
+            assert name in cli._COMMANDS, said
+            known = {flag for flags, _ in cli._COMMANDS[name][1] for flag in flags}
+            assert {word for word in words if word.startswith("--")} <= known, said
+
+
+def test_every_make_target_that_is_named_exists():
+    targets = set(re.findall(r"^\.PHONY: (.*)$", text_of("Makefile"), re.M)[0].split())
+    named = {name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z]+)", text_of(page), re.M)}
+    assert named <= targets
+    assert {"setup", "test", "reproduce"} <= named
 
 
 def test_every_key_of_an_experiment_file_is_documented_and_no_other():

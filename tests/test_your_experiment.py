@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -157,3 +158,18 @@ def test_a_run_in_a_folder_of_ones_own_is_found_by_its_name(tmp_path, monkeypatc
     assert run_folder("llama3:8b") == named.home
     with pytest.raises(DataError, match="no run 'second-look'"):
         run_folder("second-look")
+
+
+def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
+    folder = your_experiment.create_project(tmp_path / "mine")
+    texts = {page: page.read_text(encoding="utf-8") for page in folder.rglob("*.md")}
+    for path in folder.glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts[path] = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    found = [(page, target) for page, text in texts.items() for target in re.findall(r"\]\(([^)\s]+)\)", text)]
+    inner = [(page, target.partition("#")[0]) for page, target in found if "://" not in target]
+    files = [(page, page.parent / target if target else page) for page, target in inner]
+    dead = [(page.name, str(file)) for page, file in files if not file.exists()]
+    assert dead == []
+    assert any(target.startswith("models.md#") for _, target in found)  # those within the manual stay
+    assert "see its page" in texts[folder / "help" / "data.md"]
