@@ -98,8 +98,17 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
         stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
         stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 2], [1, 2]),
+        stats.kappa([1, 2, 1, 2], [1, 1, 1, 1]), stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
+        stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
+        stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]  # fmt: skip
     assert np.isnan([(i.low, i.high) for i in without]).all()
+    assert np.isnan(stats.separation([1, 2, 3, 4] * 5, [0, 0, 1, 1] * 5)[1:]).all()  # kinds wholly apart
+    needed = stats.power_analysis([1] * 10, [0] * 10)
+    assert (needed.difference, needed.sd) == (1, 0)
+    assert np.isnan([needed.low, needed.high]).all()  # differences of 1 are no shares
+    half = stats.power_analysis([0.5, 0.6, 0.4] * 3)
+    assert half.high == pytest.approx(reference.t.interval(0.95, 8, 0.5, reference.sem([0.5, 0.6, 0.4] * 3))[1])
     rows = pd.DataFrame({"x": [1.0] * 10})
     assert stats.means(rows, [], "x")["low"].item() == pytest.approx(0.692, abs=1e-3)
 

@@ -92,8 +92,8 @@ def kappa(
     Returns
     -------
     Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
-    is possible by chance); such resamples are left out of the percentiles. Bounds are NaN where judges never differ:
-    every resample then agrees too.
+    is possible by chance); such resamples are left out of the percentiles. Bounds are NaN where every resample gives
+    the same kappa: judges who never differ, or one who gives everything the same label.
 
     Raises ConfigError for unknown weights; DataError for labels of different number.
 
@@ -112,7 +112,7 @@ def kappa(
     distance = np.abs(np.subtract.outer(places, places)).astype(float)
     cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
     estimate, draws = float(_kappas(counts[None], cost)[0]) if n else float("nan"), np.empty(0)
-    if n > 1 and not np.isnan(estimate) and matrix.accuracy < 1:
+    if n > 1 and not np.isnan(estimate):
         # Resampling items is drawing cells: kappa depends on the counts alone.
         drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
         draws = _kappas(drawn.reshape(-1, *counts.shape), cost)

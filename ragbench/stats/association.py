@@ -50,10 +50,8 @@ def correlation(
     estimate = compute(a, b)
     if not np.isnan(estimate):
         draws = np.array([compute(a[i], b[i]) for i in resampled(index, n_groups, resamples, seed)])
-    # Of a sample whose every resample lies on one line the bootstrap knows nothing.
-    bounds = (np.nan, np.nan) if abs(estimate) > 1 - 1e-12 else percentiles(draws, level)
     many = () if groups is None else (n_groups, effective_number(np.bincount(index)))
-    return Interval(estimate, *bounds, a.size, missing, level, *many)
+    return Interval(estimate, *percentiles(draws, level), a.size, missing, level, *many)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -116,7 +114,8 @@ def separation(
     Returns
     -------
     (auc, low, high) in [0, 1]: the chance that a value (finite) of the positive points is above one of the others, ties
-    half. NaN without both kinds; resamples without both are left out.
+    half. NaN without both kinds; resamples without both are left out. Bounds are NaN where every resample gives the
+    same area, as with kinds that are wholly apart.
 
     Source: Hanley & McNeil (1982), the Mann-Whitney form.
     """

@@ -93,10 +93,13 @@ def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> I
 
 
 def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
-    """Percentile bounds of bootstrap samples; NaN ones are left out; NaN when none is left."""
+    """Percentile bounds of bootstrap samples; NaN ones are left out.
+
+    NaN when none is left, and when all are equal: the sample then does not tell how the statistic would spread.
+    """
     tail = as_tail(level)
     defined = samples[~np.isnan(samples)]
-    if not defined.size:
+    if not defined.size or np.ptp(defined) < 1e-12:
         return float("nan"), float("nan")
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)

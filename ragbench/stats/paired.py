@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import Seed, as_floats, as_paired, same_length
-from ragbench.stats.intervals import bootstrap_ci
+from ragbench.stats.intervals import paired_bootstrap_difference
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
@@ -227,7 +227,7 @@ def power_analysis(
     if difference is not None and not math.isfinite(difference):
         raise ConfigError(f"difference {difference!r}", "a finite number, or None for the mean of the pairs")
     both = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
-    mean = bootstrap_ci(both, resamples=resamples, seed=seed)
+    mean = paired_bootstrap_difference(both, np.zeros(both.size), resamples=resamples, seed=seed)
     wanted, sd = mean.estimate if difference is None else float(difference), _spread(both)
     ends = [math.nan, math.nan]
     if difference is None and not math.isnan(mean.low):  # the difference farthest from 0, and the nearest

@@ -47,7 +47,7 @@ def ppi_mean(
     Returns
     -------
     Interval; ``n`` is the number of human labels used, ``n_missing`` counts left-out values of all three arguments.
-    The bounds are NaN with fewer than two labels or two unlabelled values.
+    The bounds are NaN with fewer than two labels or two unlabelled values, and where nothing varies.
 
     Raises DataError without labels or without unlabelled items; ConfigError for another weight.
 
@@ -72,10 +72,10 @@ def ppi_mean(
         tunable = n > 1 and spread > 0
         weight = float(np.clip(np.cov(human, judge)[0, 1] / ((1 + n / many) * spread), 0, 1)) if tunable else 0.0
     estimate = float(human.mean() + weight * (rest.mean() - judge.mean()))
-    if n < 2 or many < 2:
-        return Interval(estimate, float("nan"), float("nan"), n, missing, level)
-    variance = weight**2 * rest.var(ddof=1) / many + (human - weight * judge).var(ddof=1) / n
-    half = float(-ndtri(as_tail(level)) * np.sqrt(variance))
+    variance = float("nan")
+    if n > 1 and many > 1:
+        variance = weight**2 * rest.var(ddof=1) / many + (human - weight * judge).var(ddof=1) / n
+    half = float(-ndtri(as_tail(level)) * np.sqrt(variance)) if variance > 0 else float("nan")
     return Interval(estimate, estimate - half, estimate + half, n, missing, level)
 
 
@@ -151,8 +151,8 @@ def ppi_shares(
     label of several items, or all its labels in one cluster. The interval of a share is the exact binomial one for as
     many labels as would have the estimate's variance (Korn & Graubard 1998), which holds for rare categories too; with
     fewer than `FEW_LABELS` labels of the category, or of the others, there is none: label more. The interval of a
-    difference (``of``, or counts below 0) is symmetric, and not cut at -1 and 1. How often both hold:
-    ``benchmarks/sim_intervals.py``.
+    difference (``of``, or counts below 0) is symmetric, not cut at -1 and 1, and not given where nothing varies. How
+    often both hold: ``benchmarks/sim_intervals.py``.
 
     Raises DataError for a stratum without a label, half a label, a missing prediction.
     """
@@ -197,12 +197,13 @@ def ppi_shares(
         variance, many = _jackknife(weight * f, rest, each, stratum, labelled, clusters)
         quantile = t_quantile(many, level)
         of_clusters = many, effective_number(np.unique(np.asarray(clusters), return_counts=True)[1])
-    if share and clusters is None and (drawn == size).all():  # all labels are known: there is no doubt
+    known = clusters is None and (drawn == size).all()  # all labels: there is no doubt
+    if share and known:
         bounds = list(zip(estimate, estimate, strict=True))
     elif share:
         bounds = [_share_bounds(*column, level, quantile) for column in zip(estimate, variance, fewest, strict=True)]
     else:
-        half = quantile * np.sqrt(variance)
+        half = quantile * np.sqrt(np.where((variance > 0) | known, variance, np.nan))
         bounds = list(zip(estimate - half, estimate + half, strict=True))
     n = int(labelled.sum())
     return [
