@@ -383,7 +383,7 @@ def _change(before: Sequence[str], after: Sequence[str]) -> str:
 def crash_test(
     rows: Any,
     metrics: Sequence[str],
-    labels: Any = "embedded",
+    labels: Any = None,
     documents: Iterable[Document] = (),
     *,
     errors: Sequence[str] | None = None,

@@ -146,7 +146,7 @@ def test_a_number_of_which_less_is_better_becomes_worse_by_rising(monkeypatch):
 
 def test_labels_of_the_answer_as_it_was_are_not_used_for_the_changed_one():
     rows = [row("It was Sue Roe, in 1841.", grade=5, question_id=i) for i in range(2)]
-    results = crash_test(rows, ["fully_right"], documents=DOCUMENTS, errors=["abstention"])
+    results = crash_test(rows, ["fully_right"], "embedded", documents=DOCUMENTS, errors=["abstention"])
     assert results["after"].tolist() == [0, 0]
 
 
