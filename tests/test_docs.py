@@ -236,3 +236,16 @@ def test_the_docs_give_the_measured_scores_of_the_embedders():
     for part in (recorded, some):
         for retriever, score in part.groupby("retriever")["recall"].mean().items():
             assert f"{score:.3f}".lstrip("0") in table.split("| Chinese questions")[1].split("\n")[0], retriever
+
+
+@pytest.mark.parametrize("metric", ["grade", "fully_right", "ragas", "ragchecker"])
+def test_the_manual_names_the_columns_that_a_metric_needs(metric):
+    words = {"true answers": "reference", "supporting texts": "references"}
+    words |= {"retrieved chunks": "chunks", "retrieved text": "context"}
+    (row,) = (
+        line for line in text_of("docs/metrics.md").splitlines() if f"`{metric}`" in line and line.startswith("|")
+    )
+    told = {column for said, column in words.items() if said in row.split("|")[4]}
+    table = rb.metric_table()
+    (needs,) = set(table.loc[table["metric"] == metric, "needs"])
+    assert told == set(needs.split(", ")) & set(words.values())
