@@ -120,6 +120,7 @@ class FakeOllama:
     no_counts : leave the token counts out.
     busy_above : answer 503 when more calls than this are under way.
     thinks : take ``think``; else refuse it.
+    window : of a loaded model, where it is not num_ctx.
     modelfile : the parameters of each model, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
         llama.cpp's Python server gives.
@@ -140,6 +141,7 @@ class FakeOllama:
     openai_stream: str = "counted"
     version: str = "0.24.0"
     modelfile: str = ""
+    window: int | None = None
     thinks: bool = True
     port: int = 0
 
@@ -246,7 +248,7 @@ class FakeOllama:
         if path == "/api/ps":
             asked = [call.body for call in self.calls if call.path == "/api/chat"][-1:]
             rows = [{"name": full_name(each["model"]), "model": full_name(each["model"]), "size": 100, "size_vram": 0,
-                     "digest": "", "context_length": min(each.get("options", {}).get("num_ctx", 4096),
+                     "digest": "", "context_length": self.window or min(each.get("options", {}).get("num_ctx", 4096),
                      self.context_length)} for each in asked]  # fmt: skip
             return await send_json(out, {"models": rows})
         if path in ("/api/show", "/api/embed") and not self._knows(body.get("model", "")):

@@ -72,6 +72,7 @@ def test_a_modelfiles_own_bound_is_not_overruled_and_the_key_stays(fake, tmp_pat
         fake.modelfile = ""
         (reply,) = ask(fake.model(), ["hi"], cassette=cassette, num_predict=64, progress=False)
     assert reply.cached
+    fake.modelfile = "num_predict    96"
     ask(fake.model(num_predict=30), ["hi"], progress=False)
     assert fake.calls[1].body["options"]["num_predict"] == 30
 
@@ -87,10 +88,11 @@ def test_an_embedding_model_is_not_asked_to_chat_and_those_that_can_are_named(fa
         model_facts(fake.model("ollama:all-minilm"))
 
 
-def test_the_window_in_use_is_known_once_the_model_has_answered(fake):
-    fake.context_length = 2048  # what /api/show says is the model's; /api/ps has the server's
+def test_the_window_in_use_is_known_once_the_model_has_answered(fake, caplog):
+    fake.window = 2048  # what /api/ps says; by /api/show the model was made for more
     model = fake.model(num_ctx=8192)
-    ask(model, ["hi"], progress=False)
+    ask(model, ["hi", "ho"], progress=False)
+    assert caplog.text.count("num_ctx=8192, but Ollama lowers it to 2048") == 1
     assert window(model) == 2048
 
 

@@ -158,6 +158,6 @@ def test_a_server_that_is_not_there_is_a_problem_not_an_exception(fake):
     fake.stop()
     found = fitness(fake.model())
     assert not found.fit
-    assert "(down)" in found.problems[0]
+    assert "1 of 1 plain calls failed (down)" in found.problems[0]
     assert "NOT FIT" in str(found)
     assert math.isnan(found.latency_s)
