@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.escape import in_csv, in_latex, in_markdown
-from ragbench.report.export import MARKER, export, export_scores
+from ragbench.report.export import MARKER, _load_scores, export, export_scores, save_scores
 from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references, score_methods
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
@@ -561,6 +561,13 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
     table["bleu"] = 1.0000000000000004
     export_scores(table, tmp_path / "o", "mine")
     assert (tmp_path / "o" / "figures" / "scores.png").exists()
+
+
+def test_a_system_that_looks_like_a_formula_keeps_its_name_between_score_and_export(tmp_path):
+    rows = [{"question": q, "answer": "a", "reference": "a", "system": s} for q in "xy" for s in ("=A", "'tis")]
+    path = save_scores(rb.score(rows, ["exact_match"]), tmp_path)
+    assert "'=A" in path.read_text(encoding="utf-8")
+    assert set(_load_scores(tmp_path)["system"]) == {"=A", "'tis"}
 
 
 def test_data_sets_whose_names_differ_in_signs_have_figures_of_their_own(tmp_path):

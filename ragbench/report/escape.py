@@ -59,3 +59,12 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
             texts = [quoted(value) for value in frame.iloc[:, place]]
             safe.isetitem(place, pd.Series(texts, frame.index, dtype=object))
     return safe
+
+
+def from_csv(text: Any) -> Any:
+    """Take the quote away that `in_csv` put.
+
+    >>> from_csv("'=a"), from_csv("'tis"), from_csv("a")
+    ('=a', "'tis", 'a')
+    """
+    return text[1:] if isinstance(text, str) and text[:1] == "'" and text[1:].startswith(_FORMULA) else text

@@ -45,7 +45,7 @@ from ragbench.report.audit import (
     scored_contexts,
     varying,
 )
-from ragbench.report.escape import in_csv, in_latex, in_markdown
+from ragbench.report.escape import from_csv, in_csv, in_latex, in_markdown
 from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
 from ragbench.report.page import GRADES, page, worst_answers
 from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
@@ -406,6 +406,8 @@ def _load_scores(folder: Path) -> pd.DataFrame | None:
     if not (path.is_file() and made.is_file()):
         return None
     table = pd.read_csv(path, dtype={"question_id": str, "system": str})
+    names = [name for name in ("system", "question_id") if name in table]
+    table[names] = table[names].map(from_csv)
     table.attrs |= json.loads(made.read_text(encoding="utf-8"))
     return table
 
