@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from types import SimpleNamespace
 
 import nbformat
@@ -14,6 +15,7 @@ def parts(number: str) -> SimpleNamespace:
     """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and nothing else."""
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
     source = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
+    source = re.sub(r"(?m)^( *)%", r"\1pass  # %", source)  # a line of IPython is no Python
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
     def constant(node: ast.stmt) -> bool:

@@ -89,9 +89,9 @@ def test_the_readmes_retriever_runs_from_the_command_line(tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("gone.py", r"experiment\.yaml: code is .*\n.*Python file"),
-        ("7", r"experiment\.yaml: code is .*\n.*Python file"),
-        ("d.jsonl", r"experiment\.yaml: code is .*\n.*Python file"),
+        ("gone.py", r"experiment\.yaml, line 7: code is .*\n.*Python file"),
+        ("7", r"experiment\.yaml, line 7: code is .*\n.*Python file"),
+        ("d.jsonl", r"experiment\.yaml, line 7: code is .*\n.*Python file"),
         ("json.py", r"json\.py.*taken"),  # it would hide a module that is there
     ],
 )

@@ -76,7 +76,9 @@ def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path
     said = "".join(o.get("text", "") for c in nbformat.read(done, 4).cells for o in c.get("outputs", ()))
     assert "questions labelled: 9; next, for BM25@300 and SIM@300:" in said
     assert re.search(
-        r"fully right, BM25@300 - SIM@300, labels within the judge.s strata: -?\d\.\d+ \[.*n = 9, 3 missing", said
+        r"fully right, BM25@300 - SIM@300, labels within the judge.s strata: -?\d\.\d+ \[.*"
+        r"n = 9 in \d clusters, .*, 3 missing",
+        said,
     )
     assert any("LabellingTool(grade: 0 of 6 items, grades.csv)" in str(cell) for cell in nbformat.read(done, 4).cells)
     # Half of each system's labels are 5, whatever the judge says of the rest.
