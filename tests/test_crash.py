@@ -1,15 +1,18 @@
 """Planted errors, by hand, and what the table says of a number that sees them all, none, or is fooled."""
 
+import json
 import math
 import random
 
 import numpy as np
 import pandas as pd
 import pytest
+from fake_ollama import FakeOllama
 
 from ragbench import crash
 from ragbench.crash import ERRORS, SAME, WRONG, PlantedError, crash_table, crash_test, plant, unnatural
 from ragbench.errors import ConfigError, DataError
+from ragbench.llm import Cassette
 from ragbench.metrics.table import METRICS, Metric
 from ragbench.records import Document
 
@@ -148,6 +151,20 @@ def test_labels_of_the_answer_as_it_was_are_not_used_for_the_changed_one():
     rows = [row("It was Sue Roe, in 1841.", grade=5, question_id=i) for i in range(2)]
     results = crash_test(rows, ["fully_right"], "embedded", documents=DOCUMENTS, errors=["abstention"])
     assert results["after"].tolist() == [0, 0]
+
+
+def test_a_model_that_is_named_grades_before_and_after_and_is_asked_once_for_each_answer(tmp_path):
+    def reply(body):
+        right = "Sue Roe bought it from Ann Lee" in body["messages"][-1]["content"]
+        return json.dumps({"grades": [5 if right else 2]})
+
+    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
+        how = {"labels": server.model(), "documents": DOCUMENTS, "errors": ["hops exchanged"], "cassette": cassette}
+        results = crash_test([row()], ["fully_right"], progress=False, **how)
+        again = crash_test([row()], ["fully_right"], progress=False, **how)
+        assert len(server.calls) == 2
+    assert results[["before", "after", "worse"]].to_numpy().tolist() == [[1, 0, 1]]
+    pd.testing.assert_frame_equal(results, again)
 
 
 def frame(changes, claim=WRONG, number="token_f1"):
