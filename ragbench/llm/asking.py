@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.endpoints import FINISHED, Endpoint, Received, agreed_digest, endpoints_of, run
-from ragbench.llm.failures import AGAIN, OF_THE_HOST, CallError, printable, without_address
+from ragbench.llm.failures import TRANSIENT, HOST_FAILURES, CallError, printable, without_address
 from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.structured import (
@@ -331,7 +331,7 @@ class _Job:
                 try:
                     reply = await self._answer(host, hosts, task)
                 except CallError as error:
-                    if error.kind in OF_THE_HOST:
+                    if error.kind in HOST_FAILURES:
                         host.dead = host.dead or error
                         queue.appendleft(group)  # for another host
                         break
@@ -368,7 +368,7 @@ class _Job:
         limits, began = self.limits, time.monotonic()
 
         def again(error: BaseException) -> bool:
-            return isinstance(error, CallError) and error.kind in AGAIN and host.dead is None
+            return isinstance(error, CallError) and error.kind in TRANSIENT and host.dead is None
 
         def enough(state: RetryCallState) -> bool:
             error, waited = state.outcome.exception(), time.monotonic() - began  # type: ignore[union-attr]

@@ -33,8 +33,8 @@ KINDS = {
     "miss": ("a recorded reply", "record it"),
     "interrupted": ("time to finish", "run the same call again: what is recorded is not asked again"),
 }
-OF_THE_HOST = frozenset({"down", "no_model", "auth"})  # true of every prompt that this host is sent
-AGAIN = frozenset({"down", "busy", "timeout", "server"})  # another try may help
+HOST_FAILURES = frozenset({"down", "no_model", "auth"})  # true of every prompt that this host is sent
+TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 
 
 class CallError(ModelError):
