@@ -25,6 +25,11 @@ def tracked() -> list[str]:
     return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
+def test_no_file_holds_both_sides_of_a_merge():
+    texts = [name for name in tracked() if name.endswith((".py", ".md", ".ipynb", ".csv", ".toml", ".yml", ".sh"))]
+    assert [n for n in texts if re.search(r"^(<{7} |>{7} )", (ROOT / n).read_text(encoding="utf-8"), re.M)] == []
+
+
 def test_environment_yml_agrees_with_pyproject():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert environment["channels"][0] == "conda-forge"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import ragbench as rb
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 
 TOPICS = ["towers", "ships", "bridges", "mills"]
 
@@ -61,6 +61,8 @@ def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be
     with pytest.raises(DataError) as caught:
         rb.compare(rows, "retriever", "ir_score")
     assert caught.value.do == "tell them apart: by=['chunker', 'N']"
+    with pytest.raises(ConfigError, match="the name of one column"):
+        rb.compare(rows, "retriever", ["ir_score", "n"])
     with pytest.raises(DataError, match="keep one of them"):
         rb.compare(pd.concat([rows, rows]), ["chunker", "retriever"], "ir_score", by="N")
 

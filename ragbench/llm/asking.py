@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.endpoints import FINISHED, Endpoint, Received, agreed_digest, endpoints_of, run
-from ragbench.llm.failures import TRANSIENT, HOST_FAILURES, CallError, printable, without_address
+from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable, without_address
 from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.structured import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import DataError, check_known
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_needed
@@ -76,8 +76,8 @@ def compare(
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
-    systems : the column that names the system, or several, whose values are joined: "small, BM25". measure : the column
-        that is compared.
+    systems : the column that names the system, or several, whose values are joined: "small, BM25".
+    measure : the column that is compared.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
@@ -91,6 +91,9 @@ def compare(
     Raises DataError when a system has several rows for a question, or for rows of a run that was looked at (``until``).
     """
     check_length_was_fixed(rows)
+    if not isinstance(measure, str):
+        do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
+        raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by, names, scores = _several(by), _several(systems), {}
     check_known("column", [*by, *names, measure, "question_id", *_several(cluster or ())], rows.columns)
     again = rows.duplicated([*by, *names, "question_id"], keep=False)
