@@ -231,6 +231,7 @@ def _run_summary(rows: Any) -> str:
     _arg("--plan", action="store_true", help="say what the model will be asked, and stop"),
     _arg("--html", action="store_true", help="also one page with everything, report.html"),
     _arg("--to", help="folder to make; an earlier export is replaced"),
+    _arg("--code", help="a Python file with metrics or labels of your own; it is run"),
 )
 def _score(
     answers: str,
@@ -243,11 +244,15 @@ def _score(
     plan: bool,
     html: bool,
     to: str | None,
+    code: str | None,
 ) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
+    from ragbench.experiment.grid import import_code
     from ragbench.labelling.checkers import asks_model, make_checker
     from ragbench.report.export import check_target, export_scores
 
+    if code:
+        import_code(Path.cwd(), code)
     metrics = [name for given in metrics for name in given.split(",") if name]
     if to is None and not plan:
         raise ConfigError("no --to", "a folder for tables, figures and labels", "add for instance --to report/")

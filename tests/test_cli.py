@@ -19,6 +19,7 @@ from test_steps import reply
 
 import ragbench
 from ragbench import cli, doctor
+from ragbench.metrics.table import METRICS
 from ragbench.paths import packaged_data
 from ragbench.widgets import ClaimInspector
 
@@ -256,6 +257,19 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     assert inspector.metrics["precision"] == 0.0
     assert "precision" in out
     assert str(len(list(to.rglob("*.*"))) - 1) in out  # files, without the marker
+
+
+def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = 'from ragbench.metrics.table import METRICS, Metric\nMETRICS["letters"] = Metric(("answer",), len, "mine")\n'
+    (tmp_path / "own_metric_of_a_test.py").write_text(own)
+    (tmp_path / "a.csv").write_text("question,answer\nWho?,Ann\nWhere?,Ely\n")
+    assert "unknown metric 'letters'" in command("score", "a.csv", "--metrics", "letters", "--to", "s", status=2)
+    monkeypatch.setitem(METRICS, "letters", None)  # taken out again afterwards, with the file's
+    monkeypatch.setitem(sys.modules, "own_metric_of_a_test", None)
+    del METRICS["letters"], sys.modules["own_metric_of_a_test"]
+    table = command("score", "a.csv", "--metrics", "letters", "--code", "own_metric_of_a_test.py", "--to", "s")
+    assert "letters" in table
 
 
 def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys):

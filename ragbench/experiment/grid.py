@@ -171,7 +171,7 @@ class Grid(BaseModel):
         settings = _read_yaml(path)
         try:
             if "code" in settings:
-                _import(path.parent, settings.pop("code"))
+                import_code(path.parent, settings.pop("code"))
             if isinstance(settings.get("name"), int | float) and not isinstance(settings["name"], bool):
                 settings["name"] = str(settings["name"])
             return cls(settings.pop("name", None), paths_from=path.parent, **settings)
@@ -349,8 +349,8 @@ def _line_of(got: str, path: Path) -> str:
     return next((f", line {lines[word]}" for word in named if word in lines), "")
 
 
-def _import(folder: Path, code: Any) -> None:
-    """Import the Python file beside an experiment file that adds the user's own names."""
+def import_code(folder: Path, code: Any) -> None:
+    """Run a Python file of the user's, in a folder, that adds names of their own to the tables."""
     file = folder / str(code)
     if file.suffix != ".py" or not file.is_file():
         raise ConfigError(f"code is {code!r}", "a Python file beside it", "write for instance code: mine.py")
