@@ -212,6 +212,12 @@ def test_the_readme_lists_every_notebook():
     assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
 
 
+def test_the_first_notebook_leads_to_every_other():
+    names = {path.name for path in find()}
+    (first,) = (path for path in find() if path.stem == "00_start_here")
+    assert names - {first.name} <= set(re.findall(r"\((\w+\.ipynb)\)", first.read_text(encoding="utf-8")))
+
+
 def test_the_manual_says_what_every_metric_is_for():
     table = text_of("docs/metrics.md").split("| question | metric |")[1].split("\n\n")[0]
     named = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row)]
