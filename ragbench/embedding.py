@@ -13,7 +13,6 @@ import inspect
 import sqlite3
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import ContextVar
@@ -27,7 +26,7 @@ from ragbench._e5_weights import E5_SHA256, E5File, verify_e5
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.onnx_models import ModelFolder, cores, run_batches, session
 from ragbench.paths import cache_dir
-from ragbench.text.languages import language_of
+from ragbench.text.languages import other_languages
 from ragbench.text.wordpiece import minilm_dir
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
@@ -502,10 +501,9 @@ def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
     if not isinstance(getattr(embedder, "embedder", embedder), MiniLM):
         return
     sample = texts[:: max(1, len(texts) // _SAMPLE)]
-    languages = Counter(language_of([text]) for text in sample)
-    others = Counter({name: n for name, n in languages.items() if name not in (None, "english")})
-    if others.total() > _FEW_FOREIGN * len(sample):
-        named = ", ".join(f"{n} {str(name).capitalize()}" for name, n in others.most_common())
+    others = other_languages([text] for text in sample)
+    if sum(others.values()) > _FEW_FOREIGN * len(sample):
+        named = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
         warnings.warn(
             f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its vectors say little of "
             "them. Name a multilingual model: embedder: e5 (docs/models.md)",

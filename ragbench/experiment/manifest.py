@@ -69,18 +69,18 @@ def _git() -> dict[str, Any] | None:
         return None
 
 
-def _without_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
+def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
     """Replace every secret, and everything that looks like a key."""
     if isinstance(value, Mapping):
-        return {k: _without_secrets(v, secrets) for k, v in value.items()}
+        return {k: _redacted(v, secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_secrets(v, secrets) for v in value]
+        return [_redacted(v, secrets) for v in value]
     return redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> None:
     """Write the manifest whole or not at all."""
-    text = json.dumps(_without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(_redacted(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
     try:
         with written_whole(folder / MANIFEST) as part:
             part.write_text(text + "\n", encoding="utf-8")

@@ -103,6 +103,7 @@ def run_experiment(
             with tqdm(total=total, unit="row", disable=not progress) as bar:
                 for name, data in setup.data.items():
                     cells, relevant = experiment.cells(name), judgements(data)
+                    clusters = document_clusters(data) if stop else {}
                     for questions in _blocks(data, _block_size(experiment, setup, cells), stop):
                         block = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
                         _answer(experiment, setup, questions, block, cassette, servers)
@@ -112,7 +113,7 @@ def run_experiment(
                         file.append(block)
                         rows += block
                         bar.update(len(block))
-                        if stop and _ended(stop, rows, data, entry):
+                        if stop and _ended(stop, rows, data, clusters, entry):
                             total = len(rows)
                             break
         finally:
@@ -173,9 +174,9 @@ def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Quest
     return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
 
 
-def _ended(stop: Until, rows: Sequence[Row], data: Dataset, entry: Row) -> bool:
+def _ended(stop: Until, rows: Sequence[Row], data: Dataset, clusters: Mapping[str, int], entry: Row) -> bool:
     """Look at the rows so far, note for the manifest what was seen, and say whether the run is decided."""
-    interval, why = stop.look(rows, document_clusters(data))
+    interval, why = stop.look(rows, clusters)
     asked = len({row["question_id"] for row in rows})
     seen = {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "level": interval.level}
     entry["until"] = {"text": stop.text, "number": stop.number, "asked": asked, "of": len(data.questions)} | seen

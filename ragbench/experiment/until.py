@@ -59,9 +59,10 @@ class Until:
             return (value[key] if isinstance(value, Mapping) else value) / span
 
         sides: list[dict[str, float]] = [{}, {}]
+        axes = [asdict(cell) for cell in self.cells]
         for row in rows:
-            for side, cell in zip(sides, self.cells, strict=True):
-                if all(row[axis] == value for axis, value in asdict(cell).items()):
+            for side, cell in zip(sides, axes, strict=True):
+                if all(row[axis] == value for axis, value in cell.items()):
                     side[row["question_id"]] = score(row)
         asked = list(sides[0])
         differences = [sides[0][question] - sides[1][question] for question in asked]
