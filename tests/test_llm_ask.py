@@ -168,10 +168,12 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
         assert 8 <= len(done) < 60
         assert len(cassette) == len(done)
         assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
-        seen = len(fake.calls)
         again = ask(fake.model(), prompts, cassette=cassette, concurrency=2, progress=False)
         assert all(reply.ok for reply in again)
-        assert len(fake.calls) == seen + 60 - len(done)
+        # A call that Ctrl-C broke off may reach the server late, so the prompts are compared, not their number.
+        asked = Counter(call.prompt for call in fake.calls)
+        assert set(asked) == set(prompts)
+        assert {asked[prompt] for prompt, reply in zip(prompts, replies, strict=True) if reply.ok} == {1}
 
 
 def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):

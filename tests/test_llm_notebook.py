@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 
 import pytest
 from fake_ollama import FakeOllama
@@ -66,9 +67,12 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         done = int(re.match(r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"])[1])
         assert 40 <= done < 100
         time.sleep(1)  # a kernel throws away what it is sent just after an error
-        seen = len(fake.calls)
         content, said = run(
             client, "replies = ask(model, prompts, cassette=cassette)\n[r.ok for r in replies].count(True)"
         )
         assert said.rstrip().endswith("100")
-        assert len(fake.calls) == seen + 100 - done
+        # At least what was done is asked once only; a call that the interrupt broke off may reach the server late.
+        asked = Counter(call.prompt for call in fake.calls)
+        assert len(asked) == 100
+        assert list(asked.values()).count(1) >= done
+        assert asked.total() <= 100 + 2
