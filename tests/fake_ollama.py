@@ -182,10 +182,12 @@ class FakeOllama:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(10)
 
-    def open_connections(self) -> int:
-        """Count the connections that clients keep open (after a moment for those being closed)."""
-        time.sleep(0.1)
-        return len(self._writers)
+    def wait_for_quiet(self, seconds: float = 30) -> None:
+        """Wait until every client is gone: no call of theirs can arrive after that."""
+        end = time.monotonic() + seconds
+        time.sleep(0.05)  # a connection may just be made
+        while self._writers and time.monotonic() < end:
+            time.sleep(0.01)
 
     async def serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

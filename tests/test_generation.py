@@ -267,7 +267,7 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context():
         {"n_tokens": 100, "abstained": False},
         {"n_tokens": 0, "abstained": True},
     ]
-    assert all(a.generator == "extractive reader (no LLM)" and 0 <= a.seconds < 1 for a in answers)
+    assert all(a.generator == "extractive reader (no LLM)" and 0 <= a.seconds < 10 for a in answers)
 
 
 def test_the_extractive_reader_goes_by_its_name():
@@ -284,9 +284,9 @@ def test_seconds_are_the_wall_clock_time_of_that_answer():
             time.sleep(float(context))
             return asked
 
-    answers = generate(Slow(), [question("a"), question("b")], ["0.05", "0.01"])
-    assert 0.05 <= answers[0].seconds < 0.2
-    assert 0.01 <= answers[1].seconds < 0.05
+    answers = generate(Slow(), [question("a"), question("b")], ["0.5", "0.01"])
+    assert answers[0].seconds >= 0.5
+    assert 0.01 <= answers[1].seconds < 0.5  # not the first one's too
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_reply_tells_tokens_seconds_model_digest_finish_and_step(fake):
     assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.output_tokens) == (1, 10, 2)
     assert reply.usage.tokens_per_second == pytest.approx(20_000)
     assert reply.usage.prompt_tokens_per_second == pytest.approx(10_000)
-    assert 0 < reply.seconds < 5
+    assert 0 < reply.seconds < 30
     assert (reply.finish, reply.attempts, reply.repairs) == ("stop", 1, 0)
 
 
@@ -67,7 +67,7 @@ def test_ask_works_inside_a_running_loop_and_beside_invoke(fake):
 
 def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
     prompts = [f"{name}: {n}" for name in "ab" for n in range(5)]
-    with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
+    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
         ask([one.model(), two.model()], prompts, groups=[p[0] for p in prompts], concurrency=1, progress=False)
         asked = [[call.prompt for call in server.calls] for server in (one, two)]
     assert sorted(asked) == [prompts[:5], prompts[5:]]
@@ -123,7 +123,7 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
 
 def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
     prompts = [f"p{n:02} {'x' * n}" for n in range(40)]
-    with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
+    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
         replies = ask([one.model(), two.model()], prompts, concurrency=3, progress=False)
     assert Counter(call.prompt for call in one.calls + two.calls) == dict.fromkeys(prompts, 1)
     assert (one.most_at_once, two.most_at_once) == (3, 3)
@@ -202,7 +202,7 @@ def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec
     fake.stop()
     model, start = fake.model(spec), time.monotonic()
     replies = ask(model, numbered(2000), progress=False)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20  # one try for each would take minutes
     assert {reply.error.kind for reply in replies} == {"down"}
     assert len(replies) == 2000
 
@@ -226,7 +226,7 @@ def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkey
         fake.reply = at_call(12, fake.stop)
         start = time.monotonic()
         replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 30
     assert {reply.error.kind for reply in replies if not reply.ok} == {"down"}
     assert any(reply.ok for reply in replies)
 

@@ -97,7 +97,7 @@ def test_a_loop_that_ends_without_its_end_mark_is_truncated_and_not_tried_again(
 def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time(asked, kind, words, remedy):
     start = time.monotonic()
     reply = once(**asked)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert reply.error.kind == kind
     assert words in reply.error.got
     assert remedy in reply.error.do

@@ -60,9 +60,9 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         while len(fake.calls) < 45:
             time.sleep(0.01)
         manager.interrupt_kernel()
-        reply = client.get_shell_msg(timeout=30)
+        reply = client.get_shell_msg(timeout=120)
         while reply["parent_header"].get("msg_id") != message:
-            reply = client.get_shell_msg(timeout=30)
+            reply = client.get_shell_msg(timeout=120)
         assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
         done = int(re.match(r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"])[1])
         assert 40 <= done < 100

@@ -348,16 +348,27 @@ def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_
 
 @pytest.mark.posix
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
-    long = notebook(tmp_path / "1_long.ipynb", "print('on its way'); import time; time.sleep(100)")
+    begun = tmp_path / "begun"
+    long = notebook(
+        tmp_path / "1_long.ipynb",
+        f"print('on its way', flush=True); open({str(begun)!r}, 'w').close(); import time; time.sleep(200)",
+    )
     never = notebook(tmp_path / "2_never.ipynb", "1")
     monkeypatch.setattr(notebooks, "find", lambda series: [long, never])
     monkeypatch.setattr("ragbench.onnx_models.cores", lambda: 1)
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    threading.Timer(5, os.kill, [os.getpid(), signal.SIGINT]).start()
     start = time.monotonic()
+
+    def press_ctrl_c():
+        while not begun.exists() and time.monotonic() < start + 120:
+            time.sleep(0.05)
+        time.sleep(1)  # what was printed reaches the notebook
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press_ctrl_c).start()
     with pytest.raises(KeyboardInterrupt):
         run_all()
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 180
     written = tmp_path / "notebooks"
     assert "on its way" in (written / long.name).read_text()
     assert not (written / never.name).exists()

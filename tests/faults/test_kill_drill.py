@@ -67,7 +67,7 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
             killed = time.monotonic()
             os.kill(pid, signal.SIGKILL)
             assert int(zygote.stdout.readline()) == signal.SIGKILL
-            time.sleep(0.01)
+            fake.wait_for_quiet()  # what was under way has arrived
             calls = fake.calls[before:]
             on_tape = recorded(path)
             assert known <= on_tape  # nothing that was recorded is lost
@@ -114,7 +114,7 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
                 time.sleep(0.002)
             child.kill()
             child.wait()
-            time.sleep(0.1)
+            fake.wait_for_quiet()
             calls = [call.prompt for call in fake.calls[before:]]
             assert not known & set(calls)
             with Cassette(file) as cassette:

@@ -217,7 +217,7 @@ def test_retry_after_never_outlasts_patience(wait):
         start = time.monotonic()
         model = fake.model()
         replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01, progress=False)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60  # and not a day
     assert {reply.error.kind for reply in replies} == {"busy"}
     assert f"Retry-After: {float(wait):g} s" in str(replies[0].error)
 
