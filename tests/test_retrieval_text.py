@@ -1,16 +1,17 @@
-"""Tokenisers, and the compiled scan that must agree with them."""
+"""Tokenisers: worked by hand, and against a walk over the characters."""
 
+import itertools
+import re
 import unicodedata
 
-import numpy as np
 import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.retrieval.text import TOKENIZERS, Tokenizer, _word_table, get_tokenizer, number_tokens
-from ragbench.text.languages import language_of
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer, get_tokenizer
+from ragbench.text.languages import UNSPACED, language_of
 from ragbench.text.words import STOP_WORDS
 
 TERRIER, PLAIN, SPLIT, WORDS = (TOKENIZERS[name] for name in ("terrier", "plain", "split", "words"))
@@ -127,37 +128,22 @@ def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():
     assert all(TERRIER.tokens(word) == [word] for word in STOP_WORDS)
 
 
+def kind_of(character):
+    """0: in no token; 2: in a script without blanks; 1: in any other word."""
+    category = unicodedata.category(character)[0]
+    mark = category == "M" and character < "\uffff" and not "\ufe00" <= character <= "\ufe0f"
+    return (1 + bool(re.match(f"[{UNSPACED}]", character))) * (category in "LN" or mark)
+
+
 @settings(deadline=None)
-@given(st.lists(UNICODE, min_size=1, max_size=5), st.sampled_from(["ascii", "unicode", "space", "words"]))
-def test_compiled_scan_finds_the_tokens_that_python_finds(texts, pattern):
-    tokenizer = Tokenizer("t", pattern)
-    numbers, counts, words = number_tokens(texts, tokenizer)
-    expected = [tokenizer.tokens(text) for text in texts]
-    assert counts.tolist() == [len(tokens) for tokens in expected]
-    assert [words[n] for n in numbers] == [t for tokens in expected for t in tokens]
-    assert words == list(dict.fromkeys(t for tokens in expected for t in tokens))
-
-
-def test_compiled_scan_grows_with_the_vocabulary_and_over_batches():
-    rng = np.random.default_rng(0)
-    texts = [" ".join(f"w{n}" for n in rng.integers(0, 60_000, 2_000)) for _ in range(200)]
-    texts[50] = "long" * 300_000
-    numbers, counts, words = number_tokens(texts, PLAIN)
-    assert len(words) > 40_000
-    assert len(set(words)) == len(words)
-    assert [words[n] for n in numbers] == " ".join(texts).split()
-    assert counts.tolist() == [len(text.split()) for text in texts]
-
-
-def test_word_table_of_words_goes_by_category_and_script():
-    table = _word_table("words")
-    for point in [*range(0x3200), 0x4E2D, 0xAC00, 0xD800, 0xFE0F, 0xFFFD, 0x1F600, 0x20000, 0x10FFFF]:
-        category = unicodedata.category(chr(point))
-        kept = category[0] in "LN" or (category[0] == "M" and not 0xFE00 <= point <= 0xFE0F)
-        if any(point in span for span in (range(0xE00, 0xF00), range(0x3040, 0x3100), range(0x4E00, 0xA000))):
-            assert table[point] == 2 * kept, hex(point)
-        else:
-            assert bool(table[point]) is kept, hex(point)
+@given(UNICODE)
+def test_words_equal_a_walk_over_the_characters(text):
+    expected = []
+    for kind, run in itertools.groupby(WORDS.prepared(text), kind_of):
+        word = "".join(run)
+        pairs = [a + b for a, b in itertools.pairwise(word)] if kind == 2 else []
+        expected += pairs or [word] * bool(kind)
+    assert WORDS.tokens(text) == expected
 
 
 test_bad_tokenisers_are_named = refusals(

@@ -14,7 +14,7 @@ from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.records import Answer, Dataset
 from ragbench.retrieval.base import describe
-from ragbench.retrieval.multiquery import decomposers_with_prompts, dense_searches
+from ragbench.retrieval.multiquery import dense_searches, model_calls
 
 
 def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -> Plan:
@@ -73,12 +73,11 @@ def _retrieval(
                 (of_queries, True),
             ):
                 texts |= dict.fromkeys(_without_vector(dense.embedder, part, as_queries))
-        for decompose in decomposers_with_prompts(engine):
-            step, tape = getattr(decompose, "step", "decompose"), decompose.cassette
+        for step, calls, asked_by in model_calls(engine):
+            tape = asked_by.cassette
             if isinstance(tape, str | os.PathLike):
                 tape = Cassette(tape) if os.path.exists(tape) else None
-            model = decompose.model[0] if isinstance(decompose.model, list | tuple) else decompose.model
-            yield from plan({step: len(decompose.prompts(queries))}, model, tape, **speeds)
+            yield from plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
         for tokenizer in _tokenizers(engine):
             notes[f"{retriever} on {name}: words by the tokenizer {tokenizer!r}"] = None
     for embedder, texts in missing.values():

@@ -1,4 +1,4 @@
-"""The compiled loops of BM25: a heap of hits, the inverted index, its search.
+"""The compiled loops of BM25: a heap of hits, and the search of the inverted index.
 
 One file for all of them, because numba's cache looks for changes only in the file of the function that is called.
 The first use in a new environment waits for the compiler: array expressions (``np.diff``, ``np.argsort``, a slice
@@ -59,43 +59,6 @@ def _sort_best_first(scores, items, n):
         scores[0], scores[end] = scores[end], scores[0]
         items[0], items[end] = items[end], items[0]
         _sift_down(scores, items, np.int64(0), end)
-
-
-@njit(nogil=True, cache=True)
-def count(numbers, counts, terms, frequency, lengths):
-    """Replace tokens by terms in place (-1: dropped); count chunks per term, and terms per chunk."""
-    last = np.full(len(frequency), -1, np.int32)
-    p = 0
-    for d in range(len(counts)):
-        for _ in range(counts[d]):
-            t = terms[numbers[p]]
-            numbers[p] = t
-            p += 1
-            if t >= 0:
-                lengths[d] += 1
-                if last[t] != d:
-                    last[t] = d
-                    frequency[t] += 1
-
-
-@njit(nogil=True, cache=True)
-def fill(numbers, counts, first, at, chunks, tf):
-    """Write the postings of chunks ``first, first + 1, ...``; ``at`` says where each term's next posting goes."""
-    last = np.full(len(at), -1, np.int32)
-    p = 0
-    for d in range(len(counts)):
-        for _ in range(counts[d]):
-            t = numbers[p]
-            p += 1
-            if t < 0:
-                continue
-            if last[t] != d:
-                last[t] = d
-                chunks[at[t]] = first + d
-                tf[at[t]] = 1
-                at[t] += 1
-            else:
-                tf[at[t] - 1] += 1
 
 
 @njit(nogil=True, cache=True)

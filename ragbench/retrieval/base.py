@@ -7,7 +7,7 @@ input gives the same output, whatever the order of the chunks.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -57,14 +57,6 @@ def describe(retriever: Any) -> dict[str, Any]:
     """Return a retriever's settings, or its class's name when it has none."""
     settings = getattr(retriever, "settings", None)
     return settings() if callable(settings) else {"retriever": type(retriever).__name__}
-
-
-def model_name(model: Any) -> str:
-    """Return the name of a model (or of an object of one's own, its class), for ``settings()``."""
-    if isinstance(model, Mapping):
-        return str(model.get("use"))
-    name = getattr(model, "model", None) or getattr(model, "model_name", None) or model
-    return name if isinstance(name, str) else type(name).__name__
 
 
 def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:

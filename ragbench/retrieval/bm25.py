@@ -11,19 +11,21 @@ terrier    log2((N - df + 0.5) / (df + 0.5))            (k1 + 1) tf / (tf + K)  
 lucene     ln(1 + (N - df + 0.5) / (df + 0.5))          tf / (tf + K)           Kamphuis et al., ECIR 2020, Table 1
 robertson  ln((N - df + 0.5) / (df + 0.5)), at least 0  tf / (tf + K)           the same; Robertson et al., TREC-3
 atire      ln(N / df)                                   (k1 + 1) tf / (tf + K)  the same; Trotman et al., ADCS 2014
-okapi      ln((N - df + 0.5) / (df + 0.5)); where       (k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi
-           negative, epsilon times the mean idf
+okapi      ln((N - df + 0.5) / (df + 0.5)); where       (k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi; its ties
+           negative, 0.25 times the mean idf                            fall in the order given, not by id
 =========  ===========================================  ======================  =======================================
 
-``terrier`` counts a repeated query term through k3, the others add it once per occurrence. ``terrier`` and ``okapi``
-give a term found in more than half of the chunks a weight that is negative or tiny, as their models do; that shows
-only in collections of a few chunks.
+``terrier`` counts a repeated query term through k3 = 8, the others add it once per occurrence. ``terrier`` and
+``okapi`` give a term found in more than half of the chunks a weight that is negative or tiny, as their models do; that
+shows only in collections of a few chunks.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
@@ -35,17 +37,19 @@ from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Scopes, check_chunks, ranked
-from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
+from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer, tokenizer_name
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
 _Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+_K3 = 8.0  # weight of repeated query terms in ``terrier``
+_EPSILON = 0.25  # floor of the idf in ``okapi``, as a share of the mean idf
 
 
 def _odds(n: int, df: int) -> float:
     return (n - df + 0.5) / (df + 0.5)
 
 
-# variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, default order of ties)
+# variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, order of ties)
 _VARIANTS: dict[str, tuple[Callable[[int, int], float], bool, float, str, str]] = {
     "terrier": (lambda n, df: math.log2(_odds(n, df)), True, 1.2, "terrier", "id"),
     "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, "auto", "id"),
@@ -65,18 +69,12 @@ class BM25(Index):
     tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``, ``"plain"`` ...), a
         ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks' language (attribute
         ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and ``okapi`` their own.
-    k3 : weight of repeated query terms in ``terrier``.
-    epsilon : floor of the idf in ``okapi``, as a share of the mean idf.
-    ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
     title : whether titles are searched with their chunks. Default: no, as in the papers.
     """
 
     k1: _Weight = Field(gt=0)
     b: _Weight = Field(le=1)
     variant: str
-    k3: _Weight
-    epsilon: _Weight
-    ties: str
     _tokenizer: Words = PrivateAttr()
     _terms: dict[str, int] = PrivateAttr()
     _start: np.ndarray = PrivateAttr()  # (terms + 1,): where each term's postings begin
@@ -93,20 +91,15 @@ class BM25(Index):
         variant: str = "lucene",
         tokenizer: str | Words | None = None,
         *,
-        k3: float = 8.0,
-        epsilon: float = 0.25,
-        ties: str | None = None,
         title: bool = False,
         k: int = 10,
     ) -> None:
         check_known("BM25 variant", [variant], _VARIANTS)
-        _, _, default_k1, default_tokenizer, default_ties = _VARIANTS[variant]
-        k1, ties = default_k1 if k1 is None else k1, default_ties if ties is None else ties
-        check_known("order of ties", [ties], ("id", "corpus"))
+        _, _, default_k1, default_tokenizer, ties = _VARIANTS[variant]
         tokenizer = default_tokenizer if tokenizer is None else tokenizer
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         chunks = check_chunks(chunks)
-        super().__init__(chunks, k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, title=title, k=k)
+        super().__init__(chunks, k1=default_k1 if k1 is None else k1, b=b, variant=variant, title=title, k=k)
         self._tokenizer = get_tokenizer(tokenizer, self.texts)
         if ties == "corpus":
             self._chunks = chunks
@@ -118,46 +111,34 @@ class BM25(Index):
         return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
-        of_variant = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
+        of_variant = {"terrier": {"k3": _K3}, "okapi": {"epsilon": _EPSILON}}.get(self.variant, {})
         about = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b, **of_variant}
-        words = tokenizer_name(self._tokenizer)
-        return about | {"tokenizer": words, "ties": self.ties, "chunks": len(self._chunks)} | self.with_title
+        about |= {"tokenizer": tokenizer_name(self._tokenizer), "ties": _VARIANTS[self.variant][4]}
+        return about | {"chunks": len(self._chunks)} | self.with_title
 
     def _build(self) -> None:
-        from ragbench.retrieval import _kernels
+        from scipy.sparse import csc_array
 
         n, tokenizer = len(self._chunks), self._tokenizer
-        size = -(-n // cores())
-        texts = self.texts
-        parts = _in_parts(n, size, lambda first, stop: number_tokens(texts[first:stop], tokenizer))
-        terms: dict[str, int] = {}
-        term_of = []  # by part: token number -> term number, -1 where it is dropped
-        for _, _, tokens in parts:
-            kept = tokenizer.terms(tokens) if isinstance(tokenizer, Tokenizer) else tokens
-            term_of.append(np.array([-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32))
-        frequency = np.zeros((len(parts), len(terms)), np.int64)
-        lengths = np.zeros(n, np.int32)
-
-        def count(first: int, stop: int) -> None:
-            i = first // size
-            _kernels.count(*parts[i][:2], term_of[i], frequency[i], lengths[first:stop])
-
-        _in_parts(n, size, count)
-        df = frequency.sum(axis=0)
-        self._terms = terms
-        self._start = np.concatenate(([0], np.cumsum(df)))
-        self._postings = np.empty(self._start[-1], np.int32)
-        self._tf = np.empty(self._start[-1], np.uint32)
-        at = self._start[:-1] + np.cumsum(frequency, axis=0) - frequency
-
-        def fill(first: int, stop: int) -> None:
-            i = first // size
-            _kernels.fill(*parts[i][:2], first, at[i], self._postings, self._tf)
-
-        _in_parts(n, size, fill)
+        tokens_of = tokenizer.tokens if isinstance(tokenizer, Tokenizer) else tokenizer
+        number_of: dict[str, int] = defaultdict(itertools.count().__next__)
+        numbers, ends = array("i"), [0]
+        for text in self.texts:
+            numbers.extend(map(number_of.__getitem__, tokens_of(text)))
+            ends.append(len(numbers))
+        # Stop words and stems are settled once per distinct token.
+        kept = tokenizer.terms(list(number_of)) if isinstance(tokenizer, Tokenizer) else list(number_of)
+        terms = self._terms = {}
+        term_of = np.array([-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32)
+        term = term_of[np.array(numbers, np.int32)]
+        chunk = np.repeat(np.arange(n, dtype=np.int32), np.diff(ends))[term >= 0]
+        lengths = np.bincount(chunk, minlength=n)
+        ones = np.ones(len(chunk), np.uint32)
+        counts = csc_array((ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms))))  # adds up the ones
+        self._start, self._postings, self._tf = counts.indptr.astype(np.int64), counts.indices, counts.data
         average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
-        self._idf = self._weights(df)
+        self._idf = self._weights(np.diff(self._start)[: len(terms)])
 
     def _weights(self, df: np.ndarray) -> np.ndarray:
         idf_of = _VARIANTS[self.variant][0]
@@ -165,7 +146,7 @@ class BM25(Index):
         idf = np.array([idf_of(len(self._chunks), int(v)) for v in values])[back] if len(df) else np.empty(0)
         if self.variant == "okapi" and len(idf):
             # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to the last bit.
-            idf[idf < 0] = self.epsilon * (np.cumsum(idf)[-1] / len(idf))
+            idf[idf < 0] = _EPSILON * (np.cumsum(idf)[-1] / len(idf))
         return idf
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
@@ -188,7 +169,7 @@ class BM25(Index):
         if self.variant == "terrier":
             counts = [Counter(of_query) for of_query in terms]
             terms = [list(c) for c in counts]
-            factor = [(self.k3 + 1) * qtf / (self.k3 + qtf) for c in counts for qtf in c.values()]
+            factor = [(_K3 + 1) * qtf / (_K3 + qtf) for c in counts for qtf in c.values()]
         else:
             factor = [1.0] * sum(map(len, terms))
         bounds = np.cumsum([0, *map(len, terms)])

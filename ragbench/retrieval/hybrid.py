@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
 
 
 class Hybrid(Retriever):
-    """Reciprocal rank fusion: a chunk scores the sum over the retrievers of ``weight / (constant + rank)``.
+    """Reciprocal rank fusion: a chunk scores the sum over the retrievers of ``1 / (constant + rank)``.
 
     Parameters
     ----------
     retrievers : at least one.
     constant : how little the top ranks stand out; 60 in the paper.
     depth : how many hits of each retriever are fused (at least k are asked for).
-    weights : one number above 0 per retriever; default 1 each.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
@@ -29,24 +29,12 @@ class Hybrid(Retriever):
     retrievers: list[Searcher] = Field(min_length=1)
     constant: float = Field(ge=0, allow_inf_nan=False)
     depth: PositiveInt
-    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
-    def __init__(
-        self,
-        retrievers: Sequence[Any],
-        constant: float = 60.0,
-        depth: int = 100,
-        weights: Sequence[float] | None = None,
-        *,
-        k: int = 10,
-    ) -> None:
-        weights = [1.0] * len(retrievers) if weights is None else list(weights)
-        if len(weights) != len(retrievers):
-            raise ConfigError(f"weights={weights!r}", f"{len(retrievers)} numbers above 0", "leave them out for 1 each")
-        super().__init__(retrievers=retrievers, constant=constant, depth=depth, weights=weights, k=k)
+    def __init__(self, retrievers: Sequence[Any], constant: float = 60.0, depth: int = 100, *, k: int = 10) -> None:
+        super().__init__(retrievers=retrievers, constant=constant, depth=depth, k=k)
 
     def settings(self) -> dict[str, Any]:
-        settings = {"constant": self.constant, "depth": self.depth, "weights": self.weights}
+        settings = {"constant": self.constant, "depth": self.depth}
         over = [describe(retriever) for retriever in self.retrievers]
         return {"retriever": "Hybrid", "fusion": "reciprocal rank", **settings, "over": over}
 
@@ -57,14 +45,13 @@ class Hybrid(Retriever):
     def _fuse(self, rankings: Sequence[list[Hit]], k: int) -> list[Hit]:
         chunks: dict[str, Chunk] = {}
         shares: dict[str, list[float]] = {}
-        for hits, weight in zip(rankings, self.weights, strict=True):
-            for hit in hits:
-                chunk = hit.chunk
-                if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                    got = f"two chunks share the id {chunk.id!r} but not their text"
-                    do = "build all retrievers from one list of chunks"
-                    raise DataError(got, "retrievers over the same chunks", do)
-                shares.setdefault(chunk.id, []).append(weight / (self.constant + hit.rank))
+        for hit in itertools.chain(*rankings):
+            chunk = hit.chunk
+            if chunks.setdefault(chunk.id, chunk).text != chunk.text:
+                got = f"two chunks share the id {chunk.id!r} but not their text"
+                do = "build all retrievers from one list of chunks"
+                raise DataError(got, "retrievers over the same chunks", do)
+            shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
         # fsum: equal shares in another order must tie, so that the id decides.
         scores = {chunk_id: math.fsum(parts) for chunk_id, parts in shares.items()}
         best = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))[:k]

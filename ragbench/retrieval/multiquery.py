@@ -17,7 +17,7 @@ from pydantic import PositiveInt
 from ragbench.errors import ModelError, unknown
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
 from ragbench.text.words import STOP_WORDS
 
 _PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
@@ -56,11 +56,6 @@ class MultiQuery(Retriever):
         about["decompose"] = settings() if callable(settings) else {"decomposer": name}
         return about | {"over": describe(self.retriever)}
 
-    @property
-    def asking(self) -> Any:
-        """The decomposer where it asks a model, for a plan; else None."""
-        return self.decompose if hasattr(self.decompose, "prompts") else None
-
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
         batch = getattr(self.decompose, "batch", None)
@@ -88,16 +83,14 @@ class MultiQuery(Retriever):
         return hits
 
 
-def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
-    """Yield whatever a retriever, or one inside it, has a model derive questions with, or score passages.
-
-    Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns, and
-    may have ``step``, its row of a plan.
-    """
-    if (asking := getattr(retriever, "asking", None)) is not None:
-        yield asking
+def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
+    """Yield what a retriever, or one inside it, asks a model of: its step, calls a question, what has the model."""
+    if hasattr(decompose := getattr(retriever, "decompose", None), "model"):
+        yield "decompose", 1, decompose
+    if hasattr(scorer := getattr(retriever, "scorer", None), "model"):
+        yield "rerank", retriever.depth, scorer
     for inner in _inner(retriever):
-        yield from decomposers_with_prompts(inner)
+        yield from model_calls(inner)
 
 
 def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
@@ -139,12 +132,10 @@ class _LLMDecomposer:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the derived questions, ready for JSON."""
+        from ragbench.llm import model_name
+
         about = {"decomposer": "llm", "model": model_name(self.model)}
         return about | {"prompt": os.path.basename(self.prompt), "prompt_sha256": prompt_hash(self.prompt)}
-
-    def prompts(self, questions: Sequence[str]) -> list[str]:
-        """Return what the model is asked, one prompt per question."""
-        return [fill_prompt(self._text, question=question) for question in questions]
 
     def __call__(self, question: str) -> list[str]:
         return self.batch([question])[0]
@@ -155,7 +146,7 @@ class _LLMDecomposer:
         from ragbench.llm.models import BOUNDS
 
         options = {"cassette": self.cassette, "step": "decompose", "num_predict": BOUNDS["text"], **self.options}
-        replies = ask(self.model, self.prompts(questions), **options)
+        replies = ask(self.model, [fill_prompt(self._text, question=q) for q in questions], **options)
         lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
         if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel, Field, PositiveInt
@@ -17,7 +16,7 @@ from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
 
 _Pair = tuple[str, str]  # query, passage
 _PROMPT = "rerank_passage"
@@ -42,12 +41,6 @@ class Rerank(Retriever):
             do = "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md"
             raise ConfigError(f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do)
         super().__init__(retriever=retriever, depth=depth, scorer=scorer, k=k)
-
-    @property
-    def asking(self) -> Any:
-        """What the scorer will ask a model, for a plan; None where it asks none."""
-        ask = getattr(self.scorer, "asking", None)
-        return ask(self.depth) if ask else None
 
     def settings(self) -> dict[str, Any]:
         about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self.scorer)}
@@ -96,21 +89,9 @@ class ModelScorer:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score, ready for JSON."""
+        from ragbench.llm import model_name
+
         return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(_PROMPT)}
-
-    def prompts(self, pairs: Sequence[_Pair]) -> list[str]:
-        """Return what the model is asked, one prompt per pair."""
-        return [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
-
-    def asking(self, depth: int) -> Any:
-        """Return the calls for ``depth`` passages of 200 words a question, as a plan takes them from a decomposer."""
-        passages = [f"{i} " + "word " * 200 for i in range(depth)]
-
-        def prompts(questions: Sequence[str]) -> list[str]:
-            return self.prompts([(question, passage) for question in questions for passage in passages])
-
-        about = {"model": self.model, "cassette": self.cassette, "settings": self.settings}
-        return SimpleNamespace(step="rerank", prompts=prompts, **about)
 
     def score(self, pairs: Sequence[_Pair]) -> list[float]:
         """Score (query, text) pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
@@ -118,8 +99,8 @@ class ModelScorer:
         from ragbench.llm.models import BOUNDS
 
         options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", "num_predict": BOUNDS["label"]}
-        options |= self.options
-        replies = ask(self.model, self.prompts(pairs), **options)
+        prompts = [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
+        replies = ask(self.model, prompts, **options | self.options)
         if failed := [reply for reply in replies if not reply.ok]:
             got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}"
             raise ModelError(got, "a number from 0 to 10", "run again with the same cassette: only these are asked")

@@ -61,10 +61,9 @@ def _hybrid(
     tokenizer: Any = None,
     constant: float = 60.0,
     depth: int = 100,
-    weights: Sequence[float] | None = None,
 ) -> Hybrid:
     words = BM25(chunks, variant=variant, tokenizer=tokenizer, title=title)
-    return Hybrid([words, _dense(chunks, embedder, title)], constant, depth, weights)
+    return Hybrid([words, _dense(chunks, embedder, title)], constant, depth)
 
 
 def _rerank(

@@ -22,8 +22,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ragbench.errors import ConfigError, check_known
 from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
 from ragbench.text.layout import undivided
@@ -33,27 +31,18 @@ _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four digits.
 _NOISE = re.compile(r".{21}|(.)\1{3}|(?:\d\D*){5}", re.DOTALL)
-_LAST_MARK = 0x1EFFF  # the combining marks above are selectors of pictures, as those at FE00 are
+_UNSPACED, _ONE_SCRIPT = re.compile(f"[{UNSPACED}]"), re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 _SOFT_HYPHEN = "\u00ad"
 _SAMPLE = 500  # chunks that are looked at to choose a language
 
 
 @functools.cache
-def _word_table(pattern: str) -> np.ndarray:
-    """Say for every code point what it is to the tokens of ``pattern``, as uint8 (0x110000,).
-
-    0: not in a token; 1: in a run; 2 (only in ``"words"``): in a script without blanks, of which every two neighbours
-    are a token. The others agree with the regular expression of the same name.
-    """
-    table = np.zeros(0x110000, np.uint8)
-    every = "".join(map(chr, range(0x110000)))
-    table[[m.start() for m in re.finditer(_CHARACTER[pattern], every)]] = 1
-    if pattern == "words":
-        # Without its vowel signs a Hindi or Thai word would fall to pieces, and so would one in decomposed form.
-        marks = (i for i in range(0x300, _LAST_MARK) if unicodedata.category(chr(i))[0] == "M")
-        table[[i for i in marks if not 0xFE00 <= i <= 0xFE0F]] = 1
-        table[[m.start() for m in re.finditer(f"[{UNSPACED}]", every)]] *= 2
-    return table
+def _runs() -> re.Pattern[str]:
+    """Compile what finds runs of letters, digits, marks and ``_``."""
+    # Without its vowel signs a Hindi or Thai word would fall to pieces, and so would one in decomposed form.
+    points = (i for i in range(0x300, 0xFFFF) if not 0xFE00 <= i <= 0xFE0F)  # those select pictures
+    marks = "".join(chr(i) for i in points if unicodedata.category(chr(i))[0] == "M")
+    return re.compile(rf"[\w{marks}]+")
 
 
 def _fold(text: str) -> str:
@@ -94,13 +83,15 @@ class Tokenizer:
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
         text = self.prepared(text)
-        if self.pattern != "words":
+        if self.pattern != "words" or text.isascii():
             return re.findall(f"{_CHARACTER[self.pattern]}+", text)
-        kinds, tokens = _word_table("words"), []
-        for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
-            word = "".join(run)
-            pairs = [word[i : i + 2] for i in range(len(word) - 1)] if kind == 2 else []
-            tokens += pairs or ([word] if kind else [])
+        runs = _runs().findall(text.replace("_", " "))
+        if not _UNSPACED.search(text):
+            return runs
+        tokens = []
+        for word in (part for run in runs for part in _ONE_SCRIPT.findall(run)):
+            pairs = [a + b for a, b in itertools.pairwise(word)] if _UNSPACED.match(word) else []
+            tokens += pairs or [word]
         return tokens
 
     def terms(self, tokens: Sequence[str]) -> list[str | None]:
@@ -122,21 +113,6 @@ class Tokenizer:
 
 
 Words = Tokenizer | Callable[[str], list[str]]
-
-
-def number_tokens(texts: Sequence[str], tokenizer: Words) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the numbers of all tokens of the texts (of a callable: terms), int32, how many each text has, int32,
-    and the distinct tokens in order of first appearance: token ``i`` has number ``i``.
-    """
-    if isinstance(tokenizer, Tokenizer):
-        from ragbench.retrieval._tokenise import scan
-
-        encoded = (tokenizer.prepared(text).encode("utf-8", "surrogatepass") for text in texts)
-        return scan(encoded, _word_table(tokenizer.pattern))
-    number_of: dict[str, int] = {}
-    numbers = [[number_of.setdefault(t, len(number_of)) for t in tokenizer(text)] for text in texts]
-    flat = np.array([n for of_text in numbers for n in of_text], np.int32)
-    return flat, np.array([len(of_text) for of_text in numbers], np.int32), list(number_of)
 
 
 def jieba_words(text: str) -> list[str]:
