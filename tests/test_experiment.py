@@ -144,11 +144,6 @@ def test_threads_and_processes_give_identical_rows(tmp_path):
         same(first, experiment(tmp_path / "processes", **grid).run(pool, progress=False))
 
 
-def test_what_cannot_be_sent_to_a_process_is_named(tmp_path):
-    with ProcessPoolExecutor(1) as pool, pytest.raises(ConfigError, match="cannot be sent to another process"):
-        experiment(tmp_path, 2, generator={"f": lambda q, c: c}, judge=None).run(pool, progress=False)
-
-
 def test_a_damaged_line_is_named(tmp_path, rows):
     path = tmp_path / "rows.jsonl"
     lines = path.read_text().splitlines(keepends=True)

@@ -88,7 +88,7 @@ def looked_at(tmp_path, differences, clusters=None, margin="", **changes):
         for side, cell in zip((1, -1), until.cells, strict=True)
     ]
     clusters = clusters or range(len(differences))
-    return until.look(rows, {f"q{i}": cluster for i, cluster in enumerate(clusters)})
+    return until.look(until.differences(rows), {f"q{i}": cluster for i, cluster in enumerate(clusters)})
 
 
 def vars_of(cell):

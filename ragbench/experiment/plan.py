@@ -26,65 +26,60 @@ def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -
     are those of all questions, and a note says what it is expected to save.
     """
     stop = experiment.stop(until or experiment.until)
-    steps: list[PlannedStep] = []
-    notes: dict[str, None] = {}
+    made = Plan()
     with experiment.open_cassette(make=False) as cassette:
         for name, value in experiment.data.items():
             data = value if isinstance(value, Dataset) else value()
-            steps += _retrieval(experiment, name, data, speeds, notes)
+            made += _retrieval(experiment, name, data, speeds)
+            made += Plan((), tuple(stop.expected(data) if stop else ()))
             cells, count = experiment.cells(name), len(data.questions)
-            notes |= dict.fromkeys(stop.expected(data) if stop else ())
             for label, model in experiment.generator.items():
                 calls = count * len({cell.answer for cell in cells if cell.generator == label})
-                steps += _calls("generation", calls, model, cassette, speeds)
+                made += _calls("generation", calls, model, cassette, speeds)
             for label, model in experiment.judge.items():
                 calls = count * _gradings(experiment, [cell for cell in cells if cell.judge == label], is_model(model))
-                steps += _calls("grading", calls, model, cassette, speeds)
+                made += _calls("grading", calls, model, cassette, speeds)
     if experiment.metrics:
-        notes[f"metrics: {', '.join(experiment.metrics)}, after the run"] = None
-    return Plan(tuple(_sums(steps)), tuple(notes))
+        made += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
+    return made
 
 
-def _retrieval(
-    experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any], notes: dict[str, None]
-) -> Iterator[PlannedStep]:
-    """Yield what searching one data set takes."""
-    queries, chunks, asked = [question.text for question in data.questions], {}, set()
-    missing: dict[Any, tuple[Any, dict[str, None]]] = {}
+def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any]) -> Plan:
+    """Plan what searching one data set takes."""
+    made, queries, chunks = Plan(), [question.text for question in data.questions], {}
+    missing: dict[Any, tuple[Any, dict[str, None]]] = {}  # embedder and texts, by the file of vectors
     searches = [s for s in dict.fromkeys(cell.search for cell in experiment.cells(name)) if s[2]]
-    for chunker, retriever, _ in searches:
-        if chunker not in chunks:
-            try:
-                with only_from_disk():
-                    chunks[chunker] = list(experiment.chunker[chunker](data.documents))
-            except NotOnDiskError as error:
-                chunks[chunker] = None
-                missing[chunker] = error.embedder, dict.fromkeys(error.texts)
-                notes[f"{chunker} on {name} embeds to cut: its chunks are not counted yet"] = None
-        if chunks[chunker] is None or (chunker, retriever) in asked:
-            continue
-        asked.add((chunker, retriever))
+    for chunker in dict.fromkeys(chunker for chunker, _, _ in searches):
+        try:
+            with only_from_disk():
+                chunks[chunker] = list(experiment.chunker[chunker](data.documents))
+        except NotOnDiskError as error:
+            missing[chunker] = error.embedder, dict.fromkeys(error.texts)
+            made += Plan((), (f"{chunker} on {name} embeds to cut: its chunks are not counted yet",))
+    for chunker, retriever in dict.fromkeys((s[0], s[1]) for s in searches if s[0] in chunks):
         engine = experiment.retriever[retriever](chunks[chunker])
         for dense, of_queries in dense_searches(engine, queries):
             place = getattr(dense.embedder, "path", id(dense.embedder))
             _, texts = missing.setdefault(place, (dense.embedder, {}))
-            for part, as_queries in (
-                (dense.texts if dense.embeds else [], False),
-                (of_queries, True),
-            ):
-                texts |= dict.fromkeys(_without_vector(dense.embedder, part, as_queries))
+            texts |= dict.fromkeys(_without_vector(dense.embedder, dense.texts if dense.embeds else [], False))
+            texts |= dict.fromkeys(_without_vector(dense.embedder, of_queries, True))
         for step, calls, asked_by in model_calls(engine):
             tape = asked_by.cassette
             if isinstance(tape, str | os.PathLike):
                 tape = Cassette(tape) if os.path.exists(tape) else None
-            yield from plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
-        for tokenizer in _tokenizers(engine):
-            notes[f"{retriever} on {name}: words by the tokenizer {tokenizer!r}"] = None
+            made += plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
+        words = tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in _tokenizers(engine))
+        made += Plan((), words)
     for embedder, texts in missing.values():
         seconds_for = getattr(getattr(embedder, "embedder", embedder), "seconds_for", None)
         seconds = seconds_for(list(texts)) if seconds_for and texts else math.nan if texts else 0.0
-        yield PlannedStep("embed", len(texts), remaining=len(texts), seconds=seconds, cost=0.0)
-    yield PlannedStep("retrieve", calls := len(searches) * len(queries), remaining=calls, seconds=0.0, cost=0.0)
+        made += _unasked("embed", len(texts), seconds)
+    return made + _unasked("retrieve", len(searches) * len(queries), 0.0)
+
+
+def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
+    """Plan a step that asks no model."""
+    return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),))
 
 
 def _without_vector(embedder: Any, texts: Sequence[str], queries: bool) -> Sequence[str]:
@@ -112,27 +107,7 @@ def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
     return count
 
 
-def _calls(
-    step: str, calls: int, model: Any, cassette: Cassette | None, speeds: dict[str, Any]
-) -> Iterator[PlannedStep]:
+def _calls(step: str, calls: int, model: Any, cassette: Cassette | None, speeds: dict[str, Any]) -> Plan:
     if is_model(model):
-        yield from plan({step: calls}, model[0] if isinstance(model, list | tuple) else model, cassette, **speeds)
-    else:
-        yield PlannedStep(step, calls, remaining=calls, seconds=0.0, cost=0.0, basis="on this machine, not timed")
-
-
-def _sums(steps: Sequence[PlannedStep]) -> Iterator[PlannedStep]:
-    """Add up the steps of one name."""
-    for name in dict.fromkeys(step.name for step in steps):
-        parts = [step for step in steps if step.name == name]
-        total = Plan(tuple(parts)).total
-        basis = "; ".join(dict.fromkeys(part.basis for part in parts if part.basis))
-        yield PlannedStep(
-            name,
-            total.calls,
-            total.cached,
-            remaining=total.remaining,
-            seconds=total.seconds,
-            cost=total.cost,
-            basis=basis,
-        )
+        return plan({step: calls}, model, cassette, **speeds)
+    return _unasked(step, calls, 0.0, "on this machine, not timed")

@@ -11,9 +11,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pickle import PicklingError
 from typing import Any
 
 import pandas as pd
@@ -21,7 +20,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import document_clusters, judgements
-from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
+from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.grid import Cell, Grid
@@ -49,6 +48,7 @@ STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run en
 _JUDGED_FROM = 20  # prompts, before that share counts
 # With these the model has done its part badly; with all others it is the server that failed.
 _UNUSABLE = {LEFT_OUT, "truncated", "unusable", "invalid", "digest", "miss"}
+_WITHOUT_DOCUMENTS = {0: {"ir_score": None, "context_tokens": 0, "hits": [], "retrieved": [], "context": None}}
 
 Row = dict[str, Any]
 Search = tuple[str, str, int]  # chunker, retriever, k
@@ -103,17 +103,18 @@ def run_experiment(
             with tqdm(total=total, unit="row", disable=not progress) as bar:
                 for name, data in setup.data.items():
                     cells, relevant = experiment.cells(name), judgements(data)
-                    clusters = document_clusters(data) if stop else {}
+                    clusters, differences = document_clusters(data) if stop else {}, {}
                     for questions in _blocks(data, _block_size(experiment, setup, cells), stop):
                         block = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
                         _answer(experiment, setup, questions, block, cassette, servers)
                         _grade(experiment, setup, questions, block, cassette, servers)
                         if stop:
                             block = [row | {"until": stop.text} for row in block]
+                            differences |= stop.differences(block)
                         file.append(block)
                         rows += block
                         bar.update(len(block))
-                        if stop and _ended(stop, rows, data, clusters, entry):
+                        if stop and _ended(stop, differences, clusters, entry):
                             total = len(rows)
                             break
         finally:
@@ -174,13 +175,13 @@ def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Quest
     return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
 
 
-def _ended(stop: Until, rows: Sequence[Row], data: Dataset, clusters: Mapping[str, int], entry: Row) -> bool:
-    """Look at the rows so far, note for the manifest what was seen, and say whether the run is decided."""
-    interval, why = stop.look(rows, clusters)
-    asked = len({row["question_id"] for row in rows})
+def _ended(stop: Until, differences: Mapping[str, float], clusters: Mapping[str, int], entry: Row) -> bool:
+    """Look at the questions so far, note for the manifest what was seen, and say whether the run is decided."""
+    interval, why = stop.look(differences, clusters)
     seen = {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "level": interval.level}
-    entry["until"] = {"text": stop.text, "number": stop.number, "asked": asked, "of": len(data.questions)} | seen
-    entry["until"] |= {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
+    asked = {"text": stop.text, "number": stop.number, "asked": len(differences), "of": len(clusters)}
+    why_not = {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
+    entry["until"] = asked | seen | why_not
     return bool(why)
 
 
@@ -210,25 +211,9 @@ def _retrieve(
     parts = [slice(start, start + TASK) for start in range(0, len(questions), TASK)]
     tasks = ((questions[p], {search: found[p] for search, found in hits.items()}) for p in parts)
     rows: list[Row] = []
-    try:
-        work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=setup.readers, graders=setup.graders)
-        for of_task in pool.map(work, *zip(*tasks, strict=True)):
-            rows += of_task
-    except BrokenExecutor as error:
-        raise RagbenchError(
-            f"a worker of the executor died: {error or type(error).__name__}",
-            "workers that live until the end",
-            "run again; with too little memory use fewer workers",
-        ) from None
-    except (TypeError, AttributeError, ImportError, PicklingError) as error:
-        # How an executor says that something cannot go to its workers differs from one to the next.
-        if not any(word in str(error).lower() for word in ("pickle", "can't get", "serialize", "no module")):
-            raise
-        raise ConfigError(
-            f"a generator or judge cannot be sent to another process: {error}",
-            "classes and functions from an importable module",
-            "move it from the notebook into a module, or run with threads (executor=None)",
-        ) from None
+    work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=setup.readers, graders=setup.graders)
+    for of_task in pool.map(work, *zip(*tasks, strict=True)):
+        rows += of_task
     for row in rows:
         row["relevant"] = relevant.get(row["question_id"])
     return rows
@@ -258,64 +243,47 @@ def rows_of(
 
     ``hits`` : by search, those of each question. ``cut`` : tokenizer of N, whether its begin token counts, match.
     """
-    offsets = _offsets(cut[0])
-    largest = {search: max(cell.N for cell in cells if cell.search == search) for search in hits}
+    budgets = {search: sorted({cell.N for cell in cells if cell.search == search}) for search in hits}
     rows = []
     for place, question in enumerate(questions):
         about = {"kind": question.kind, "level": question.level, "topic": question.meta.get("topic")}
-        about |= {"question": question.text}
-        about |= {"reference": question.answer, "references": list(question.references)}
-        contexts: dict[Search, Any] = {}
+        about |= {"question": question.text, "reference": question.answer, "references": list(question.references)}
+        contexts = {search: _contexts(question, found[place], budgets[search], cut) for search, found in hits.items()}
         answers: dict[tuple, Row] = {}
         for cell in cells:
             axes = (cell.data, question.id, *cell.answer, cell.judge)
             row: Row = dict(zip(AXIS_COLUMNS, axes, strict=True)) | {"status": "ok", **about}
-            if not cell.N:
-                row |= {"ir_score": None, "context_tokens": 0, "hits": [], "retrieved": [], "context": None}
-            elif cell.search not in contexts:
-                budgets = sorted({other.N for other in cells if other.search == cell.search})
-                contexts[cell.search] = _contexts(question, hits[cell.search][place], budgets, cut, offsets)
-            if cell.N and isinstance(of_search := contexts[cell.search], Exception):
-                _fail(row, "retrieve", of_search)
-            else:
-                row |= of_search[cell.N] if cell.N else {}
-                if cell.generator in readers:
-                    if cell.answer not in answers:
-                        answers[cell.answer] = _read(readers[cell.generator], cell.generator, question, row["context"])
-                    row |= answers[cell.answer]
-                    if cell.judge in graders and row["status"] == "ok":
-                        _grade_here(row, cell.judge, graders[cell.judge], question)
-                elif cell.generator == NONE and largest[cell.search] > cell.N:
-                    # Nobody reads it, and it is the beginning of the largest one.
-                    row |= {"context": None, "chunk_ends": None}
             rows.append(row)
+            of_search = contexts[cell.search] if cell.N else _WITHOUT_DOCUMENTS
+            if isinstance(of_search, Exception):
+                _fail(row, "retrieve", of_search)
+                continue
+            row |= of_search[cell.N]
+            if cell.generator in readers:
+                if cell.answer not in answers:
+                    answers[cell.answer] = _read(readers[cell.generator], cell.generator, question, row["context"])
+                row |= answers[cell.answer]
+                if cell.judge in graders and row["status"] == "ok":
+                    _grade_here(row, cell.judge, graders[cell.judge], question)
+            elif cell.generator == NONE and budgets[cell.search][-1] > cell.N:
+                # Nobody reads it, and it is the beginning of the largest one.
+                row |= {"context": None, "chunk_ends": None}
     return rows
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_offsets(tokenizer: Any) -> TokenOffsets:
+def _offsets(tokenizer: Any) -> TokenOffsets:
+    """Return the token offsets of this process: every chunk is tokenised once in it."""
     return TokenOffsets(tokenizer)
 
 
-def _offsets(tokenizer: Any) -> TokenOffsets:
-    """Return the token offsets of this process: every chunk is tokenised once in it."""
-    try:
-        return _kept_offsets(tokenizer)
-    except TypeError:  # a tokenizer that cannot be hashed
-        return TokenOffsets(tokenizer)
-
-
 def _contexts(
-    question: Question,
-    hits: list[Hit] | Exception,
-    budgets: Sequence[int],
-    cut: tuple[Any, bool, str],
-    offsets: TokenOffsets,
+    question: Question, hits: list[Hit] | Exception, budgets: Sequence[int], cut: tuple[Any, bool, str]
 ) -> dict[int, Row] | Exception:
     """Cut the joined hits at every N and score all contexts in one pass; return by N what a row says of its context."""
     if isinstance(hits, Exception):
         return hits
-    _, begin_token, match = cut
+    offsets, begin_token, match = _offsets(cut[0]), *cut[1:]
     try:
         texts = [hit.chunk.text for hit in hits]
         joined = " ".join(texts)

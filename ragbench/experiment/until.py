@@ -45,29 +45,30 @@ class Until:
     level: float
     margin: float | None
 
-    def look(self, rows: Sequence[Mapping[str, Any]], clusters: Mapping[str, int]) -> tuple[Interval, str]:
-        """Return the interval of a minus b after some rows, and in words why the run ends; "" when it goes on."""
+    def differences(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Score a minus b for each question of some rows, NaN where one of the two is unscored."""
         name, key = find_numbers([self.number])[self.number]
         metric = METRICS[name]
-        span = metric.range[1] - metric.range[0]
 
         def score(row: Mapping[str, Any]) -> float:
             cells = [row["ir_score"]] if name == "ir_score" else [row.get(need) for need in metric.needs]
             if row["status"] != "ok" or any(map(is_missing, cells)):
                 return math.nan
             value = cells[0] if name == "ir_score" else metric.function(*cells)
-            return (value[key] if isinstance(value, Mapping) else value) / span
+            return value[key] if isinstance(value, Mapping) else value
 
-        sides: list[dict[str, float]] = [{}, {}]
-        axes = [asdict(cell) for cell in self.cells]
-        for row in rows:
-            for side, cell in zip(sides, axes, strict=True):
-                if all(row[axis] == value for axis, value in cell.items()):
-                    side[row["question_id"]] = score(row)
-        asked = list(sides[0])
-        differences = [sides[0][question] - sides[1][question] for question in asked]
-        found = anytime_interval(differences, clusters=[clusters[q] for q in asked], level=self.level)
-        scaled = [value * span for value in (found.estimate, found.low, found.high)]
+        a, b = (
+            {row["question_id"]: score(row) for row in rows if all(row[k] == v for k, v in asdict(cell).items())}
+            for cell in self.cells
+        )
+        return {question: a[question] - b[question] for question in a}
+
+    def look(self, differences: Mapping[str, float], clusters: Mapping[str, int]) -> tuple[Interval, str]:
+        """Return the interval of a minus b so far, and in words why the run ends; "" when it goes on."""
+        low, high = METRICS[find_numbers([self.number])[self.number][0]].range
+        shares = [difference / (high - low) for difference in differences.values()]
+        found = anytime_interval(shares, clusters=[clusters[q] for q in differences], level=self.level)
+        scaled = [value * (high - low) for value in (found.estimate, found.low, found.high)]
         interval = Interval(*scaled, found.n, found.n_missing, found.level)
         return interval, self._why(interval)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ragbench.llm.cassette import Cassette
@@ -57,16 +57,17 @@ class Plan:
         raise KeyError(f"{name!r}; the plan has: {', '.join(step.name for step in self.steps)}")
 
     def __add__(self, other: Plan) -> Plan:
-        return Plan(self.steps + other.steps, self.notes + other.notes)
+        """Join two plans; steps of one name are added up."""
+        together: dict[str, list[PlannedStep]] = {}
+        for step in (*self.steps, *other.steps):
+            together.setdefault(step.name, []).append(step)
+        steps = tuple(_sum(name, steps) for name, steps in together.items())
+        return Plan(steps, tuple(dict.fromkeys(self.notes + other.notes)))
 
     @property
     def total(self) -> PlannedStep:
         """The sum over the steps; a sum with an unknown part is unknown (a step with nothing left to do is not)."""
-        left = [step for step in self.steps if step.remaining]
-        counts = {name: sum(getattr(step, name) for step in self.steps) for name in ("calls", "cached", "remaining")}
-        return PlannedStep(
-            "total", **counts, **{n: math.fsum(getattr(s, n) for s in left) for n in ("seconds", "cost")}
-        )
+        return replace(_sum("total", self.steps), basis="")
 
     def to_frame(self) -> Any:
         """Return the steps and their total as a pandas DataFrame, one row each."""
@@ -82,6 +83,13 @@ class Plan:
             lines.append(f"{step.name:<16}{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}{hours:>9}{cost:>10}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
+
+
+def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
+    left = [step for step in steps if step.remaining]
+    counts = [sum(getattr(step, n) for step in steps) for n in ("calls", "cached", "remaining")]
+    amounts = [math.fsum(getattr(step, n) for step in left) for n in ("seconds", "cost")]
+    return PlannedStep(name, *counts, *amounts, "; ".join(dict.fromkeys(step.basis for step in steps if step.basis)))
 
 
 def plan(
