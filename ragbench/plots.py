@@ -585,10 +585,15 @@ def _dark(colour: str) -> str:
     return to_hex((red * factor, green * factor, blue * factor))
 
 
-def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False) -> Figure:
-    """Sorted IR scores of each group with the thresholds h and k, and the shares beyond them (Figures 3.1 and 3.2)."""
+def sorted_scores(
+    groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False, wide: float | None = None
+) -> Figure:
+    """Sorted IR scores of each group with the thresholds h and k, and the shares beyond them (Figures 3.1 and 3.2).
+
+    ``wide`` is a panel's width in inches.
+    """
     ncols = min(5, len(groups))
-    wide = 2.6 if shares or ncols > 4 else 3.1
+    wide = wide or (2.6 if shares or ncols > 4 else 3.1)
     nrows = -(-len(groups) // ncols)
     figure, axes = open_figure(wide * ncols, 0.7 + 2.7 * nrows, ncols=ncols, nrows=nrows, sharey=True)
     _hide_empty(axes, len(groups))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ragbench.errors import DataError
 from ragbench.metrics.thresholds import (
     _group_probabilities,
-    agreement_curve,
     best_threshold,
     calibrate,
     fit_thresholds,
@@ -131,21 +130,6 @@ def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides
     mirrored = best_threshold(1 - scores, positive, "below")
     assert mirrored.agreement == base.agreement
     assert mirrored.plateaus == base.plateaus
-
-
-def test_agreement_curve_has_its_maximum_at_the_threshold():
-    scores, grades, _ = made_points(60)
-    for side, positive in (("above", grades == 5), ("below", grades == 1)):
-        thresholds, values = agreement_curve(scores, positive, side)
-        best = best_threshold(scores, positive, side)
-        assert values.max() == best.agreement
-        assert np.all(np.diff(thresholds) > 0)
-        inner = slice(1, -1)
-        slow = [agreement(scores, positive, side, t) for t in thresholds[inner]]
-        assert values[inner].tolist() == pytest.approx(slow)
-
-
-# --- the thesis's equations -------------------------------------------------------------------------------------------
 
 
 def test_likelihoods_by_hand():

@@ -83,20 +83,6 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     return _best(values, labels, side)
 
 
-def agreement_curve(scores: Any, positive: Any, side: _Side = "above") -> tuple[np.ndarray, np.ndarray]:
-    """Agreement as a function of the threshold, for pictures.
-
-    Returns
-    -------
-    (thresholds, agreement), shape (m,) each: the middle of each stretch between neighbouring distinct scores,
-    ascending, and the share of agreements on it.
-    """
-    values, labels = _labelled(scores, positive, side)
-    left, right, agreements = _sweep(values, labels, side)
-    possible = agreements >= 0
-    return ((left + right) / 2)[possible], agreements[possible] / labels.size
-
-
 def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     """The thesis's h and k from IR scores and grades.
 
