@@ -46,14 +46,10 @@ def inspector():
     return ClaimInspector({"results": [EXAMPLE]})
 
 
-def buttons(inspector):
-    return [child for child in inspector.grid.children if hasattr(child, "click")]
-
-
-def button(inspector, tooltip):
-    found = [b for b in buttons(inspector) if b.tooltip.startswith(tooltip)]
-    assert len(found) == 1, [b.tooltip for b in buttons(inspector)]
-    return found[0]
+def cells(inspector):
+    """Every cell of the matrix by its title: its class and its symbol."""
+    drawn = re.findall(r"<td class='([\w-]+)' title='([^']+)'[^>]*>(.)</td>", inspector.matrix.value)
+    return {title: (look, symbol) for look, title, symbol in drawn}
 
 
 def test_the_metrics_are_those_worked_by_hand_beside_the_texts_and_counts(inspector):
@@ -67,40 +63,48 @@ def test_the_metrics_are_those_worked_by_hand_beside_the_texts_and_counts(inspec
 
 
 def test_the_matrix_shows_every_label_by_symbol_colour_and_words(inspector):
-    cells = [b for b in buttons(inspector) if ": " in b.tooltip and "chunk" in b.tooltip]
-    look = {E: ("✓", "rb-entailed"), N: ("–", "rb-neutral"), C: ("✗", "rb-contradicted")}
-    labels = [label for side in ("retrieved2response", "retrieved2answer") for row in EXAMPLE[side] for label in row]
-    assert [(b.description, b._dom_classes[1]) for b in cells] == [look[label] for label in labels]
-    assert button(inspector, "response claim 3, reference: Contradiction").description == "✗"
-    assert button(inspector, "reference claim 1, response: Entailment").description == "✓"
-    assert button(inspector, "reference claim 2. Byron lived at the lake").description == "2. Byron lived at the lake"
+    shown = cells(inspector)
+    look = {E: ("rb-entailed", "✓"), N: ("rb-neutral", "–"), C: ("rb-contradicted", "✗")}
+    for side, answer, other in (
+        ("response", "answer2response", "reference"),
+        ("reference", "response2answer", "response"),
+    ):
+        chunks = EXAMPLE["retrieved2response" if side == "response" else "retrieved2answer"]
+        for i in range(3):
+            assert shown.pop(f"{side} claim {i + 1}, {other}: {EXAMPLE[answer][i]}") == look[EXAMPLE[answer][i]]
+            for j, label in enumerate(chunks[i], 1):
+                assert shown.pop(f"{side} claim {i + 1}, chunk {j}: {label}") == look[label]
+    assert shown == {}
+    assert "2. Byron lived at the lake</th>" in inspector.matrix.value
 
 
-def test_a_chunk_that_entails_a_reference_claim_is_called_relevant_and_only_claims_are_stops_of_the_tab_key(inspector):
-    heads = [b.description for b in buttons(inspector) if "rb-head" in b._dom_classes]
-    assert heads == ["ref", "1 R", "2", "res", "1 R", "2"]
-    assert [b._dom_classes[1] for b in buttons(inspector) if b.tabbable is None] == ["rb-claim"] * 6
+def test_a_chunk_that_entails_a_reference_claim_is_called_relevant(inspector):
+    heads = re.findall("<th scope='col'>([^<]+)</th>", inspector.matrix.value)
+    assert heads == ["Response claims (3)", "reference", "1 R", "2", "Reference claims (3)", "response", "1 R", "2"]
 
 
-def test_clicking_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
-    button(inspector, "response claim 2.").click()
+def test_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
+    inspector.claims.value = ("response", 1)
     assert (inspector.side, inspector.claim, inspector.column) == ("response", 1, 2)
     assert "Entailed by chunk 2." in inspector.detail.value
     assert '<mark class="rb-mark-1">She ran away at sixteen.</mark>' in inspector.detail.value
-    button(inspector, "response claim 1.").click()
+    inspector.claims.value = ("response", 0)
     assert "Entailed by reference, chunk 1." in inspector.detail.value
-    button(inspector, "response claim 3.").click()
+    inspector.claims.value = ("response", 2)
     assert "No text entails it." in inspector.detail.value
 
 
-def test_clicking_a_cell_shows_that_text_with_the_checkers_label(inspector):
-    button(inspector, "reference claim 3, chunk 1: Entailment").click()
+def test_a_chosen_text_is_shown_with_the_checkers_label_and_marked_in_the_matrix(inspector):
+    inspector.claims.value, inspector.columns.value = ("reference", 2), 1
     assert "<b>✓ Entailment</b> by chunk 1 (lake)" in inspector.detail.value
-    button(inspector, "reference claim 3, chunk 2: Neutral").click()
+    inspector.columns.value = 2
     assert "<b>– Neutral</b> by chunk 2 (shelley)" in inspector.detail.value
     assert "<mark" not in inspector.detail.value
     assert "No sentence shares its words (at best 0% by weight)." in inspector.detail.value
-    button(inspector, "reference claim 1, response: Entailment").click()
+    chosen = re.findall(r"aria-current='true'>([^<]+)<", inspector.matrix.value)
+    assert chosen == ["3. The lake is in Europe.", "–"]
+    inspector.select("reference", 0, 0)
+    assert (inspector.claims.value, inspector.columns.value) == (("reference", 0), 0)
     assert '<mark class="rb-mark-1">Lake Geneva is 310 metres deep.</mark>' in inspector.detail.value
     assert "(64% by weight). A hint; the label is the checker" in inspector.detail.value
 
@@ -129,25 +133,6 @@ def one_cell(text, claim, label):
     shown = ClaimInspector([RagResult(1, "q", "a", "b c", chunks, (claim,), ("b",), (N,), (N,), ((label,),), ((N,),))])
     shown.select("response", 0, 1)
     return shown
-
-
-def test_the_head_of_a_column_shows_the_chosen_claim_against_that_text(inspector):
-    inspector.select("response", 1)
-    button(inspector, "response claims chunk 1").click()
-    assert (inspector.side, inspector.claim, inspector.column) == ("response", 1, 1)
-    button(inspector, "reference claims chunk 2").click()
-    assert (inspector.side, inspector.claim, inspector.column) == ("reference", 0, 2)
-
-
-def test_the_lists_follow_the_matrix_and_lead_it(inspector):
-    button(inspector, "response claim 2, chunk 1: Neutral").click()
-    assert (inspector.claims.value, inspector.columns.value) == (("response", 1), 1)
-    inspector.columns.value = 2
-    assert "by chunk 2" in inspector.detail.value
-    inspector.claims.value = ("reference", 2)
-    assert (inspector.side, inspector.claim, inspector.column) == ("reference", 2, 1)
-    chosen = [b.tooltip for b in buttons(inspector) if "rb-chosen" in b._dom_classes]
-    assert chosen == ["reference claim 3. The lake is in Europe.", "reference claim 3, chunk 1: Entailment"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +172,7 @@ def test_results_without_claims_say_so():
 def test_missing_labels_are_question_marks_and_never_a_number():
     whole = from_ragchecker({"results": [EXAMPLE]}).results[0]
     shown = ClaimInspector([replace(whole, response_in_chunks=((E, None), (N, E), (C, N)))])
-    assert button(shown, "response claim 1, chunk 2: no label").description == "?"
+    assert cells(shown)["response claim 1, chunk 2: no label"] == ("rb-unread", "?")
     assert all(math.isnan(value) for value in shown.metrics.values())
     assert "response in chunks has unread labels" in shown.table.value
     assert "undefined" in ClaimInspector([replace(whole, response_in_reference=(E, None, C))]).table.value
@@ -244,16 +229,11 @@ def test_sorting_puts_the_worst_first_and_the_undefined_last(three, metric):
         assert three.result.id == "best"
 
 
-def test_another_result_reuses_the_buttons_and_leaves_none_of_the_old_ones(three):
-    first = buttons(three)
+def test_another_result_leaves_nothing_of_the_one_before(three):
     three.show("none")
-    assert len(buttons(three)) == 6 + 3 * 4
-    assert not any("response claim 1" in b.tooltip for b in buttons(three))
-    assert buttons(three) == first[: len(buttons(three))]
+    assert [title for title in cells(three) if title.startswith("response claim")] == []
     three.show("geneva")
-    assert buttons(three) == first
-    button(three, "response claim 3, chunk 1: Contradiction").click()
-    assert (three.side, three.claim, three.column) == ("response", 2, 1)
+    assert len(cells(three)) == 18
 
 
 def test_a_table_of_scores_is_taken():
@@ -277,7 +257,7 @@ def test_hostile_text_is_shown_and_not_run():
     for side in ("response", "reference"):
         for column in range(3):
             shown.select(side, 0, column)
-            for part in (shown.detail, shown.texts, shown.table):
+            for part in (shown.detail, shown.texts, shown.table, shown.matrix):
                 assert "<img" not in part.value
                 assert "<script" not in part.value
     assert "&lt;img" in shown.detail.value

@@ -55,7 +55,6 @@ _STYLE = f"""<style onload="
 .rb-widget th, .rb-widget td {{ padding: 2px 8px; text-align: left; border-bottom: 1px solid var(--rb-rule); }}
 .rb-widget td.rb-number, .rb-widget th.rb-number {{ text-align: right; }}
 .rb-widget th[scope=row] {{ font-weight: normal; }}
-.rb-widget svg text {{ fill: var(--rb-text); font-family: inherit; }}
 .rb-widget :focus-visible {{ outline: 2px solid var(--jp-brand-color1, {PALETTE[5]}); outline-offset: 1px; }}
 .rb-tag {{ font-size: 11px; font-weight: 600; padding: 0 4px; border-radius: 7px; }}
 .rb-quiet {{ color: var(--rb-quiet); }}

@@ -1,4 +1,4 @@
-"""Claim inspector: which text entails which claim, as a matrix to click through, with the eleven metrics beside it.
+"""Claim inspector: which text entails which claim, as a matrix, with the eleven metrics beside it.
 
 Source: RAGChecker (Ru et al. 2024), section 3: claims, labels, metrics. Labels come from the results; nothing here
 checks a claim. The marked sentence is a hint from shared words, not the checker's reason.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -29,6 +28,7 @@ _LEGEND = f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entai
 # Side -> the other answer, and the checks of this side's claims: against that answer, against the chunks.
 _OTHER = {"response": "reference", "reference": "response"}
 _CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
+_CHOSEN = " aria-current='true'"
 # Why a metric is undefined, the first reason first, as in ragbench.metrics.claims.claim_metrics.
 _UNDEFINED = {
     "the response has no claims": ("precision", "f1", *METRICS[6:]),
@@ -39,37 +39,13 @@ _UNDEFINED = {
 _HINT = "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the label is the checker's."
 _NO_HINT = "No sentence shares its words (at best {:.0%} by weight)."
 _LEAST_SHARE = 0.2  # less in common is chance ("the", a name that every chunk has), and a mark there would mislead
-# ipywidgets has no key events. A style element runs its onload when it enters the page: it lets the arrow keys move in
-# the matrix and keeps JupyterLab from taking them to move between cells, as it does even with a list in focus. Where
-# scripts are not allowed, mouse, Tab and Enter still work.
-_STYLE = """<style onload="
-  const root = this.closest('.rb-claims');
-  if (root && !root.dataset.rbKeys) {
-    root.dataset.rbKeys = 'true';
-    root.addEventListener('focusin', (e) => { e.target.dataset.lmSuppressShortcuts = 'true'; });
-    root.addEventListener('keydown', (e) => {
-      const cell = e.target.closest('.rb-cell');
-      if (!cell || e.ctrlKey || e.metaKey || e.altKey) return;
-      const wide = getComputedStyle(cell.parentElement).gridTemplateColumns.split(' ').length;
-      const step = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -wide, ArrowDown: wide}[e.key];
-      if (!step) return;
-      e.preventDefault();
-      const cells = [...cell.parentElement.children];
-      let i = cells.indexOf(cell) + step;
-      while (cells[i] && !cells[i].matches('button')) i += step;
-      if (cells[i]) { cells[i].focus(); cells[i].click(); }
-    });
-  }
-">
-.rb-widget .rb-cell { margin: 0; padding: 0; height: auto; min-height: 26px; line-height: 1.3; min-width: 0;
-  width: auto; font-size: 14px; color: var(--rb-text); background: var(--rb-shade); border: 2px solid transparent; }
-.rb-widget .rb-cell.rb-head { background: transparent; font-size: 12px; font-weight: 600; }
-.rb-widget .rb-cell.rb-claim { text-align: left; white-space: normal; padding: 2px 6px; font-size: 13px;
-  background: transparent; }
-.rb-widget .rb-cell.rb-entailed { background: var(--rb-good); color: #fff; font-weight: 700; }
-.rb-widget .rb-cell.rb-contradicted { background: var(--rb-bad); color: #000; font-weight: 700; }
-.rb-widget .rb-cell.rb-unread { background: transparent; border: 2px dashed var(--rb-rule); }
-.rb-widget .rb-cell.rb-chosen { border: 2px solid var(--rb-text); text-decoration: underline; }
+_STYLE = """<style>
+.rb-widget .rb-matrix td, .rb-widget .rb-matrix th { padding: 2px 6px; text-align: center; font-size: 13px; }
+.rb-widget .rb-matrix th[scope=row] { text-align: left; min-width: 240px; }
+.rb-widget .rb-matrix .rb-entailed { background: var(--rb-good); color: #fff; font-weight: 700; }
+.rb-widget .rb-matrix .rb-neutral { background: var(--rb-shade); }
+.rb-widget .rb-matrix .rb-contradicted { background: var(--rb-bad); color: #000; font-weight: 700; }
+.rb-widget .rb-matrix [aria-current] { outline: 2px solid var(--rb-text); text-decoration: underline; }
 .rb-claims p { margin: 4px 0; }
 .rb-widget .rb-texts { display: grid; grid-template-columns: 1fr 1fr; gap: 2px 16px; }
 .rb-widget .rb-long { white-space: pre-wrap; max-height: 11em; overflow: auto; overflow-wrap: anywhere; }
@@ -82,9 +58,8 @@ class ClaimInspector(Panel):
     """Look through checked results claim by claim.
 
     The matrix has a row for every claim and a column for every text it was checked against: the other answer first,
-    then the chunks by rank ("R": relevant, it entails a reference claim). Click a claim to see where it is entailed, a
-    cell to see that text. By keyboard: Tab to a claim, arrow keys from there, or the lists *Claim* and *Text*. A label
-    that could not be read is shown as "?".
+    then the chunks by rank ("R": relevant, it entails a reference claim). Choose a claim and a text in the lists below
+    it to read that text. A label that could not be read is shown as "?".
 
     ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, the same as plain dicts in
     RAGChecker's JSON form, or a table of `ragbench.score` with claim_labels. Raises DataError for malformed or no
@@ -96,9 +71,6 @@ class ClaimInspector(Panel):
         self._scores = [_scores_of(result) for result in self.results]
         self.at, self.side, self.claim, self.column = 0, "response", 0, 0
         self._quiet = False
-        self._pool: list[w.Button] = []
-        self._places: list[tuple[str, int, int]] = []
-        self._shared = {"layout": w.Layout(width="auto"), "style": w.ButtonStyle()}
         wide, narrow, short = w.Layout(width="520px"), w.Layout(width="380px"), w.Layout(width="44px")
         self.previous = self.button("◀", lambda: self._step(-1), tooltip="Previous result", layout=short)
         self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
@@ -109,9 +81,9 @@ class ClaimInspector(Panel):
         self.columns = w.Dropdown(description="Text", layout=narrow)
         self.texts, self.detail, self.table = w.HTML(), w.HTML(), w.HTML(layout=w.Layout(flex="0 1 380px"))
         self.detail.add_class("rb-detail")
-        self.grid = w.GridBox(layout=w.Layout(flex="1 1 560px", overflow="auto", grid_gap="2px"))
+        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
         above = row([self.previous, self.next, self.choice, self.order])
-        middle = row([self.grid, self.table], align_items="flex-start")
+        middle = row([self.matrix, self.table], align_items="flex-start")
         below = [w.HTML(_LEGEND), row([self.claims, self.columns]), self.detail]
         super().__init__([above, self.texts, middle, *below], "Claim inspector", _STYLE)
         self.add_class("rb-claims")
@@ -197,12 +169,6 @@ class ClaimInspector(Panel):
         order = [i for _, i in self.choice.options]
         self.choice.value = order[(order.index(self.at) + by) % len(order)]
 
-    def _clicked(self, number: int) -> None:
-        side, claim, column = self._places[number]
-        if claim < 0:  # the head of a column: the chosen claim of this side against that text
-            claim = self.claim if self.side == side else 0
-        self.select(side, claim, None if column < 0 else column)
-
     def _choose(self, number: int) -> None:
         """Draw a result."""
         self.at, self.side, self.claim, self.column = number, "response", 0, 0
@@ -210,7 +176,6 @@ class ClaimInspector(Panel):
         order = [i for _, i in self.choice.options]
         self.texts.value = _texts(self.result, order.index(number) + 1, len(order))
         self.table.value = _metrics_table(*self._scores[number])
-        self._fill(sides)
         listed = [
             (f"{side} {i + 1}: {_short(text, 90)}", (side, i))
             for side, rows in sides.items()
@@ -221,48 +186,12 @@ class ClaimInspector(Panel):
             self.select(*listed[0][1])
         else:
             self._quietly(self.columns, options=[("no claims", None)])
+            self.matrix.value = ""
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
-
-    def _fill(self, sides: Mapping[str, Sequence[_Row]]) -> None:
-        self._places = []
-        children: list[w.Widget] = []
-        chunks = range(1, len(self.result.chunks) + 1)
-        relevant = {i for i in chunks for _, labels in sides["reference"] if labels[i] == _ENTAILED}
-        for side, rows in sides.items():
-            other = _OTHER[side]
-            heads = [(other[:3], f"against the {other}")]
-            heads += [(f"{i} R", f"chunk {i}, relevant") if i in relevant else (f"{i}", f"chunk {i}") for i in chunks]
-            children.append(w.HTML(f"<b>{side.capitalize()} claims ({len(rows)})</b>"))
-            for column, (head, tooltip) in enumerate(heads):
-                children.append(self._cell((side, -1, column), head, f"{side} claims {tooltip}", "rb-head"))
-            for claim, (text, labels) in enumerate(rows):
-                words = f"{claim + 1}. {text}"
-                children.append(self._cell((side, claim, -1), words, f"{side} claim {words}", "rb-claim"))
-                for column, label in enumerate(labels):
-                    tooltip = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
-                    children.append(self._cell((side, claim, column), _SYMBOLS[label], tooltip, _CLASSES[label]))
-        self.grid.layout.grid_template_columns = f"minmax(240px, 1fr) 42px repeat({len(chunks)}, 38px)"
-        self.grid.children = children
-
-    def _cell(self, place: tuple[str, int, int], words: str, tooltip: str, look: str) -> w.Button:
-        """Take the next button of the pool: making hundreds of widgets for every result would take seconds."""
-        number = len(self._places)
-        self._places.append(place)
-        if number == len(self._pool):
-            self._pool.append(self.button("", partial(self._clicked, number), **self._shared))
-        cell = self._pool[number]
-        with cell.hold_sync():
-            cell.description, cell.tooltip, cell._dom_classes = words, tooltip, ("rb-cell", look)
-            # Cells are left out of the Tab order, a matrix would be hundreds of stops: the arrow keys reach them.
-            cell.tabbable = None if place[2] < 0 else False
-        return cell
 
     def _point(self) -> None:
         """Show the chosen claim against the chosen text."""
-        for place, cell in zip(self._places, self._pool, strict=False):
-            chosen = place[:2] == (self.side, self.claim) and place[2] in (-1, self.column)
-            classes = tuple(c for c in cell._dom_classes if c != "rb-chosen")
-            cell._dom_classes = (*classes, "rb-chosen") if chosen else classes
+        self.matrix.value = "".join(self._matrix(side) for side in _OTHER)
         words, labels = self.rows(self.side)[self.claim]
         listed = [
             (f"{_SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i) for i, label in enumerate(labels)
@@ -270,6 +199,24 @@ class ClaimInspector(Panel):
         self._quietly(self.claims, value=(self.side, self.claim))
         self._quietly(self.columns, options=listed, value=self.column)
         self.detail.value = self._detail(words, labels)
+
+    def _matrix(self, side: str) -> str:
+        """The labels of one side's claims as an HTML table; the chosen claim and cell are marked."""
+        relevant = {i for _, labels in self.rows("reference") for i, label in enumerate(labels) if label == _ENTAILED}
+        chunks = range(1, len(self.result.chunks) + 1)
+        heads = [_OTHER[side], *(f"{i} R" if i in relevant else f"{i}" for i in chunks)]
+        rows = []
+        for claim, (text, labels) in enumerate(self.rows(side)):
+            chosen = (side, claim) == (self.side, self.claim)
+            cells = [f"<th scope='row'{_CHOSEN * chosen}>{claim + 1}. {escape(text)}</th>"]
+            for column, label in enumerate(labels):
+                title = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
+                mark_it = _CHOSEN * (chosen and column == self.column)
+                cells.append(f"<td class='{_CLASSES[label]}' title='{title}'{mark_it}>{_SYMBOLS[label]}</td>")
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
+        corner = f"<th scope='col'>{side.capitalize()} claims ({len(rows)})</th>"
+        return f"<table class='rb-matrix'><thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
     def _detail(self, words: str, labels: Sequence[str | None]) -> str:
         """The claim against the text as HTML: where else it is entailed, and the text with its best sentence marked."""
