@@ -41,6 +41,7 @@ _NO_HINT = "No sentence shares its words (at best {:.0%} by weight)."
 _LEAST_SHARE = 0.2  # less in common is chance ("the", a name that every chunk has), and a mark there would mislead
 _STYLE = """<style>
 .rb-widget .rb-matrix td, .rb-widget .rb-matrix th { padding: 2px 6px; text-align: center; font-size: 13px; }
+.rb-widget .rb-matrix th[scope=col] { white-space: nowrap; }
 .rb-widget .rb-matrix th[scope=row] { text-align: left; min-width: 240px; }
 .rb-widget .rb-matrix .rb-entailed { background: var(--rb-good); color: #fff; font-weight: 700; }
 .rb-widget .rb-matrix .rb-neutral { background: var(--rb-shade); }
