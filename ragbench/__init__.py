@@ -55,7 +55,7 @@ _HOME = {
         "ragchecker_labels",
     ],
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
-    "datagen.curation": ["downsample", "long_answers", "short_answered"],
+    "datagen.curation": ["long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate"],

@@ -21,7 +21,7 @@ from ragbench.datagen.configuration import _blocklist, _invent
 from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
 from ragbench.datagen.questions import _facts_in, annotate
 from ragbench.datagen.wording import _parse_date, choose, derive, fill_pattern, mentions, without
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.text.sentences import split_sentences
 
 SHIPPED = [(domain, language) for domain in ("finance", "law", "medicine") for language in ("en", "zh")]
@@ -289,12 +289,6 @@ def test_as_many_questions_are_asked_of_a_type_as_wanted_and_a_schema_has():
     assert counts["factual"] == counts["unanswerable"] == 2
     assert 2 < counts["multi-hop"] <= 2 * len(schema.questions["multi-hop"])
     assert set(counts) == set(wanted)
-
-
-def test_documents_and_configurations_must_pair_up(shop):
-    configurations = datagen.make_configurations(shop, 2)
-    with pytest.raises(DataError, match="different ids"):
-        datagen.template_questions(shop, configurations, datagen.write_documents(shop, configurations)[:1])
 
 
 def test_a_value_is_taken_out_only_where_it_is_mentioned():
@@ -573,10 +567,8 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (raw(("fields", "opened"), drop=True), "needs 'opened', which is missing"),
-        (raw(("fields", "opened"), {"rule": "date", "after": "closed", "days": [1, 2]}), "in a circle"),
+        (raw(("fields", "opened"), drop=True), "'closed' uses the field 'opened', which is missing"),
         (raw(("fields", "owner"), {"rule": "persn"}), "'fields.owner.rule' is 'persn'"),
-        (raw(("fields", "spare"), {"rule": "person"}), "no sentence states the field 'spare'"),
         (raw(("sections", 0, "facts", 0, "say"), ["{goods}.", "{owner}."]), "state different fields"),
         (raw(("sections", 0, "facts", 3, "say"), ["By {ownr}."]), "'ownr', which is missing"),
         (raw(("questions", "factual", 0, "say"), ["It took {takings}."]), "has 1 statements"),
@@ -585,19 +577,18 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
         (raw(("questions", "summary", 0, "section"), "none"), "names the section 'none'"),
         (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "weeks"), "derive.gap.rule' is 'weeks'"),
         (raw(("questions", "riddle"), []), "'questions.riddle.[key]' is 'riddle'"),
-        (raw(("profiles", "Tea"), [["green tea", "black tea"]]), "2 values for 1 columns"),
+        (raw(("profiles", "Tea"), [["green tea", "black tea"]]), "has not one value for each of 1 columns"),
         (raw(("language",), "fr"), "'language' is 'fr'"),
         (raw(("sections",), drop=True), "no field 'sections'"),
-        (raw(("context",), ["shop", "town"]), "context field 'town' is missing"),
+        (raw(("context",), ["shop", "town"]), "the context uses the field 'town', which is missing"),
         (raw(("sections", 0, "facts", 0, "id"), drop=True), "no field 'sections.0.facts.0.id'"),
         (raw(("sections", 0, "facts", 3, "lsot"), {}), "'sections.0.facts.3.lsot' is {}"),
         (raw(("sections", 0, "facts", 0, "say"), "{goods}."), "'sections.0.facts.0.say' is '{goods}.'"),
     ],
 )
 def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(RagbenchError, match=re.escape(message)):
         datagen.build_schema(changed, "my.yaml")
-    assert message in str(error.value)
 
 
 def test_a_fact_whose_wording_holds_another_is_not_made():
@@ -625,8 +616,6 @@ def test_values_that_cannot_be_made_name_the_field(shop):
     for number in (0, "3", 2.5):
         with pytest.raises(ConfigError, match=f"documents={number!r}"):
             datagen.make_configurations(shop, number)
-    with pytest.raises(ConfigError, match="schema: 'the record' is None"):
-        datagen.build_schema(None)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
         datagen.template_questions(shop, [], [], 0, {"riddle": 1})
 
@@ -636,10 +625,10 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
     assert datagen.read_schema(path).fact_fields == shop.fact_fields
     path.write_text("a: [1", encoding="utf-8")
-    with pytest.raises(DataError, match=r"shops\.yaml, line \d+: no valid YAML"):
+    with pytest.raises(DataError, match=r"shops\.yaml: no valid YAML[\s\S]*line 1"):
         datagen.read_schema(path)
     path.write_text("- 1", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"shops\.yaml: 'the record' is \[1\]"):
+    with pytest.raises(DataError, match=r"shops\.yaml: 'the record' is \[1\]"):
         datagen.read_schema(path)
     with pytest.raises(DataError, match="there is no file"):
         datagen.read_schema(tmp_path / "none.yaml")

@@ -12,15 +12,12 @@ from ragbench.datagen import (
     make_configurations,
     make_model_set,
     make_set,
-    read_schema,
-    schema_from_documents,
-    write_set,
 )
 from ragbench.datagen.configuration import model_values
 from ragbench.datagen.document import model_documents
 from ragbench.datagen.questions import model_keypoints, model_questions, model_references, model_refine
 from ragbench.datagen.wording import mentions
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError
 from ragbench.llm import chat_model
 from ragbench.prompts import load_prompt
 
@@ -277,52 +274,3 @@ def ask_and_answer(prompt):
 def supporting(prompt):
     answer = prompt.split("Answer: ")[1].split("\n")[0]
     return [int(n) for n, s in numbered(prompt, "Sentences").items() if s in answer]
-
-
-NOTHING = {"values": [], "low": 0, "high": 0, "unit": "", "section": "A", "sentence": ""}
-PROPOSAL = {
-    "about": "ship",
-    "subdomains": ["ferries", "tugs"],
-    "fields": [
-        NOTHING | {"name": "ship", "rule": "company"},
-        NOTHING | {"name": "built", "rule": "date", "sentence": "It was built on {built}."},
-        NOTHING | {"name": "crew", "rule": "number", "low": 20, "high": 90, "unit": "sailors", "section": "B",
-                   "sentence": "The crew is {crew}."},
-        NOTHING | {"name": "hull", "rule": "choice", "values": ["a steel hull", "a wooden hull"], "section": "B",
-                   "sentence": "It has {hull}."},
-    ],
-}  # fmt: skip
-
-
-def test_a_schema_proposed_from_seed_documents_can_be_edited_and_used(script, model, tmp_path):
-    script.on("You design a schema", PROPOSAL)
-    text = schema_from_documents(model, ["The Marn was built in 1960.", "The Orl has a crew."], "shipping")
-    assert "The Marn was built in 1960." in script.prompts[0]
-    path = tmp_path / "shipping.yaml"
-    path.write_text(text.replace("high: 90", "high: 30"), encoding="utf-8")
-    schema = read_schema(path)
-    assert schema.fact_fields == ("built", "crew", "hull")
-    configurations = make_configurations(schema, 4, 0)
-    assert all(20 <= c.values["crew"] <= 30 for c in configurations)
-    assert all(c.text["crew"] == f"{c.values['crew']} sailors" for c in configurations)
-    assert {c.subdomain for c in configurations} == {"ferries", "tugs"}
-
-
-def test_a_model_goes_the_whole_way_from_seed_documents(script, model, tmp_path):
-    script.on("You design a schema", PROPOSAL)
-    answer_every_step(script)
-    path = tmp_path / "shipping.yaml"
-    path.write_text(schema_from_documents(model, ["The Marn was built in 1960."], "my-ships"), encoding="utf-8")
-    own, failed = make_model_set(model, read_schema(path), 2, 1, {"factual": 1, "unanswerable": 1})
-    assert (len(own.documents), len(own.questions), own.problems()) == (2, 2, [])
-    assert {reason for _, reason in failed} == {"no fact was left out"}
-    rows = (write_set(own, tmp_path / "set") / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    assert {json.loads(row)["domain"] for row in rows} == {"my-ships"}
-
-
-def test_a_schema_that_the_model_fails_to_propose_is_an_error(script, model):
-    script.on("You design a schema", "no idea")
-    with pytest.raises(ModelError, match="no schema for shipping"):
-        schema_from_documents(model, ["text"], "shipping")
-    with pytest.raises(ConfigError, match="seed documents"):
-        schema_from_documents(model, "text", "shipping")

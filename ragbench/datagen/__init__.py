@@ -19,5 +19,5 @@ from ragbench.datagen.questions import (
     refine,
     template_questions,
 )
-from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema, schema_from_documents
+from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema
 from ragbench.datagen.sets import GeneratedSet, answer_questions, generate_set, make_model_set, make_set, write_set

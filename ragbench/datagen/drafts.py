@@ -12,8 +12,9 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from pydantic import BaseModel, Field
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents
 from ragbench.data.validate import plain_words, validate
-from ragbench.datagen.parts import QRA, Done, FactSentence, GeneratedDocument, Section, StepCall, ask_step
+from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section, StepCall, ask_step
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
@@ -128,55 +129,49 @@ def draft_questions(
         raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
     documents = load_documents(documents)
     shelf = _Shelf(documents, seed)
-    rows: dict[str, dict[str, Any]] = {}
+    drafts: dict[str, QRA] = {}  # all that were asked for, by id
+    fallen: dict[str, tuple[str, str]] = {}  # id -> status and reason of those that did not pass
     asked: dict[str, list[str]] = {d.id: [] for d in documents}
-    drafts: list[QRA] = []
-    for kind, turn in ((kind, turn) for kind in TYPES if kind in types for turn in range(1, per_document + 1)):
+
+    def drop(reasons: Mapping[str, str] | Iterable[tuple[str, str]], status: str) -> None:
+        fallen.update((name, (status, reason)) for name, reason in dict(reasons).items())
+
+    def standing() -> list[QRA]:
+        return [draft for draft in drafts.values() if draft.id not in fallen]
+
+    def settle(draft: QRA, reply: Any) -> QRA:
+        asked[shelf.owner[draft.doc_ids[0]].id].append(reply.question)
+        answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
+        return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
+
+    for kind, turn in product((kind for kind in TYPES if kind in types), range(1, per_document + 1)):
         calls = _calls(kind, turn, shelf, asked, load_prompt(prompt))
-        rows |= {call.id: {"id": call.id, "type": kind, "question": "", "answer": ""} for call in calls}
-        _mark(rows, {call.id: "there is no second document" for call in calls if not call.prompt}, "failed")
-
-        def settle(draft: QRA, reply: Any) -> QRA:
-            asked[shelf.owner[draft.doc_ids[0]].id].append(reply.question)
-            answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
-            return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
-
+        drafts |= {call.id: call.about for call in calls}
+        drop({call.id: "there is no second document" for call in calls if not call.prompt}, "failed")
         form = _Asked if kind == "unanswerable" else _Answered
         done = ask_step(model, "drafts", [call for call in calls if call.prompt], form, settle, options)
-        drafts += _kept(done, rows, "failed")
-    for draft in drafts:
-        rows[draft.id] |= {"question": draft.question, "answer": draft.answer}
-    drafts = _kept(model_references(model, drafts, shelf.passages, **options), rows, "failed")
+        drop(done.failed, "failed")
+        drafts |= {draft.id: draft for draft in done.made}
+    done = model_references(model, standing(), shelf.passages, **options)
+    drop(done.failed, "failed")
+    drafts |= {draft.id: draft for draft in done.made}
     written_by = endpoints_of(model)[0].model
-    questions = {draft.id: _question(draft, shelf, written_by) for draft in drafts}
-    faults = {p.question_id: p.what for p in validate(Dataset("drafts", tuple(questions.values()), documents))}
-    faults |= {draft.id: fault for draft, fault in zip(drafts, _faults(drafts), strict=True) if fault}
-    standing = [draft for draft in drafts if draft.id not in faults]
-    _mark(rows, faults, "rejected")
-    checked = [_unsupported(model, standing, options), _unanswered(model, standing, shelf, options)]
-    for rejected, failed in checked:
-        _mark(rows, failed, "failed")
-        _mark(rows, rejected, "rejected")
-    table = pd.DataFrame(
-        [
-            {"references": questions[name].references if name in questions else (), "status": "draft", "reason": ""}
-            | row
-            for name, row in rows.items()
-        ],
-        columns=["id", "type", "question", "answer", "references", "status", "reason"],
-    )
-    left = table.loc[table["status"] == "draft", "id"]
-    return Drafts(tuple(questions[name] for name in left), table)
-
-
-def _mark(rows: Mapping[str, dict[str, Any]], reasons: Mapping[str, str], status: str) -> None:
-    for name, reason in reasons.items():
-        rows[name] |= {"status": status, "reason": reason}
-
-
-def _kept(done: Done[QRA], rows: Mapping[str, dict[str, Any]], status: str) -> list[QRA]:
-    _mark(rows, dict(done.failed), status)
-    return list(done.made)
+    questions = {draft.id: _question(draft, shelf, written_by) for draft in standing()}
+    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
+    repeats = _faults(standing())
+    drop({p.question_id: p.what for p in problems}, "rejected")
+    drop(repeats, "rejected")
+    left = standing()
+    for rejected, failed in (_known_without(model, left, options), _found(model, left, shelf, options)):
+        drop(failed, "failed")
+        drop(rejected, "rejected")
+    rows = []
+    for name, draft in drafts.items():
+        status, reason = fallen.get(name, ("draft", ""))
+        references = tuple(r.text for r in draft.references)
+        rows.append((name, draft.kind, draft.question, draft.answer, references, status, reason))
+    columns = ["id", "type", "question", "answer", "references", "status", "reason"]
+    return Drafts(tuple(questions[draft.id] for draft in standing()), pd.DataFrame(rows, columns=columns))
 
 
 # What a prompt shows
@@ -247,30 +242,28 @@ def _question(draft: QRA, shelf: _Shelf, drafted_by: str) -> Question:
 # Checks
 
 
-def _faults(drafts: Sequence[QRA]) -> Iterator[str]:
-    """Say what is wrong with each draft by itself; `ragbench.data.validate` looks at its evidence."""
+def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
+    """Say what is wrong with drafts by themselves; `ragbench.data.validate` looks at their evidence."""
     before: set[str] = set()
+    faults = {}
     for draft in drafts:
         question = plain_words(draft.question)
         if question in before:
-            yield "the question was asked before"
+            faults[draft.id] = "the question was asked before"
         elif draft.kind == "two documents" and len({r.doc_id for r in draft.references}) < 2:
-            yield "its evidence is from one document"
+            faults[draft.id] = "its evidence is from one document"
         elif draft.kind == "single fact" and plain_words(draft.answer) in question:
-            yield f"the question holds its answer {draft.answer!r}"
-        else:
-            yield ""
+            faults[draft.id] = f"the question holds its answer {draft.answer!r}"
         before.add(question)
+    return faults
 
 
-def _unsupported(
-    model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Ask each question without the evidence of one document after the other; reasons of those answered all the same.
+def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
+    """Ask each question without the evidence of one document after the other.
 
     Returns
     -------
-    reasons by id of the rejected, and of those whose call failed.
+    reasons by id of those that are answered all the same, and of those whose call failed.
     """
     alone, with_rest = load_prompt("ragas_data_ungrounded"), load_prompt("ragas_data_answer")
     calls = []
@@ -281,28 +274,24 @@ def _unsupported(
             calls.append(StepCall(draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
     done = ask_step(model, "without evidence", calls, None, lambda draft, text: (draft, text), options)
     given = [(draft.id, text) for draft, text in done.made if plain_words(draft.answer) in plain_words(text)]
-    reasons = {name: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for name, text in given}
-    return reasons, dict(done.failed)
+    return {i: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for i, text in given}, dict(
+        done.failed
+    )
 
 
-def _unanswered(
-    model: Any, drafts: Sequence[QRA], shelf: _Shelf, options: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Look for the answers of unanswerable questions in the nearest passages; as `_unsupported`."""
-    asked = [draft for draft in drafts if draft.kind == "unanswerable"]
-    if not asked:
+def _found(model: Any, drafts: Sequence[QRA], shelf: _Shelf, options: Mapping[str, Any]) -> tuple[dict, dict]:
+    """Look for the answers of unanswerable questions in the nearest passages; returns as `_known_without`."""
+    texts = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
+    if not texts:
         return {}, {}
-    found = shelf.near.search([draft.question for draft in asked], _SEARCHED)
+    found = shelf.near.search([*texts.values()], _SEARCHED)
     contexts = [[hit.chunk.text for hit in hits] for hits in found]
-    names = [draft.id for draft in asked]
-    copied = extract_sentences(model, [draft.question for draft in asked], contexts, ids=names, **options)
-    rejected, failed = {}, {}
-    for name, label in zip(names, copied.labels, strict=True):
-        if label is None:
-            failed[name] = "the check whether the documents answer it could not be read"
-        elif label.sentences:
-            rejected[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
-    return rejected, failed
+    copied = extract_sentences(model, [*texts.values()], contexts, ids=[*texts], **options)
+    labels = dict(zip(texts, copied.labels, strict=True))
+    unread = "the check whether the documents answer it could not be read"
+    answered = {i: label.sentences[0] for i, label in labels.items() if label is not None and label.sentences}
+    reasons = {i: f"the documents may answer it: {sentence[:80]!r}" for i, sentence in answered.items()}
+    return reasons, {i: unread for i, label in labels.items() if label is None}
 
 
 # What a person says

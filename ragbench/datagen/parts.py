@@ -121,7 +121,7 @@ class QRA:
 
 
 class StepCall(NamedTuple):
-    """One call of a step: its id, its prompt, and what it is about."""
+    """One call of a step: its id, its prompt (empty: not asked), and what it is about."""
 
     id: str
     prompt: str
@@ -144,7 +144,7 @@ def ask_step(
     settle: Callable[[Any, Any], Result | str],
     options: Mapping[str, Any],
 ) -> Done[Result]:
-    """Ask a model about every call.
+    """Ask a model about every call with a prompt; what the others are about is their result.
 
     Parameters
     ----------
@@ -152,13 +152,15 @@ def ask_step(
     settle : (what the call is about, the reply) -> result. A text in its place says why the reply cannot be used.
     options : of `ragbench.llm.ask`.
     """
-    if not calls:
-        return Done(())
-    names, prompts, _ = zip(*calls, strict=True)
-    replies = ask(model, prompts, form, ids=names, **{"step": f"rageval {step}", **options})
+    asked = [call for call in calls if call.prompt]
+    settings = {"ids": [call.id for call in asked], "step": f"rageval {step}", **options}
+    replies = iter(ask(model, [call.prompt for call in asked], form, **settings) if asked else ())
     made, failed = [], []
-    for call, reply in zip(calls, replies, strict=True):
-        result = settle(call.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
+    for call in calls:
+        result = call.about
+        if call.prompt:
+            reply = next(replies)
+            result = settle(call.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
         if isinstance(result, str):
             failed.append((call.id, result))
         else:

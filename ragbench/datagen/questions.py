@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, worded
-from ragbench.errors import DataError, check_known
+from ragbench.errors import check_known
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
@@ -55,31 +55,20 @@ def template_questions(
     seed: int = 0,
     per_document: Mapping[str, int] = PER_DOCUMENT,
 ) -> list[QRA]:
-    """Ask questions of all types about each document, with first answers from its configuration.
+    """Ask questions of all types about each document, with first answers from its configuration, without references.
 
     Parameters
     ----------
-    seed : chooses among the schema's questions and their wordings.
     per_document : how many of each type, at most: a schema has so many patterns. Types over several documents pair each
         document with the next (and the last with the first); with a single document there are none.
 
-    Returns
-    -------
-    list of QRA without references or keypoints.
     """
-    if [c.id for c in configurations] != [d.id for d in documents]:
-        raise DataError(
-            f"{len(configurations)} configurations and {len(documents)} documents with different ids",
-            "one document per configuration, in the same order",
-            "write the documents from these configurations",
-        )
     check_known("type of question", per_document, KINDS)
     pairs = list(zip(configurations, documents, strict=True))
     drafts = []
-    for number, pair in enumerate(pairs):
+    for pair, following in zip(pairs, pairs[1:] + pairs[:1], strict=True):
         rng = random.Random(f"questions/{pair[0].id}/{seed}")
-        about = [pair, pairs[(number + 1) % len(pairs)]] if len(pairs) > 1 else [pair]
-        asked = list(_answerable(schema, about, rng, per_document))
+        asked = list(_answerable(schema, [pair, following][: len(pairs)], rng, per_document))
         asked += list(_unanswerable(schema, pair, rng))[: per_document.get("unanswerable", 0)]
         drafts += [replace(q, id=f"{pair[0].id}-q{i:02d}") for i, q in enumerate(asked, 1)]
     return drafts
@@ -170,20 +159,13 @@ def model_questions(
 ) -> Done[QRA]:
     """Let a model ask questions with first answers from configurations; it sees the facts, not the documents.
 
-    Parameters
-    ----------
-    per_document : how many of each type; asked one after another, so that each differs from those before.
-
-    Returns
-    -------
-    Done with QRA without references. A document without dropped facts gets no unanswerable question, a single document
-    none over several; both are listed in ``failed``.
+    Questions of a type are asked one after another, so that each differs from those before. A document without dropped
+    facts gets no unanswerable question, a single document none over several; both are listed in ``failed``.
     """
     check_known("type of question", per_document, KINDS)
     template = load_prompt(prompt)
     pairs = list(zip(configurations, documents, strict=True))
-    drafts: list[QRA] = []
-    failed: list[tuple[str, str]] = []
+    drafts, failed = [], []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
 
     def settle(draft: QRA, reply: QuestionReply) -> QRA:
@@ -192,9 +174,9 @@ def model_questions(
 
     for kind, turn in ((kind, turn) for kind, count in per_document.items() for turn in range(1, count + 1)):
         calls = []
-        for number, (c, document) in enumerate(pairs):
+        for (c, document), following in zip(pairs, pairs[1:] + pairs[:1], strict=True):
             name = f"{c.id}-{kind.replace(' ', '-')}-{turn}"
-            about = [(c, document), pairs[(number + 1) % len(pairs)]] if kind in MULTI else [(c, document)]
+            about = [(c, document), following] if kind in MULTI else [(c, document)]
             if kind in MULTI and len(pairs) < 2:
                 failed.append((name, "needs a second document"))
             elif kind == "unanswerable" and not document.dropped:
@@ -265,7 +247,7 @@ def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str
 
 
 def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[FactSentence, ...]:
-    """Mark which facts each sentence states, by their wording; for documents that a model or a person wrote."""
+    """Mark which facts each sentence states, by their wording."""
     return tuple(FactSentence(s, tuple(name for _, name in _facts_in(s, [configuration], fields))) for s in sentences)
 
 
@@ -287,11 +269,11 @@ def model_references(
 
     A number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    template = load_prompt(prompt)
-
-    def write(q: QRA) -> str:
-        sentences = _numbered(s.text for s in _sentences(q, documents))
-        return fill_prompt(template, question=q.question, answer=q.answer, sentences=sentences)
+    template, calls = load_prompt(prompt), []
+    for q in questions:
+        listed = _numbered(s.text for s in _sentences(q, documents))
+        filled = fill_prompt(template, question=q.question, answer=q.answer, sentences=listed)
+        calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
 
     def settle(q: QRA, reply: ReferencesReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -299,24 +281,7 @@ def model_references(
             return f"sentences {reply.sentences}, but there are {len(sentences)}"
         return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.sentences))))
 
-    return _ask_answered(model, "references", questions, write, ReferencesReply, settle, options)
-
-
-def _ask_answered(
-    model: Any,
-    step: str,
-    questions: Sequence[QRA],
-    write: Callable[[QRA], str],
-    form: type[BaseModel],
-    settle: Callable[[QRA, Any], QRA | str],
-    options: Mapping[str, Any],
-) -> Done[QRA]:
-    """Ask about every question that has an answer; the others pass."""
-    calls = [StepCall(q.id, write(q), q) for q in questions if q.kind != "unanswerable"]
-    done = ask_step(model, step, calls, form, settle, options)
-    settled = {q.id: q for q in done.made}
-    passed = [settled.get(q.id, q) for q in questions if q.kind == "unanswerable" or q.id in settled]
-    return Done(tuple(passed), done.failed)
+    return ask_step(model, "references", calls, ReferencesReply, settle, options)
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -342,14 +307,8 @@ def refine(
        reference and the answer stays. Not found: the statement is removed from the answer.
     2. A fact of the references that the answer lacks: the answer is supplemented, in the schema's plainest words.
 
-    Parameters
-    ----------
-    question : with references (`find_references`) or without.
-    configurations, documents : by id.
-
-    Returns
-    -------
-    QRA; ``changes`` tells what was done. A question that is unanswerable stays as it is.
+    Configurations and documents are given by id. ``changes`` of the result tells what was done. An unanswerable
+    question stays as it is.
     """
     if question.kind == "unanswerable":
         return question
@@ -372,7 +331,7 @@ def refine(
             if stated and not any(mentions(answer, value) for value in values):
                 kept.append(worded(fact.say[0], c.text))
                 changes.append(f"supplemented: {kept[-1]}")
-    ordered = _in_document_order(references, documents, question.doc_ids)
+    ordered = _in_order(references, _sentences(question, documents))
     return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
 
 
@@ -396,14 +355,10 @@ def _lookup(
     return added
 
 
-def _in_document_order(
-    references: Sequence[Reference], documents: Mapping[str, GeneratedDocument], doc_ids: Sequence[str]
-) -> tuple[Reference, ...]:
-    """Sort references by document and place, each once."""
-    place = {(d, s.text): (n, i) for n, d in enumerate(doc_ids) for i, s in enumerate(documents[d].sentences)}
-    rank = {d: i for i, d in enumerate(doc_ids)}
-    unique = dict.fromkeys(references)
-    return tuple(sorted(unique, key=lambda r: place.get((r.doc_id, r.text), (rank.get(r.doc_id, len(rank)), 0))))
+def _in_order(references: Sequence[Reference], sentences: Sequence[Reference]) -> tuple[Reference, ...]:
+    """Sort references as the documents have them, each once."""
+    place = {sentence: number for number, sentence in enumerate(sentences)}
+    return tuple(sorted(dict.fromkeys(references), key=lambda r: place.get(r, len(place))))
 
 
 class Unsupported(BaseModel):
@@ -432,10 +387,9 @@ def model_refine(
 
     Unanswerable questions pass without being asked.
     """
-    template = load_prompt(prompt)
-
-    def write(q: QRA) -> str:
-        return fill_prompt(
+    template, calls = load_prompt(prompt), []
+    for q in questions:
+        filled = fill_prompt(
             template,
             language=LANGUAGES[q.language],
             question=q.question,
@@ -443,6 +397,7 @@ def model_refine(
             references="\n".join(f"- {r.text}" for r in q.references) or "none",
             sentences=_numbered(s.text for s in _sentences(q, documents)),
         )
+        calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
 
     def settle(q: QRA, report: RefineReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -459,10 +414,10 @@ def model_refine(
         kept = [s for i, s in enumerate(q.statements, 1) if i not in removed]
         added = [s.strip() for s in report.missing if s.strip()]
         changes += [f"supplemented: {s}" for s in added]
-        ordered = _in_document_order(references, documents, q.doc_ids)
+        ordered = _in_order(references, sentences)
         return replace(q, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
-    return _ask_answered(model, "refine", questions, write, RefineReply, settle, options)
+    return ask_step(model, "refine", calls, RefineReply, settle, options)
 
 
 # Keypoints
@@ -502,11 +457,12 @@ def model_keypoints(
     model: Any, questions: Sequence[QRA], *, prompt: Prompt = "rageval_keypoints", **options: Any
 ) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    template = load_prompt(prompt)
-    calls = [
-        StepCall(q.id, fill_prompt(template, language=LANGUAGES[q.language], question=q.question, answer=q.answer), q)
-        for q in questions
-    ]
-    return ask_step(
-        model, "keypoints", calls, KeypointsReply, lambda q, r: replace(q, keypoints=tuple(r.keypoints)), options
-    )
+    template, calls = load_prompt(prompt), []
+    for q in questions:
+        fields = {"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer}
+        calls.append(StepCall(q.id, fill_prompt(template, **fields), q))
+
+    def settle(q: QRA, reply: KeypointsReply) -> QRA:
+        return replace(q, keypoints=tuple(reply.keypoints))
+
+    return ask_step(model, "keypoints", calls, KeypointsReply, settle, options)

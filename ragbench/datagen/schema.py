@@ -7,9 +7,9 @@ alternatives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
@@ -18,11 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 from typing_extensions import TypedDict
 
 from ragbench.data.files import as_record, read_text
-from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, StepCall, ask_step
+from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI
 from ragbench.datagen.wording import fields_of
-from ragbench.errors import ConfigError, DataError, ModelError, check_known
-from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.errors import ConfigError, DataError, check_known
 
 _FOLDER = Path(__file__).parent / "schemas"
 DOMAINS = ("finance", "law", "medicine")
@@ -168,29 +166,19 @@ def read_schema(path: str | Path) -> Schema:
     try:
         raw = yaml.safe_load(read_text(path))
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        raise DataError(f"{path}{line}: no valid YAML", "a schema file", "mend that line") from None
+        raise DataError(f"{path}: no valid YAML: {error}", "a schema file", "mend that line") from None
     return build_schema(raw, str(path))
 
 
 def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     """Build a schema from a mapping (the content of a schema file) and check it; ``source`` names it in messages."""
-    try:
-        schema = as_record(Schema, raw, source)
-    except DataError as error:
-        do = "mend it; quote a text that YAML takes for something else, such as no or 2021-03-14"
-        raise ConfigError(error.got, error.expected, do) from None
+    schema = as_record(Schema, raw, source)
     columns = {schema.subdomain: {"rule": "subdomain"}, **{name: {"rule": "profile"} for name in schema.profile}}
     schema = schema.model_copy(update={"fields": columns | schema.fields, "source": source})
     if misfits := list(_misfits(schema)):
-        more = f"; and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
-        got = f"{source}: {'; '.join(misfits[:_SHOWN])}{more}"
+        got = f"{source}: {'; '.join(misfits[:_SHOWN])}{'; and more' * (len(misfits) > _SHOWN)}"
         raise ConfigError(got, "a schema whose parts fit together", "mend that part")
     return schema
-
-
-# What does not fit together: fields, patterns, questions
 
 
 def _needs(rule: _Rule) -> tuple[str, ...]:
@@ -198,143 +186,35 @@ def _needs(rule: _Rule) -> tuple[str, ...]:
 
 
 def _misfits(schema: Schema) -> Iterator[str]:
-    known, context, stated = set(schema.fields), set(schema.context), set(schema.fact_fields)
-    for name, rule in schema.fields.items():
-        yield from (f"the field {name!r} needs {n!r}, which is missing" for n in _needs(rule) if n not in known)
-    try:
-        _ = schema.order
-    except CycleError as error:
-        yield f"fields need each other in a circle: {' -> '.join(error.args[1])}"
-    yield from (f"the context field {name!r} is missing from the fields" for name in context - known)
+    """Say which parts do not fit together."""
+    context, stated = set(schema.context), {*schema.context, *schema.fact_fields}
+    uses = [("the context", context)] + [(f"the field {name!r}", {*_needs(r)}) for name, r in schema.fields.items()]
+    asks: list[tuple[str, str, set[str]]] = []  # who asks, how, and what names the document
     for name, rows in schema.profiles.items():
-        for row in rows:
-            if len(row) != len(schema.profile):
-                yield f"a profile of {name!r} has {len(row)} values for {len(schema.profile)} columns"
+        if any(len(row) != len(schema.profile) for row in rows):
+            yield f"a profile of {name!r} has not one value for each of {len(schema.profile)} columns"
     for fact in schema.facts:
-        used = [fields_of(pattern) for pattern in fact.say]
-        if len({fields - context for fields in used}) != 1:
-            shown = " / ".join(",".join(sorted(fields - context)) for fields in used)
-            yield f"the patterns of the fact {fact.id!r} state different fields: {shown}"
-        for name in sorted(set().union(*used) - known):
-            yield f"the fact {fact.id!r} uses the field {name!r}, which is missing"
+        where, in_patterns = f"the fact {fact.id!r}", [fields_of(pattern) for pattern in fact.say]
+        if len({fields - context for fields in in_patterns}) > 1:
+            yield f"the patterns of {where} state different fields"
+        uses.append((where, set().union(*in_patterns)))
         if fact.lost:
-            yield from _unnamed(f"the question about the lost fact {fact.id!r}", fact.lost.ask, schema.named)
-    for name in sorted(known - stated - context):
-        if not schema.fields[name].get("hidden"):
-            yield f"no sentence states the field {name!r}; mark it 'hidden: true' if that is meant"
+            asks.append((f"the question about the lost fact {fact.id!r}", fact.lost.ask, {*schema.named}))
+    for where, names in uses:
+        yield from (f"{where} uses the field {name!r}, which is missing" for name in sorted(names - set(schema.fields)))
     for kind, questions in schema.questions.items():
+        marks = ("a.", "b.") if kind in MULTI else ("",)
         for question in questions:
-            yield from _question_misfits(kind, question, schema, stated | context)
-
-
-def _unnamed(where: str, ask: str, wanted: Collection[str]) -> Iterator[str]:
-    for name in sorted(set(wanted) - fields_of(ask)):
-        yield f"{where} does not name {name!r}, so it is not clear which document is meant"
-
-
-def _question_misfits(kind: str, question: QuestionPattern, schema: Schema, usable: set[str]) -> Iterator[str]:
-    where = f"the {kind} question {question.id!r}"
-    if question.section:
-        if question.section not in {s.id for s in schema.sections}:
-            yield f"{where} names the section {question.section!r}, which is missing"
-    elif len(question.say) < _STATEMENTS:
-        yield f"{where} has {len(question.say)} statements; at least {_STATEMENTS} give 3-5 keypoints"
-    marks = ("a.", "b.") if kind in MULTI else ("",)
-    for ask in question.ask:
-        yield from _unnamed(where, ask, [f"{mark}{name}" for mark in marks for name in schema.named])
-    used = set().union(*map(fields_of, (*question.ask, *question.say))) - set(question.derive)
-    for derivation in question.derive.values():
-        used |= set(derivation.of) | set().union(*map(fields_of, derivation.names))
-    for name in sorted(used):
-        owner, _, bare = name.rpartition(".")
-        if (owner in ("a", "b")) != (kind in MULTI) or bare not in usable:
-            yield f"{where} uses {name!r}, which no document states"
-
-
-# A schema from documents, by a model
-
-
-class FieldReply(BaseModel):
-    """A field of a schema, as a model proposes it."""
-
-    name: str
-    rule: str
-    values: list[str] = Field(max_length=MOST_ITEMS)
-    low: int
-    high: int
-    unit: str
-    section: str
-    sentence: str
-
-
-class SchemaReply(BaseModel):
-    """A schema, as a model proposes it."""
-
-    about: str
-    subdomains: list[str] = Field(max_length=MOST_ITEMS)
-    fields: list[FieldReply] = Field(max_length=MOST_ITEMS)
-
-
-def schema_from_documents(
-    model: Any,
-    documents: Sequence[str],
-    domain: str,
-    language: str = "en",
-    *,
-    prompt: Prompt = "rageval_schema",
-    **options: Any,
-) -> str:
-    """Let a model read the texts of a few documents and propose a schema, as YAML to look at and edit.
-
-    Returns
-    -------
-    YAML text. Save it, edit it, and read it with `ragbench.datagen.read_schema`, which checks it. It has no question
-    patterns: ask by model (`ragbench.datagen.questions.model_questions`), or write some.
-
-    Source: RAGEval, section 3.1.
-    """
-    check_known("language", [language], LANGUAGES)
-    if isinstance(documents, str) or not documents:
-        raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
-    texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))
-    filled = fill_prompt(load_prompt(prompt), language=LANGUAGES[language], domain=domain, documents=texts)
-    call = StepCall(f"schema/{domain}", filled, domain)
-    proposals = ask_step(model, "schema", [call], SchemaReply, lambda _, proposal: proposal, options)
-    if proposals.failed:
-        reason = proposals.failed[0][1]
-        raise ModelError(f"no schema for {domain}: {reason}", "a schema in the form asked for", "try another model")
-    return _proposed_yaml(proposals.made[0], domain, language)
-
-
-def _proposed_yaml(proposal: SchemaReply, domain: str, language: str) -> str:
-    fields: dict[str, dict[str, Any]] = {}
-    sections: dict[str, list[dict[str, Any]]] = {}
-    for f in proposal.fields:
-        rule: dict[str, Any] = {"rule": f.rule}
-        if f.rule == "company":
-            rule = {"rule": "invented", "form": ["{firm} Group" if language == "en" else "{firm}集团"]}
-        elif f.rule == "choice":
-            rule["from"] = list(f.values)
-        elif f.rule == "date":
-            fields.setdefault("calendar_year", {"rule": "year", "low": 2010, "high": 2024, "hidden": True})
-            rule["year"] = "calendar_year"
-        elif f.rule in ("year", "amount", "number"):
-            rule |= {"low": f.low, "high": f.high} | ({"unit": f.unit} if f.unit else {})
-        fields[f.name] = rule
-        if f.name != proposal.about:
-            sections.setdefault(f.section, []).append({"id": f.name, "say": [f.sentence]})
-    raw = {
-        "domain": domain,
-        "language": language,
-        "title": f"{{{proposal.about}}}",
-        "subdomain": "subdomain",
-        "context": [proposal.about, "subdomain"],
-        "drop": 0,
-        "profile": [],
-        "profiles": {name: [[]] for name in proposal.subdomains},
-        "fields": fields,
-        "sections": [{"id": f"s{i}", "heading": h, "facts": facts} for i, (h, facts) in enumerate(sections.items(), 1)],
-        "questions": {},
-        "unanswerable": [],
-    }
-    return yaml.safe_dump(raw, allow_unicode=True, sort_keys=False, width=120)
+            where = f"the {kind} question {question.id!r}"
+            asks += [(where, ask, {f"{mark}{name}" for mark in marks for name in schema.named}) for ask in question.ask]
+            if question.section and question.section not in {s.id for s in schema.sections}:
+                yield f"{where} names the section {question.section!r}, which is missing"
+            elif not question.section and len(question.say) < _STATEMENTS:
+                yield f"{where} has {len(question.say)} statements; at least {_STATEMENTS} give 3-5 keypoints"
+            patterns = [*question.ask, *question.say, *(n for d in question.derive.values() for n in d.names)]
+            used = set().union(*map(fields_of, patterns), *(d.of for d in question.derive.values()))
+            missing = used - set(question.derive) - {f"{mark}{name}" for mark in marks for name in stated}
+            yield from (f"{where} uses {name!r}, which no document states" for name in sorted(missing))
+    for where, ask, names in asks:
+        for name in sorted(names - fields_of(ask)):
+            yield f"{where} does not name {name!r}, so it is not clear which document is meant"
