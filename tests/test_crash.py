@@ -14,6 +14,7 @@ from ragbench.crash import ERRORS, SAME, WRONG, PlantedError, crash_table, crash
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette
 from ragbench.metrics.table import METRICS, Metric
+from ragbench.paths import packaged_data
 from ragbench.records import Document
 
 DOCUMENTS = [
@@ -165,6 +166,12 @@ def test_a_model_that_is_named_grades_before_and_after_and_is_asked_once_for_eac
         assert len(server.calls) == 2
     assert results[["before", "after", "worse"]].to_numpy().tolist() == [[1, 0, 1]]
     pd.testing.assert_frame_equal(results, again)
+
+
+def test_the_shipped_grades_of_a_real_model_are_whole(tmp_path):
+    with Cassette(tmp_path / "grades.sqlite") as tape:
+        assert tape.import_(packaged_data("recordings", "grades.jsonl.gz")) == 215
+        assert tape.verify() == []
 
 
 def frame(changes, claim=WRONG, number="token_f1"):
