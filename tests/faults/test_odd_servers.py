@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import CallError, Cassette, ask, chat_model
+from ragbench.llm import CallError, Cassette, ask, asking, chat_model
 from ragbench.llm.context import Transport
 from ragbench.llm.failures import _looks_like_key
 from ragbench.records import Grade
@@ -228,7 +228,8 @@ def live(folder, server, count, **changes):
     return experiment(folder, count, **{**axes, **changes})
 
 
-def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake):
+def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake, monkeypatch):
+    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
     fake.reply = at_call(6, fake.stop)
     for _ in range(2):
         with pytest.raises(ModelError, match="prompts failed at the server"):
