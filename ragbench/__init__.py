@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from ragbench._lazy import lazy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {

@@ -37,6 +37,15 @@ def test_environment_yml_agrees_with_pyproject():
     assert environment["dependencies"] == [python, "pip", {"pip": ["-e ."]}]
 
 
+def test_one_version_stands_everywhere():
+    version = ragbench.__version__
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## {version} - " in (ROOT / "CHANGELOG.md").read_text()
+    printed = [re.findall(r'"ragbench (\d[\d.]*\d)', path.read_text()) for path in find()]
+    assert set().union(*printed) == {version}
+
+
 def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
     lock = (ROOT / "requirements.lock").read_text()
     blocks = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.M)[1:]
