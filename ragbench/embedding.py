@@ -232,9 +232,9 @@ class OllamaEmbedder(_Arrays):
         return {str(model.model): model.digest or "" for model in self._request(self._client.list).models}
 
     def _name_and_digest(self) -> str:
-        wanted = _full_name(self.name)
+        wanted = full_name(self.name)
         listed = self._listed()
-        digests = [digest for name, digest in listed.items() if _full_name(name) == wanted]
+        digests = [digest for name, digest in listed.items() if full_name(name) == wanted]
         if not digests or not digests[0]:
             raise self._failure("no_model", f"not among {', '.join(listed) or 'none'}")
         return f"{wanted}@{digests[0][:12]}"
@@ -274,14 +274,14 @@ def _kind(error: Exception) -> str:
     return by_status.get(status, "server" if status >= 500 or isinstance(error, httpx.HTTPError) else "unusable")
 
 
-def _full_name(name: str) -> str:
-    """Write a model's name as the server lists it.
+def full_name(name: str) -> str:
+    """Return the name that Ollama lists for one.
 
-    >>> _full_name("registry.ollama.ai/library/All-MiniLM")
-    'all-minilm:latest'
+    >>> full_name("registry.ollama.ai/library/SmolLM2"), full_name("host:5000/bge-m3"), full_name("llama3:8B")
+    ('smollm2:latest', 'host:5000/bge-m3:latest', 'llama3:8b')
     """
-    name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return name if ":" in name else f"{name}:latest"
+    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
 
 
 def _require_texts(texts: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
-from ragbench.llm.endpoints import _canonical_name, retry_after
+from ragbench.llm.endpoints import full_name, retry_after
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -77,7 +77,7 @@ def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
     "name", ["llama3:8b", "LLAMA3:8B", "library/llama3:8b", "registry.ollama.ai/library/llama3:8b"]
 )
 def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
-    assert _canonical_name(name) == "llama3:8b"
+    assert full_name(name) == "llama3:8b"
     fake.models = {"llama3:8b": DIGEST, name: DIGEST}
     ask(chat_model(f"ollama:{name}", host=fake.url), ["p"], cassette=tmp_path / "c.sqlite", progress=False)
     assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite", progress=False)[0].cached

@@ -266,7 +266,7 @@ def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
 def test_the_digest_of_the_weights_can_be_given_by_hand(tmp_path, fake):
     cassette = Cassette(tmp_path / "c.sqlite")
     ask(fake.model("openai:made", digest="a" * 64), ["p"], cassette=cassette, progress=False)
-    assert cassette.stats()["models"] == [{"model": "openai:made", "digest": "a" * 64}]
+    assert cassette.rows("SELECT * FROM models") == [("openai", "made", "a" * 64)]
 
 
 # -- any LangChain model -----------------------------------------------------------------------------------------------

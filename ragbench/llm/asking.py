@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -98,9 +97,10 @@ def ask(
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    limits = Limits(concurrency, deadline_s or endpoints[0].deadline_s or DEADLINE_S, retries, backoff_s, patience_s)
     tasks = _tasks(prompts, schema, ids, groups, endpoints[0])
-    job = _Job(endpoints, tasks, tape, limits, step, on_length == "keep")
+    limits = {"concurrency": concurrency, "retries": retries, "backoff_s": backoff_s, "patience_s": patience_s}
+    limits["deadline_s"] = deadline_s or endpoints[0].deadline_s or DEADLINE_S
+    job = _Job(endpoints, tasks, tape, step, on_length == "keep", **limits)
     if tape is not None and tape.mode == "replay":
         missing = job.replay(tape)
         if missing and on_miss == "raise":
@@ -121,17 +121,6 @@ def _report(step: str, replies: Sequence[Reply]) -> None:
         log.warning(
             "%s%d of %d prompts failed (%s). First (%s): %s", where, count, len(replies), kind, first.id, first.error
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many at once, how long, how often."""
-
-    concurrency: int
-    deadline_s: float
-    retries: int
-    backoff_s: float
-    patience_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -174,8 +163,8 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
 def _run(job: _Job, progress: bool | None) -> None:
     from tqdm.auto import tqdm
 
-    shown = len(job.tasks) >= _BAR_FROM and _somebody_looks() if progress is None else progress
-    with tqdm(total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=not shown) as job.bar:
+    hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress  # None: shown in a terminal
+    with tqdm(total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=hidden) as job.bar:
         try:
             run(job.run())
         except KeyboardInterrupt:
@@ -183,12 +172,6 @@ def _run(job: _Job, progress: bool | None) -> None:
             done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
             kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
             raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
-
-
-def _somebody_looks() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    in_kernel = shell is not None and hasattr(shell, "kernel")  # that ipykernel is imported alone says nothing
-    return in_kernel or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @dataclass(eq=False)
@@ -210,9 +193,13 @@ class _Job:
     endpoints: Sequence[Endpoint]
     tasks: list[_Task]
     cassette: Cassette | None
-    limits: Limits
     step: str
     keep_cut: bool
+    concurrency: int
+    retries: int
+    backoff_s: float
+    patience_s: float
+    deadline_s: float
     digest: str = ""
     keys: Keys | None = None
     replies: dict[int, Reply] = field(default_factory=dict)  # by place
@@ -281,7 +268,7 @@ class _Job:
         queue = deque(deque(sorted(group, key=lambda task: len(str(task.messages)))) for group in groups.values())
         workers = []
         for host in hosts:
-            most = min(self.limits.concurrency, host.endpoint.slots or self.limits.concurrency)
+            most = min(self.concurrency, host.endpoint.slots or self.concurrency)
             workers += [self._work(host, hosts, queue) for _ in range(max(1, most))]
         await asyncio.gather(*workers)
         reason = next((host.dead for host in hosts if host.dead), None)
@@ -317,10 +304,9 @@ class _Job:
 
     async def _patiently(self, call: Any) -> str:
         """Wait for a server that still loads its model."""
-        pause = wait_random_exponential(self.limits.backoff_s, max=_LONGEST_PAUSE_S)
+        pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
         busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
-        stop = stop_after_delay(self.limits.patience_s)
-        return await AsyncRetrying(retry=busy, stop=stop, wait=pause, reraise=True)(call)
+        return await AsyncRetrying(retry=busy, stop=stop_after_delay(self.patience_s), wait=pause, reraise=True)(call)
 
     async def _work(self, host: _Host, hosts: Sequence[_Host], queue: deque[deque[_Task]]) -> None:
         """Ask one host for one group after the other, until there is none, or the host is gone."""
@@ -365,7 +351,7 @@ class _Job:
 
     async def _answer(self, host: _Host, hosts: Sequence[_Host], task: _Task) -> Reply:
         """Ask for one reply, and again where that may help. Raises CallError."""
-        limits, began = self.limits, time.monotonic()
+        began = time.monotonic()
 
         def again(error: BaseException) -> bool:
             return isinstance(error, CallError) and error.kind in TRANSIENT and host.dead is None
@@ -373,13 +359,13 @@ class _Job:
         def enough(state: RetryCallState) -> bool:
             error, waited = state.outcome.exception(), time.monotonic() - began  # type: ignore[union-attr]
             if error.kind == "busy":
-                return waited + (error.retry_after or 0) > limits.patience_s
+                return waited + (error.retry_after or 0) > self.patience_s
             if error.kind == "down":
                 others = any(other.dead is None for other in hosts if other is not host)
                 return not host.spoke or others or waited > OUTAGE_S
-            return state.attempt_number > (min(1, limits.retries) if error.kind == "timeout" else limits.retries)
+            return state.attempt_number > (min(1, self.retries) if error.kind == "timeout" else self.retries)
 
-        pause = wait_random_exponential(limits.backoff_s, max=_LONGEST_PAUSE_S)
+        pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
 
         def wait(state: RetryCallState) -> float:
             asked = getattr(state.outcome.exception(), "retry_after", None)  # type: ignore[union-attr]
@@ -400,7 +386,7 @@ class _Job:
             messages = task.messages if draft is None else repair_messages(task.messages, *draft, task.json_schema)
             task.attempts += 1
             start = time.perf_counter()
-            received = await endpoint.call(messages, schema_dict(task.json_schema), self.limits.deadline_s)
+            received = await endpoint.call(messages, schema_dict(task.json_schema), self.deadline_s)
             task.spent += received.usage(time.perf_counter() - start, endpoint.price)
             if any(secret in received.text for secret in endpoint.secrets):
                 raise endpoint.fail(

@@ -149,9 +149,6 @@ class Cassette:
     def __repr__(self) -> str:
         return f"Cassette({self.path.name!r}, {self.mode!r})"
 
-    def __reduce__(self) -> tuple:
-        return partial(Cassette, digest=self.digest, command=self.command), (str(self.path), self.mode)
-
     def __len__(self) -> int:
         return int(self.rows("SELECT count(*) FROM replies WHERE ok = 1")[0][0])
 
@@ -329,23 +326,6 @@ class Cassette:
                 expected = "an unchanged line written by Cassette.export"
                 raise DataError(what, expected, "take the export again") from None
         return added
-
-    def stats(self) -> dict[str, Any]:
-        """Count what is on the cassette: replies and failures, by kind and by step, with tokens and seconds."""
-        names = ("calls", "prompt_tokens", "output_tokens", "seconds")
-        sums = ", ".join(f"sum(json_extract(answer, '$.usage.{name}'))" for name in names)
-        steps = self.rows(f"SELECT step, sum(ok), sum(1 - ok), {sums} FROM replies GROUP BY step ORDER BY step")
-        kind = "json_extract(answer, '$.error.kind')"
-        kinds = self.rows(f"SELECT {kind}, count(*) FROM replies WHERE ok = 0 GROUP BY 1 ORDER BY 1")
-        models = self.rows("SELECT provider || ':' || model, digest FROM models ORDER BY provider, model, digest")
-        return {
-            "replies": sum(row[1] for row in steps),
-            "failures": sum(row[2] for row in steps),
-            "by_kind": dict(kinds),
-            "by_step": {row[0]: dict(zip(("replies", "failures", *names), row[1:], strict=True)) for row in steps},
-            "models": [{"model": model, "digest": digest} for model, digest in models],
-            "bytes": self.path.stat().st_size,
-        }
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list what is wrong."""

@@ -18,6 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragbench.embedding import full_name
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
 from ragbench.llm.context import answer_headers
@@ -176,7 +177,7 @@ class OllamaEndpoint(Endpoint):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.provider, self.name = "ollama", _canonical_name(model.model)
+        self.provider, self.name = "ollama", full_name(model.model)
         self.client = model._async_client
         self.host = str(self.client._client.base_url).rstrip("/")
         self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
@@ -192,16 +193,12 @@ class OllamaEndpoint(Endpoint):
             return self.pinned_digest
         try:
             async with asyncio.timeout(_ASK_S):
-                listed = {
-                    _canonical_name(m.model): m.digest or "" for m in (await self.client.list()).models if m.model
-                }
+                models = (await self.client.list()).models
         except Exception as error:
-            named = (
-                self.named(error) if not isinstance(error, TimeoutError) else self.fail("timeout", "no list of models")
-            )
-            if named.status in (404, 405):
+            if (named := self.named(error)).status in (404, 405):
                 return ""  # something in front of the server lets only the chat through
             raise named from None
+        listed = {full_name(model.model): model.digest or "" for model in models if model.model}
         if self.name not in listed:
             here = ", ".join(sorted(listed)) or "none"
             raise self.fail("no_model", f"the server does not have this model; it has: {here}")
@@ -239,7 +236,7 @@ class OllamaEndpoint(Endpoint):
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_ASK_S):
                 running = (await self.client.ps()).models
-            here = (model.context_length for model in running if _canonical_name(model.model or "") == self.name)
+            here = (model.context_length for model in running if full_name(model.model or "") == self.name)
             self._lower(next(here, None))
 
     def bound(self, schema: dict) -> Any:
@@ -287,10 +284,7 @@ class _OpenAIEndpoint(Endpoint):
             async with asyncio.timeout(_ASK_S):
                 listed = [model.model_dump() async for model in self.chat.root_async_client.models.list()]
         except Exception as error:
-            named = (
-                self.named(error) if not isinstance(error, TimeoutError) else self.fail("timeout", "no list of models")
-            )
-            if named.kind in ("down", "busy", "timeout", "auth"):
+            if (named := self.named(error)).kind in ("down", "busy", "timeout", "auth"):
                 raise named from None
             return ""
         entry = next((e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {})
@@ -395,16 +389,6 @@ def model_name(model: Any) -> str:
         return model
     name = getattr(model, "name", None)  # of a reader or a grader
     return name if isinstance(name, str) else endpoint_of(model).model
-
-
-def _canonical_name(name: str) -> str:
-    """Return the name that Ollama lists for one: ``registry.ollama.ai/library/SmolLM2`` is ``smollm2:latest``.
-
-    >>> _canonical_name("library/SmolLM2"), _canonical_name("llama3:8B")
-    ('smollm2:latest', 'llama3:8b')
-    """
-    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
 
 
 def retry_after(value: str | None) -> float | None:

@@ -336,7 +336,7 @@ def audit(
             entries += log.entries
     if tape is not None:
         with Cassette(tape, mode="replay") as replies:
-            problems, count = replies.verify(), replies.stats()["replies"]
+            problems, count = replies.verify(), len(replies)
         entries.append(_entry("cassette", "changed or damaged", len(problems), count, detail="; ".join(problems[:3])))
     return _as_frame(entries)
 
