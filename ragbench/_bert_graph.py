@@ -1,7 +1,7 @@
 """A sentence encoder of BERT's kind as an ONNX graph, built from its weights.
 
-Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length; XLM-R differs in where its
-positions begin. Does not handle token types (always 0) or the pooler head (unused by these models).
+Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length. Does not handle token types
+(always 0) or the pooler head (unused by MiniLM and E5).
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragbench.errors import ConfigError
 
-_FIRST_POSITION = {"bert": 0, "xlm-roberta": 2}
-
-
-def build(stored: Mapping[str, Any], config: Mapping[str, Any]):
-    """Build the encoder graph of a model's weights and what its ``config.json`` says.
+def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float):
+    """Build the encoder graph of a model's weights.
 
     Parameters
     ----------
     stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits: uint8 (words, blocks,
         16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch needs few of its rows.
+    eps : of the layer norms.
 
     Returns
     -------
@@ -30,16 +27,10 @@ def build(stored: Mapping[str, Any], config: Mapping[str, Any]):
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    kind, act = config.get("model_type"), config.get("hidden_act")
-    if kind not in _FIRST_POSITION or act != "gelu":
-        known = " or ".join(_FIRST_POSITION)
-        raise ConfigError(f"a model of type {kind!r}, activation {act!r}", f"{known} with gelu", "")
-    layers, heads, width = (config[key] for key in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
-    head, eps = width // heads, config["layer_norm_eps"]
-    last = "embeddings.word_embeddings.weight"
-    prefix = next((name.removesuffix(last) for name in stored if name.endswith(last)), "")  # "", "bert.", "roberta."
     floats = {name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)}
-    w = {name.removeprefix(prefix): value.astype(np.float32, copy=False) for name, value in floats.items()}
+    w = {name: value.astype(np.float32, copy=False) for name, value in floats.items()}
+    width = w["embeddings.position_embeddings.weight"].shape[1]
+    head = width // heads
     nodes, consts = [], []
 
     def const(name: str, value) -> str:
@@ -68,14 +59,11 @@ def build(stored: Mapping[str, Any], config: Mapping[str, Any]):
         blocks = op("Mul", numbers, scale, out="word_blocks")
         return op("Reshape", blocks, const("word_shape", np.array([0, 0, width], np.int64)), out="word_rows")
 
-    table = stored[prefix + last]
-    if table.dtype == np.uint8:
-        word = words_of_4_bits(table)
-    else:
-        word = op("Gather", const("word", w[last]), "input_ids", out="word_rows")
+    table = stored["embeddings.word_embeddings.weight"]
+    in_4_bits = table.dtype == np.uint8
+    word = words_of_4_bits(table) if in_4_bits else op("Gather", const("word", table), "input_ids", out="word_rows")
     # Token type 0 is added to every position, so it is folded into the position table.
-    table = w["embeddings.position_embeddings.weight"][_FIRST_POSITION[kind] :]
-    table = table + w["embeddings.token_type_embeddings.weight"][0]
+    table = w["embeddings.position_embeddings.weight"] + w["embeddings.token_type_embeddings.weight"][0]
     length = op("Shape", "input_ids", out="length", start=1, end=2)
     zero, one = const("zero", np.array([0], np.int64)), const("one", np.array([1], np.int64))
     place = op("Slice", const("places", table), zero, length, zero, out="place_rows")

@@ -62,7 +62,7 @@ class E5File:
 
     Attributes
     ----------
-    config : the settings that `ragbench._bert_graph.build` asks for.
+    shape : what `ragbench._bert_graph.build` asks for beside the weights.
     max_tokens : that the model reads, marks at both ends included.
     """
 
@@ -71,8 +71,7 @@ class E5File:
         self._at = 8  # after the magic number and the version
         self._width, layers, heads, self._inner, self._words, self.max_tokens, _ = self._take("7i")
         (eps,) = self._take("f")
-        self.config = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": eps}
-        self.config |= {"num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": self._width}
+        self.shape = {"layers": layers, "heads": heads, "eps": eps}
         self._take("i")  # weights in a block
         pieces, self._first, self._last, _, self._unknown = self._take("5i")
         (size,) = self._take("Q")
@@ -130,7 +129,7 @@ class E5File:
             found[f"embeddings.{name}_embeddings.weight"] = self._floats(f"emb.{kind}").reshape(-1, self._width)
         packed, scales = self._blocks("emb.word", self._words)
         found["embeddings.word_embeddings.weight"], found["embeddings.word_embeddings.scale"] = packed, scales
-        for i in range(self.config["num_hidden_layers"]):
+        for i in range(self.shape["layers"]):
             layer = f"encoder.layer.{i}"
             for short, name in _MATRICES.items():
                 rows = self._inner if short == "fi" else self._width

@@ -31,8 +31,6 @@ from ragbench.text.wordpiece import minilm_dir
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
-_MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
-_MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": _DIMENSION}
 _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
@@ -99,7 +97,8 @@ def _minilm(folder: Path) -> Any:
 
     from ragbench._bert_graph import build
 
-    return session(build(load_file(folder / "model.safetensors"), _MINILM).SerializeToString())
+    weights = load_file(folder / "model.safetensors")
+    return session(build(weights, layers=6, heads=12, eps=1e-12).SerializeToString())
 
 
 class E5(_Encoder):
@@ -140,7 +139,7 @@ def _e5() -> tuple[Any, Callable[[list[str]], list[Any]]]:
     from ragbench._bert_graph import build
 
     file = E5File(verify_e5())
-    return session(build(file.weights(), file.config).SerializeToString()), file.tokenizer()
+    return session(build(file.weights(), **file.shape).SerializeToString()), file.tokenizer()
 
 
 def _encoded(model: Any, encodings: Sequence[Any]) -> np.ndarray:

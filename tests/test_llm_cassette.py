@@ -383,7 +383,7 @@ def test_export_and_import_carry_every_reply_over(fake, tmp_path):
         ('"digest"', '"digesd"', "KeyError"),
     ],
 )
-def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(recorded, tmp_path, old, new, words):
+def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, recorded, tmp_path, old, new, words):
     recorded.export(tmp_path / "a.jsonl")
     lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
     lines.sort(key=lambda line: '"p1"' in line)  # p1 comes last, then is moved to line 2
@@ -396,6 +396,8 @@ def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(record
         other.import_(tmp_path / "a.jsonl")
     assert words in str(caught.value)
     assert len(other) == 0
+    run(fake, other, ["new"])  # is no part of what was undone
+    assert len(Cassette(tmp_path / "b.sqlite", mode="replay")) == 1
 
 
 def test_a_compressed_export_holds_the_chosen_rows_and_a_cut_one_is_refused(fake, tmp_path, path):

@@ -190,14 +190,6 @@ def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
     assert fake.calls[-1].body["options"]["stop"] == ["."]
 
 
-def test_embeddings_of_ollama_work_against_the_same_server(fake):
-    from langchain_ollama import OllamaEmbeddings
-
-    vectors = OllamaEmbeddings(model="llama3:8b", base_url=fake.url).embed_documents(["a", "b", "a"])
-    assert len(vectors) == 3
-    assert vectors[0] == vectors[2] != vectors[1]
-
-
 # -- the OpenAI protocol -----------------------------------------------------------------------------------------------
 
 

@@ -170,6 +170,7 @@ def test_a_whole_json_value_with_white_space_up_to_the_limit_is_the_value():
 def test_a_think_tag_that_is_only_named_is_part_of_the_answer():
     assert without_thinking("HTML has no tag <think>, and no </b>.") == "HTML has no tag <think>, and no </b>."
     assert without_thinking("Write <think> and </think> around it.") == "Write <think> and </think> around it."
+    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"  # at the beginning only
     verdict = '{"label": "covered", "reason": "it says <think>"}'
 
     class Reasoned(BaseModel):

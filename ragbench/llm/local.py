@@ -30,7 +30,6 @@ from typing import IO, Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm.failures import CallError, failure
-from ragbench.paths import cache_dir, written_whole
 
 SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -61,15 +60,10 @@ class Gguf:
             raise self.fail(f"{self.path}: no such file", "check the path")
         return self.path
 
-    def sha256(self) -> str:
-        """Return the sha256 (hex) of the file, kept in the cache by path, size and time of change."""
-        path = self.existing().resolve()
-        about = path.stat()
-        return _kept_sha256(f"{path}\n{about.st_size}\n{about.st_mtime_ns}", path)
-
     def checked(self, expected: str | None) -> str:
-        """Return the sha256. Raises CallError where it is not the expected one."""
-        got = self.sha256()
+        """Return the sha256 (hex) of the file. Raises CallError where it is not the expected one."""
+        about = self.existing().stat()
+        got = _sha256(self.path, about.st_size, about.st_mtime_ns)
         if expected and got != expected:
             what = f"{self.path} has sha256 {got}, not {expected}"
             raise self.fail(what, "get the file again, or correct digest=...")
@@ -99,18 +93,11 @@ def verify_smollm2() -> Path:
     return path
 
 
-def _sha256(path: Path) -> str:
+@functools.lru_cache(maxsize=64)
+def _sha256(path: Path, *_: int) -> str:
+    """Hash a file, once for a size and time of change."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@functools.lru_cache(maxsize=64)
-def _kept_sha256(about: str, path: Path) -> str:
-    kept = cache_dir("gguf") / hashlib.sha256(about.encode()).hexdigest()
-    if not kept.is_file():
-        with written_whole(kept) as part:
-            part.write_text(_sha256(path))
-    return kept.read_text()
 
 
 class Server:

@@ -141,14 +141,6 @@ def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path):
     assert parts(tmp_path) == []
 
 
-def test_a_full_disk_is_told_with_the_first_model_that_is_noted(tmp_path):
-    with Cassette(tmp_path / "c.sqlite") as cassette:
-        cassette.rows("PRAGMA max_page_count = 1")
-        cassette.rows("CREATE TEMP TRIGGER t BEFORE INSERT ON models BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
-        with pytest.raises(DataError, match=r"cannot be written \(disk is full\)"):
-            cassette.register("ollama", "m", "d")
-
-
 # -- edited replies ----------------------------------------------------------------------------------------------------
 
 

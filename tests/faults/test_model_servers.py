@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
 import re
-import time
 from urllib.parse import unquote
 
 import httpx
@@ -15,14 +13,13 @@ import pytest
 from experiment_parts import QUICK, experiment, graded
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp, mocked, served, with_content
+from test_odd_servers import CHAT, LIMITS, SMALL, Said, mocked, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import Cassette, ask, chat_model, fitness
-from ragbench.llm.endpoints import endpoint_of, model_facts
-from ragbench.llm.structured import without_thinking
+from ragbench.llm.endpoints import endpoint_of
 from ragbench.report.audit import audit, render
 
 
@@ -55,15 +52,6 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
     assert "not told" not in set(known["digest"])
 
 
-def test_a_server_that_says_one_thing_and_then_nothing_gives_no_more_replies(tmp_path):
-    model = llama_cpp({"entry": SMALL, "then": {}})
-    replies = ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1})
-    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
-    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
-    assert "replaced under its name in mid-run" in str(replies[5].error)
-    assert "now not told" in str(replies[5].error)
-
-
 def props_of(answers):
     """A llama.cpp server with lists of (status, JSON) to give for a GET, by path; the last one again and again."""
 
@@ -86,25 +74,6 @@ def test_a_server_that_still_loads_its_model_is_waited_for_and_not_taken_for_ano
     reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
     assert reply.ok
     assert reply.digest.startswith("told-")
-
-
-@pytest.mark.parametrize("break_", ["dropped", "503"])
-def test_a_server_that_was_started_anew_in_between_is_asked_again_who_it_is(break_):
-    state = {"entry": SMALL}
-    plain = llama_cpp(state).root_async_client._client._transport._inner.handler
-
-    def handle(request):
-        if request.method == "POST" and b'"p5"' in request.content and state["entry"] is SMALL:
-            state["entry"] = LARGE
-            if break_ == "503":
-                return httpx.Response(503, json={"error": {"message": "Loading model"}})
-            raise httpx.ReadError("broken")
-        return plain(request)
-
-    model = mocked(handle)
-    replies = ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "retries": 1})
-    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
-    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
 
 
 # -- how a schema is sent ----------------------------------------------------------------------------------------------
@@ -133,14 +102,6 @@ def test_the_weaker_form_is_kept_for_one_host_and_not_for_another():
         assert {reply.form for reply in replies if reply.host.startswith(weak.url)} == {"json_object"}
         assert {reply.form for reply in replies if reply.host.startswith(strong.url)} == {"json_schema"}
         assert {call.body["response_format"]["type"] for call in strong.calls} == {"json_schema"}
-
-
-@pytest.mark.parametrize("text", ['{"answer": 3}', '{"answer": "x", "answer": null}', "{}", "[]", "Ely"])
-def test_what_comes_in_the_weaker_form_is_validated_as_strictly(text):
-    with FakeOllama(openai_schema="json_object", reply=lambda body: text) as fake:
-        reply = ask(chat_model("openai:llama3:8b", host=f"{fake.url}/v1"), ["p"], schema=Said, **LIMITS)[0]
-        assert fake.calls[-1].body["response_format"]["type"] == "json_object"
-    assert (reply.ok, reply.error.kind, reply.repairs) == (False, "unusable", 1)
 
 
 # -- streams and loops -------------------------------------------------------------------------------------------------
@@ -176,37 +137,6 @@ def test_the_doctor_goes_on_after_a_reply_that_was_cut(capsys):
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize("provider", MODELS)
-def test_a_reply_of_200_mb_is_refused_by_a_named_limit_and_not_read_to_its_end(provider, status, tmp_path):
-    sent = []
-
-    async def endless():
-        for _ in range(200):
-            sent.append(1)
-            yield b" " * 1_000_000
-            await asyncio.sleep(0)
-
-    def handle(request):
-        return httpx.Response(status, content=endless()) if "chat" in request.url.path else httpx.Response(404)
-
-    model = mocked(handle, MODELS[provider], digest="d")
-    reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
-    assert reply.error.kind == "server"
-    assert "more than 67,108,864 bytes" in str(reply.error)
-    assert len(sent) < 70
-    assert (tmp_path / "c.sqlite").stat().st_size < 1_000_000
-
-
-def test_a_list_of_models_has_the_same_limit(monkeypatch):
-    monkeypatch.setattr("ragbench.llm.context.MAX_BYTES", 1000)
-    with (
-        FakeOllama(models={f"model-{n}": "e" * 64 for n in range(9)}) as fake,
-        pytest.raises(ModelError, match="more than"),
-    ):
-        model_facts([fake.model()])
-
-
 class Touchy(BaseModel):
     answer: str
 
@@ -223,28 +153,6 @@ def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
     replies = ask(served("openai", reply), [f"p{n}" for n in range(8)], schema=Touchy, **LIMITS)
     assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
     assert (replies[3].error.kind, "KeyError" in str(replies[3].error)) == ("unusable", True)
-
-
-def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
-    """While one reply is read, the loop serves everybody else."""
-    body = with_content("openai", "<think>" * 20_000 + '{"answer": "x"}')
-    model = served("openai", lambda prompt: body if prompt == "p0" else with_content("openai", '{"answer": "x"}'))
-    start = time.monotonic()
-    replies = ask(model, [f"p{n}" for n in range(8)], schema=Said, **LIMITS)
-    assert time.monotonic() - start < 60
-    assert [reply.ok for reply in replies] == [False] + [True] * 7
-    assert replies[0].error.kind == "unusable"
-    start = time.process_time()
-    for text in (
-        "<think>" * 20_000,
-        "<think></think>" * 20_000,
-        "</think>" * 20_000,
-        "<think>a" * 20_000 + "</think>b",
-    ):
-        without_thinking(text)
-    assert without_thinking("<think>" * 20_000 + "hm") is None
-    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"  # at the beginning only
-    assert time.process_time() - start < 5
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
