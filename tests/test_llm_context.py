@@ -87,6 +87,8 @@ def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
         model = fake.model(digest="d")
 
         def handle(request):
+            if request.url.path != "/api/chat":
+                return httpx.Response(404)
             return httpx.Response(status, content=endless(), headers=headers)
 
         model._async_client._client._transport = Transport(httpx.MockTransport(handle))
