@@ -14,7 +14,7 @@ import pandas as pd
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling.people import Label, LabelItem, Session, agreement, partners
 from ragbench.paths import results_dir
-from ragbench.stats import interval_text
+from ragbench.stats import with_interval
 from ragbench.widgets.base import Panel, escape, row, tag
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes the tool take keys and
@@ -59,7 +59,6 @@ _NAVIGATION = {
     "up": ("↑", "The question before"),
     "down": ("↓", "The question after"),
 }
-_HEADS = "".join(f"<th>{head}</th>" for head in ("with", "about", "both", "the same", "agreement"))
 
 
 class LabellingTool(Panel):
@@ -221,15 +220,12 @@ class LabellingTool(Panel):
         except RagbenchError as error:
             self._agreement.value = f"<span class='rb-quiet'>No agreement shown: {escape(error)}</span>"
             return
-        lines = []
-        for name, table in tables.items():
-            for line in table[table["n"] > 0].itertuples():
-                number = interval_text(line.kappa, line.kappa_low, line.kappa_high, ".2f")
-                number = "undefined (no variety)" if pd.isna(line.kappa) else number
-                cells = (name, line.aspect, f"{line.n}", f"{line.agreement:.0%}", f"kappa {number}")
-                lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-        body = f"<tr>{_HEADS}</tr>{''.join(lines)}"
-        self._agreement.value = f"<table class='rb-agreement'>{body}</table>" if lines else ""
+        if not tables:
+            return
+        table = pd.concat(tables, names=["with"]).reset_index("with").query("n > 0")
+        kappa = with_interval(table, "kappa", "kappa_low", "kappa_high", digits=2)
+        shown = table[["with", "aspect", "n"]].assign(agreement=table["agreement"].map("{:.0%}".format), kappa=kappa)
+        self._agreement.value = shown.to_html(index=False, border=0) if len(shown) else ""
 
 
 def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:

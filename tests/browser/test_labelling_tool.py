@@ -88,7 +88,7 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     people.append_labels(tmp_path / "bo.csv", others)
     last = Form(open_notebook([GRADES, tool("grade", path)]), path)
     last.out.get_by_role("cell", name="80%").wait_for()
-    last.out.get_by_role("cell", name="kappa 0.").wait_for()
+    last.out.get_by_role("cell", name="0.").wait_for()
     last.focus()
     last.press("ArrowRight", sees="item 2 of 5")
     last.book.screenshot(1, shots / "widget_labelling.png")
