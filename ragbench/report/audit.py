@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -41,89 +40,72 @@ _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
 
 
-@dataclass(frozen=True)
-class AuditCheck:
-    """What a row can show; it is looked at in rows that have a value in the first column."""
-
-    name: str
-    columns: tuple[str, ...]
-    flagged: Callable[[pd.DataFrame], pd.Series]
-    detail: str
-
-
 def _number(rows: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(rows[name], errors="coerce").astype(float)
 
 
-def _mixed(model: str, digest: str) -> Callable[[pd.DataFrame], pd.Series]:
+def _mixed(rows: pd.DataFrame, model: str, digest: str) -> pd.Series:
     """Mark the rows whose model has other weights than most rows under the same name."""
-
-    def flagged(rows: pd.DataFrame) -> pd.Series:
-        most = rows.groupby(model, dropna=False)[digest].transform(lambda one: one.mode().get(0))
-        return rows[digest].notna() & rows[digest].ne(most)
-
-    return flagged
+    most = rows.groupby(model, dropna=False)[digest].transform(lambda one: one.mode().get(0))
+    return rows[digest].notna() & rows[digest].ne(most)
 
 
-def _truncated(step: str) -> Callable[[pd.DataFrame], pd.Series]:
-    return lambda rows: rows["error_kind"].eq("truncated") & rows["error_step"].eq(step)
+def _truncated(rows: pd.DataFrame, step: str) -> pd.Series:
+    return rows["error_kind"].eq("truncated") & rows["error_step"].eq(step)
 
 
-_RETRIEVAL = (
-    AuditCheck(
-        "zero-score hits",
+# Check -> the columns it needs (rows with a value in the first could show it), which rows show it, what it means.
+_Checks = Mapping[str, tuple[tuple[str, ...], Callable[[pd.DataFrame], pd.Series], str]]
+_RETRIEVAL: _Checks = {
+    "zero-score hits": (
         ("zero_hits",),
         lambda rows: _number(rows, "zero_hits") > 0,
         "chunks that share nothing with the question count as found",
     ),
-    AuditCheck(
-        "empty contexts",
+    "empty contexts": (
         ("context_tokens", "N"),
         lambda rows: (rows["N"] > 0) & _number(rows, "context_tokens").eq(0),
         "a budget above 0, and no token of context",
     ),
-)
-_ANSWERS = (
-    AuditCheck(
-        "truncated answers",
+}
+_ANSWERS: _Checks = {
+    "truncated answers": (
         ("finish", "error_kind", "error_step"),
-        lambda rows: rows["finish"].isin(CUT_SHORT) | _truncated("generate")(rows),
+        lambda rows: rows["finish"].isin(CUT_SHORT) | _truncated(rows, "generate"),
         "the model ran into its limit of tokens",
     ),
-    AuditCheck("mixed models", ("digest", "generator"), _mixed("generator", "digest"), "other weights, the same name"),
-)
-_GRADES = (
-    AuditCheck(
-        "truncated grades",
+    "mixed models": (
+        ("digest", "generator"),
+        lambda rows: _mixed(rows, "generator", "digest"),
+        "other weights, the same name",
+    ),
+}
+_GRADES: _Checks = {
+    "truncated grades": (
         ("judge_raw", "error_kind", "error_step"),
-        _truncated("grade"),
+        lambda rows: _truncated(rows, "grade"),
         "the judge repeated itself, or ran into its limit of tokens",
     ),
-    AuditCheck(
-        "answers cut for the judge",
+    "answers cut for the judge": (
         ("judge_answer_cut",),
         lambda rows: rows["judge_answer_cut"].eq(True),
         "longer than max_chars: graded by their beginning",
     ),
-    AuditCheck("mixed judges", ("judge_digest", "judge"), _mixed("judge", "judge_digest"), "other weights, same name"),
-)
+    "mixed judges": (
+        ("judge_digest", "judge"),
+        lambda rows: _mixed(rows, "judge", "judge_digest"),
+        "other weights, same name",
+    ),
+}
 
 
 def ranges(
     rows: pd.DataFrame, score: str, by: Sequence[str] = (), bounds: tuple[float, float] = (0.0, 1.0)
 ) -> pd.DataFrame:
-    """Say per cell what the mean is, and what it would be with every unscored row at its worst or best.
+    """Return n, unscored and the mean of a score per cell, and the mean with all unscored at the worst or best value.
 
-    Parameters
-    ----------
-    score : column of the score; missing or NaN is unscored.
-    by : columns that make the cells of the table; none: one cell.
-    bounds : (worst, best) value the score can have. For a score of which less is better: (1, 0).
-
-    Beside ``by`` the columns are n (scored), unscored, mean (over the scored; NaN when there is none), if_worst and
-    if_best, between which the true mean of all rows lies, whatever the reason rows are unscored.
-
-    Source: Manski (1990), worst-case bounds for missing outcomes.
+    The cells are those of the columns ``by``; ``bounds`` are (worst, best), so (1, 0) where less is better. The true
+    mean lies between if_worst and if_best, whatever the reason rows are unscored (Manski 1990).
     """
     check_known("column", [score, *by], rows.columns)
     worst, best = bounds
@@ -149,9 +131,7 @@ def audit_rows(
     unit: str = "question_id",
     within: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Count what could have gone wrong in silence behind the means of a data frame.
-
-    ConfigError for columns of ``within`` that are not in ``by``.
+    """Count silent problems behind the means of a data frame: failed, unscored or doubled rows, unequal n, truncation.
 
     Parameters
     ----------
@@ -160,32 +140,30 @@ def audit_rows(
     score : column, or columns, whose mean is reported; or a dict column -> its own bounds. NaN is unscored.
     by : columns that make the cells of the table.
     bounds : (worst, best) value a score can have.
-    unit : column that names the question, for duplicates and for cells that rest on different questions.
-    within : columns of ``by`` whose values have questions of their own (data sets, languages): cells are compared
-        within them.
+    unit : column that names the question.
+    within : columns of ``by`` whose values have questions of their own (data sets, languages).
 
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in`` (the cell with most
-    of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, with its ``mean``,
-    ``if_worst`` and ``if_best``, see ``ranges``.
+    of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, see ``ranges``.
     """
     by = [by] if isinstance(by, str) else list(by)
     scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
     check_known("column", [*scores, *by, *within], rows.columns)
     if set(within) - set(by):
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
-    log = AuditLog(rows, by, unit, within)
+    log = _Log(rows, by, unit, within)
     for name, own_bounds in scores.items():
         log.score(name, name, own_bounds or bounds)
     if "status" in rows or "error" in rows:
-        log.failures("rows")
+        log.failures()
     if unit in rows:
         twice = rows.duplicated([*by, unit], keep="last")
         log.add("rows", "duplicates", twice, len(rows), "the same question twice in one cell")
-    log.checks("rows", (*_RETRIEVAL, *_ANSWERS, *_GRADES))
+    log.checks("rows", {**_RETRIEVAL, **_ANSWERS, **_GRADES})
     return _as_frame(log.entries)
 
 
-class AuditLog:
+class _Log:
     """The checks made so far of one frame of rows."""
 
     def __init__(
@@ -203,7 +181,7 @@ class AuditLog:
             most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
         self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
 
-    def score(self, table: str, column: str, bounds: _Bounds, missing: str = "no reason given") -> None:
+    def score(self, table: str, column: str, bounds: _Bounds = (0.0, 1.0), missing: str = "no reason given") -> None:
         """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
         unscored = _number(self.rows, column).isna()
         why = _reasons(self.rows[unscored]).replace("", missing)
@@ -233,18 +211,18 @@ class AuditLog:
                 spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
         self.entries.append(_entry(table, "cells with unequal n", fewer, cells, detail="; ".join(spans[:3])))
 
-    def failures(self, table: str) -> None:
+    def failures(self) -> None:
         """Count failed rows by kind: ``status`` says so, or without that column there is an ``error``."""
         rows = self.rows
         failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
-        self.add(table, "failed", failed, len(failed), _counted(_reasons(rows[failed])))
+        self.add("rows", "failed", failed, len(failed), _counted(_reasons(rows[failed])))
 
-    def checks(self, table: str, checks: Sequence[AuditCheck]) -> None:
+    def checks(self, table: str, checks: _Checks) -> None:
         """Make the checks whose columns exist."""
-        for check in checks:
-            if set(check.columns) <= set(self.rows.columns):
-                of = int(self.rows[check.columns[0]].notna().sum())
-                self.add(table, check.name, check.flagged(self.rows).fillna(False), of, check.detail)
+        for name, (columns, flagged, detail) in checks.items():
+            if set(columns) <= set(self.rows.columns):
+                of = int(self.rows[columns[0]].notna().sum())
+                self.add(table, name, flagged(self.rows).fillna(False), of, detail)
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -279,15 +257,15 @@ def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail
     return counts | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
 
 
-class AuditTable(pd.DataFrame):
+class _AuditTable(pd.DataFrame):
     """A frame of checks that a notebook shows as `render` writes it."""
 
     def _repr_html_(self) -> str:
         return f'<pre style="white-space: pre-wrap">{escape(render(self))}</pre>'
 
 
-def _as_frame(entries: Sequence[_Entry]) -> AuditTable:
-    frame = AuditTable(list(entries), columns=list(_COLUMNS))
+def _as_frame(entries: Sequence[_Entry]) -> _AuditTable:
+    frame = _AuditTable(list(entries), columns=list(_COLUMNS))
     for name in ("mean", "if_worst", "if_best"):
         frame[name] = pd.to_numeric(frame[name]).astype(float)
     return frame
@@ -296,12 +274,11 @@ def _as_frame(entries: Sequence[_Entry]) -> AuditTable:
 def audit(
     run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
 ) -> pd.DataFrame:
-    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does. DataError without rows.
+    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does.
 
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows there should be, and
-    without the cassette). The tables are "rows", "IR score" (cells with documents; each context once, whatever the
-    number of generators and judges), "answers", "share of grade 5" and "cassette" (replies that are not as they were
-    recorded).
+    without the cassette). The tables are "rows", "IR score" (each context once, whatever the number of generators and
+    judges), "answers", "share of grade 5" and "cassette" (replies that are not as they were recorded).
     """
     manifest: Mapping[str, Any] = {}
     tape = None
@@ -316,22 +293,22 @@ def audit(
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     rows = name_rows(rows)
     log = _log(rows, CELL)
-    log.failures("rows")
+    log.failures()
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
     stopped = "the run was stopped: run it again to go on"
     entries = [*log.entries, _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
     if stopped := stopped_by_looking(rows):
         refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
         entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
-    for table, part, cell, score, missing, checks in (
-        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", "no references", _RETRIEVAL),
-        ("answers", answered(rows), ANSWERED, None, "", _ANSWERS),
-        (RIGHT, graded(rows), CELL, RIGHT, "no reason given", _GRADES),
+    for table, part, cell, score, checks in (
+        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", _RETRIEVAL),
+        ("answers", answered(rows), ANSWERED, None, _ANSWERS),
+        (RIGHT, graded(rows), CELL, RIGHT, _GRADES),
     ):
         if len(part):
             log = _log(part, cell)
             if score:
-                log.score(table, score, (0.0, 1.0), missing)
+                log.score(table, score, missing="no references" if score == "ir_score" else "no reason given")
             log.checks(table, checks)
             entries += log.entries
     if tape is not None:
@@ -346,9 +323,9 @@ def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
 
 
-def _log(rows: pd.DataFrame, cell: Sequence[str]) -> AuditLog:
+def _log(rows: pd.DataFrame, cell: Sequence[str]) -> _Log:
     by = varying(rows, cell)
-    return AuditLog(rows, by, within=[name for name in by if name == "data"])
+    return _Log(rows, by, within=[name for name in by if name == "data"])
 
 
 def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
@@ -390,9 +367,7 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
 def audit_ledger(paper: str, item: str) -> pd.DataFrame:
     """List what could have gone wrong behind the measured cells of one published item, a table per who measured.
 
-    Cells without a number and why, questions unscored (with the range of the cell whose value is the least certain, by
-    the paper's unit), cells that rest on different numbers of questions, cells without n (an identity rests on printed
-    numbers and needs none). ConfigError for an item that was not published.
+    An identity rests on printed numbers and needs no n. ConfigError for an item that was not published.
     """
     cells = ledger(paper, item)
     if cells.empty:

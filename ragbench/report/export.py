@@ -6,7 +6,6 @@ folder (``_Folder``), which is written aside and moved into place.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -69,14 +68,7 @@ class Exported:
     notes: list[str] = field(default_factory=list)  # what is missing and why
 
     def __str__(self) -> str:
-        stems: dict[str, dict[str, list[str]]] = {}
-        for name in self.files:
-            stem, _, ending = os.path.basename(name).rpartition(".")
-            stems.setdefault(os.path.dirname(name), {}).setdefault(stem, []).append(ending)
-        lines = [f"{len(self.files)} files in {os.path.relpath(self.folder)}"]
-        for place, names in stems.items():
-            listed = [f"{s}.{{{','.join(e)}}}" if len(e) > 1 else f"{s}.{e[0]}" for s, e in names.items()]
-            lines.append(f"  {f'{place}/: ' if place else ''}{', '.join(listed)}")
+        lines = [f"{len(self.files)} files in {os.path.relpath(self.folder)}, listed in its README.md"]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
@@ -232,8 +224,8 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
     key = marks.groupby(by, sort=False, dropna=False).ngroup() if by else pd.Series(0, index=marks.index)
     frame = pd.concat([cells, grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])], axis=1)
     rights = [binomial_ci(round(share * n) if n else 0, n) for share, n in frame[["grade 5", "n"]].to_numpy()]
-    frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
-    frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
+    for end in ("low", "high"):
+        frame.insert(frame.columns.get_loc("n"), f"grade 5 {end}", [getattr(interval, end) for interval in rights])
     shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
     shown = shown.rename(columns=lambda head: re.sub(r"grade (\d)", lambda m: f"{m[1]} {GRADES[m[0]]}", head))
     return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
@@ -244,9 +236,9 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
     largest = int(marks["N"].max())
     points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
     by = varying(marks, ("data", "chunker", "generator", "judge"))
-    fits = []
+    fits: list[dict[str, Any]] = []
     for key, group in points.groupby(by, sort=False, dropna=False) if by else [((), points)]:
-        cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | {"n": len(group)}
+        cells = {**dict(zip(by, key, strict=True)), "n": len(group), "note": ""}
         try:
             fitted = fit_thresholds(group["ir_score"].to_numpy(float), group["grade"].to_numpy(int))
         except DataError as error:
@@ -254,7 +246,7 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
             continue
         for side, fit in (("h", fitted.h), ("k", fitted.k)):
             values = {"value": fit.value, "plateau_from": fit.low, "plateau_to": fit.high, "agreement": fit.agreement}
-            fits.append(cells | {"threshold": side, "note": ""} | values)
+            fits.append(cells | {"threshold": side} | values)
     columns = [*by, "threshold", "value", "plateau_from", "plateau_to", "agreement", "n", "note"]
     frame = pd.DataFrame(fits, columns=columns)
     caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
@@ -314,10 +306,10 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> I
         if part.empty or len(set(_system_names(part, CELL))) > _MAX_SYSTEMS:
             continue
         words = ", ".join(map(str, key))
-        safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
-        if len(safe) > _MAX_STEM or safe.casefold() in taken:
-            safe = f"{safe[:_MAX_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-        taken.add(safe.casefold())  # "a/b" and "a-b" are two
+        safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")[:_MAX_STEM]
+        while safe.casefold() in taken:  # "a/b" and "a-b" are two
+            safe += "-2"
+        taken.add(safe.casefold())
         yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
