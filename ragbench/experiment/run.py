@@ -23,7 +23,7 @@ from ragbench.data.relevance import document_clusters, judgements
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
-from ragbench.experiment.grid import Cell, Grid
+from ragbench.experiment.grid import AXES, Cell, Grid
 from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
 from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
@@ -55,17 +55,25 @@ Search = tuple[str, str, int]  # chunker, retriever, k
 
 
 @dataclass
-class _Setup:
-    """What is built once: data sets, retrievers, readers and graders on this machine, models on servers."""
+class _Run:
+    """An experiment and what is built for it once: data, retrievers, readers and graders here, models on servers."""
 
-    data: dict[str, Dataset]
-    retrievers: dict[tuple[str, str, str], Any]
-    readers: dict[str, Any]
-    graders: dict[str, Any]
-    generators: dict[str, Any]
-    judges: dict[str, Any]
-    facts: dict[str, dict[str, Any]]  # by axis and name, for the manifest
-    models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)
+    experiment: Grid
+    cassette: Cassette | None
+    data: dict[str, Dataset] = field(default_factory=dict)
+    retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    readers: dict[str, Any] = field(default_factory=dict)
+    graders: dict[str, Any] = field(default_factory=dict)
+    generators: dict[str, Any] = field(default_factory=dict)
+    judges: dict[str, Any] = field(default_factory=dict)
+    models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
+    facts: dict[str, dict[str, Any]] = field(default_factory=lambda: {axis: {} for axis in AXES})  # for the manifest
+    servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of `ragbench.llm.ask`."""
+        asked = {"concurrency": self.experiment.concurrency, "progress": False, **self.experiment.options}
+        return asked | {"cassette": self.cassette}
 
 
 def run_experiment(
@@ -91,23 +99,25 @@ def run_experiment(
     """
     stop = experiment.stop(until or experiment.until)
     with _alone(experiment), experiment.open_cassette() as cassette:
-        setup = _set_up(experiment, cassette)
+        run = _set_up(experiment, cassette)
         executor_name = type(executor).__name__ if executor else "threads"
         entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
-        file, rows, servers = RowFile(experiment.path), [], Counter()
-        total = sum(len(data.questions) * len(experiment.cells(name)) for name, data in setup.data.items())
+        file, rows = RowFile(experiment.path), []
+        total = sum(len(data.questions) * len(experiment.cells(name)) for name, data in run.data.items())
         runs = manifests.earlier_runs(experiment.home)
-        _write_manifest(experiment, setup, [*runs, entry | {"rows": total}])
+        _write_manifest(run, [*runs, entry | {"rows": total}])
         pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
         try:
             with tqdm(total=total, unit="row", disable=not progress) as bar:
-                for name, data in setup.data.items():
+                for name, data in run.data.items():
                     cells, relevant = experiment.cells(name), judgements(data)
                     clusters, differences = document_clusters(data) if stop else {}, {}
-                    for questions in _blocks(data, _block_size(experiment, setup, cells), stop):
-                        block = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
-                        _answer(experiment, setup, questions, block, cassette, servers)
-                        _grade(experiment, setup, questions, block, cassette, servers)
+                    for questions in _blocks(data, _block_size(run, cells), stop):
+                        block = _retrieve(run, name, cells, questions, pool)
+                        for row in block:
+                            row["relevant"] = relevant.get(row["question_id"])
+                        _answer(run, questions, block)
+                        _grade(run, questions, block)
                         if stop:
                             block = [row | {"until": stop.text} for row in block]
                             differences |= stop.differences(block)
@@ -119,54 +129,51 @@ def run_experiment(
                             break
         finally:
             if cassette is None or cassette.mode != "replay":
-                for (axis, name), facts in setup.models.items():  # what the servers made of num_ctx
+                for (axis, name), facts in run.models.items():  # what the servers made of num_ctx
                     used = window(getattr(experiment, axis)[name])
-                    setup.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
+                    run.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
             if executor is None:
                 pool.shutdown(wait=False, cancel_futures=True)
             failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
             entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
-            _write_manifest(experiment, setup, [*runs, entry | {"rows": total}])
+            _write_manifest(run, [*runs, entry | {"rows": total}])
     frame = as_frame(rows)
     for warning in without_text(frame):
         warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
     return frame
 
 
-def _set_up(experiment: Grid, cassette: Cassette | None) -> _Setup:
+def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
-    setup = _Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
-    for axis, local, remote in (("generator", setup.readers, setup.generators), ("judge", setup.graders, setup.judges)):
+    run = _Run(experiment, cassette)
+    for axis, local, remote in (("generator", run.readers, run.generators), ("judge", run.graders, run.judges)):
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
                 remote[name] = value
                 bound = BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
-                facts = setup.models[axis, name] = model_facts(value, cassette, num_predict=bound)
-                setup.facts[axis][name] = facts.to_dict()
+                facts = run.models[axis, name] = model_facts(value, cassette, num_predict=bound)
+                run.facts[axis][name] = facts.to_dict()
             else:
                 local[name] = value
-                setup.facts[axis][name] = manifests.describe(value)
+                run.facts[axis][name] = manifests.describe(value)
     for name, value in experiment.data.items():
-        data = setup.data[name] = value if isinstance(value, Dataset) else value()
+        data = run.data[name] = value if isinstance(value, Dataset) else value()
         if not isinstance(data, Dataset) or not data.questions:
             what = "no questions" if isinstance(data, Dataset) else type(data).__name__
             raise ConfigError(f"data {name!r} gives {what}", "a Dataset with questions", "check its loader")
         if repeated := len(data.questions) - len({question.id for question in data.questions}):
             raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
-        setup.facts["data"][name] = manifests.data_facts(data)
-        chunks: dict[str, Any] = {}
-        for chunker, retriever, k in dict.fromkeys(cell.search for cell in experiment.cells(name)):
-            if not k:
-                continue
-            if chunker not in chunks:
-                chunks[chunker] = list(experiment.chunker[chunker](data.documents))
-                setup.facts["chunker"][f"{name}/{chunker}"] = manifests.chunk_facts(chunks[chunker])
-            if (place := (name, chunker, retriever)) not in setup.retrievers:
-                setup.retrievers[place] = check_retriever(experiment.retriever[retriever](chunks[chunker]))
-                setup.facts["retriever"]["/".join(place)] = manifests.describe(setup.retrievers[place])
-                for dense, _ in dense_searches(setup.retrievers[place], ()):
-                    _ = dense.vectors  # an embedder that fails at the chunks ends the run here
-    return setup
+        run.facts["data"][name] = manifests.data_facts(data)
+        searches = [cell.search[:2] for cell in experiment.cells(name) if cell.N]
+        chunks = {chunker: list(experiment.chunker[chunker](data.documents)) for chunker in dict(searches)}
+        run.facts["chunker"] |= {f"{name}/{chunker}": manifests.chunk_facts(made) for chunker, made in chunks.items()}
+        for chunker, retriever in dict.fromkeys(searches):
+            built = check_retriever(experiment.retriever[retriever](chunks[chunker]))
+            run.retrievers[name, chunker, retriever] = built
+            run.facts["retriever"][f"{name}/{chunker}/{retriever}"] = manifests.describe(built)
+            for dense, _ in dense_searches(built, ()):
+                _ = dense.vectors  # an embedder that fails at the chunks ends the run here
+    return run
 
 
 def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Question]]:
@@ -185,38 +192,25 @@ def _ended(stop: Until, differences: Mapping[str, float], clusters: Mapping[str,
     return bool(why)
 
 
-def _block_size(experiment: Grid, setup: _Setup, cells: Sequence[Cell]) -> int:
-    asked = sum(cell.generator in setup.generators or cell.judge in setup.judges for cell in cells)
+def _block_size(run: _Run, cells: Sequence[Cell]) -> int:
+    asked = sum(cell.generator in run.generators or cell.judge in run.judges for cell in cells)
     return BLOCK if not asked else max(1, BLOCK_OF_ANSWERS // asked)
 
 
 # -- search, cut and score ---------------------------------------------------------------------------------------------
 
 
-def _retrieve(
-    experiment: Grid,
-    setup: _Setup,
-    data: str,
-    cells: Sequence[Cell],
-    questions: Sequence[Question],
-    relevant: Mapping[str, Any],
-    pool: Executor,
-) -> list[Row]:
+def _retrieve(run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Question], pool: Executor) -> list[Row]:
     """Search for a block of questions, each search once, and let the executor make their rows."""
     hits = {
-        search: _search(setup.retrievers[data, *search[:2]], questions, search[2])
+        search: _search(run.retrievers[data, *search[:2]], questions, search[2])
         for search in dict.fromkeys(cell.search for cell in cells if cell.N)
     }
-    cut = (experiment.tokenizer, experiment.begin_token, experiment.match)
+    cut = (run.experiment.tokenizer, run.experiment.begin_token, run.experiment.match)
     parts = [slice(start, start + TASK) for start in range(0, len(questions), TASK)]
     tasks = ((questions[p], {search: found[p] for search, found in hits.items()}) for p in parts)
-    rows: list[Row] = []
-    work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=setup.readers, graders=setup.graders)
-    for of_task in pool.map(work, *zip(*tasks, strict=True)):
-        rows += of_task
-    for row in rows:
-        row["relevant"] = relevant.get(row["question_id"])
-    return rows
+    work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=run.readers, graders=run.graders)
+    return [row for of_task in pool.map(work, *zip(*tasks, strict=True)) for row in of_task]
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[list[Hit] | Exception]:
@@ -367,151 +361,105 @@ def _grade_here(row: Row, name: str, grader: Any, question: Question) -> None:
     row |= {"grade": given.value, "judge_model": given.judge, "judge_seconds": time.perf_counter() - start}
 
 
-def _options(experiment: Grid, cassette: Cassette | None) -> dict[str, Any]:
-    options = {"concurrency": experiment.concurrency, "progress": False, **experiment.options}
-    return options | {"cassette": cassette}
-
-
-def _answer(
-    experiment: Grid,
-    setup: _Setup,
-    questions: Sequence[Question],
-    rows: Sequence[Row],
-    cassette: Cassette | None,
-    servers: Counter[str],
-) -> None:
+def _answer(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> None:
     """Let the models answer, once for rows that differ in their judge alone."""
-    known = {question.id: question for question in questions}
-    for name, model in setup.generators.items():
+    known, drop_cut = {question.id: question for question in questions}, run.experiment.truncated == "unscored"
+    for name, model in run.generators.items():
         waiting: dict[tuple, list[Row]] = {}
         for row in rows:
             if row["generator"] == name and row["status"] == "ok":
                 waiting.setdefault(tuple(row[axis] for axis in AXIS_COLUMNS[:-1]), []).append(row)
-        if not waiting:
-            continue
-        groups = list(waiting.values())
-        asked, contexts = [known[g[0]["question_id"]] for g in groups], [g[0]["context"] for g in groups]
-        prompt = experiment.prompts.get(name, PROMPTS["with_documents"])
-        ids = ["/".join(str(group[0][axis]) for axis in AXIS_COLUMNS[1:6]) for group in groups]
-        options = _options(experiment, cassette) | {"ids": ids, "with_documents": prompt}
-        facts = setup.models["generator", name].row()
-        for group, answer in zip(groups, generate(model, asked, contexts, **options), strict=True):
+        groups, firsts = list(waiting.values()), [group[0] for group in waiting.values()]
+        ids = ["/".join(str(row[axis]) for axis in AXIS_COLUMNS[1:6]) for row in firsts]
+        prompt = run.experiment.prompts.get(name, PROMPTS["with_documents"])
+        asked, contexts = [known[row["question_id"]] for row in firsts], [row["context"] for row in firsts]
+        answers = generate(model, asked, contexts, **run.options() | {"ids": ids, "with_documents": prompt})
+        for group, answer in zip(groups, answers, strict=True):
             about = {"tagged": None} | answer.meta["usage"] | answer.meta
-            answered = (
-                _answered(answer) | facts | {column: about[column] for column in ("prompt_sha256", *REPLY_COLUMNS)}
-            )
+            answered = _answered(answer) | run.models["generator", name].row()
+            answered |= {column: about[column] for column in ("prompt_sha256", *REPLY_COLUMNS)}
             for row in group:
                 row |= answered
-                if experiment.truncated == "unscored" and row.get("finish") in CUT_SHORT and row["judge"] != NONE:
-                    _fail(
-                        row,
-                        "grade",
-                        LEFT_OUT,
-                        "the answer ended at its limit of tokens; truncated='score' has it graded",
-                    )
-                elif row["judge"] in setup.graders and row["status"] == "ok":
-                    _grade_here(row, row["judge"], setup.graders[row["judge"]], known[row["question_id"]])
-        _count("generate", [group[0].get("error_kind") for group in groups], groups, servers)
+                if drop_cut and row.get("finish") in CUT_SHORT and row["judge"] != NONE:
+                    why = "the answer ended at its limit of tokens; truncated='score' has it graded"
+                    _fail(row, "grade", LEFT_OUT, why)
+                elif row["judge"] in run.graders and row["status"] == "ok":
+                    _grade_here(row, row["judge"], run.graders[row["judge"]], known[row["question_id"]])
+        _count(run, "generate", firsts)
 
 
-def _grade(
-    experiment: Grid,
-    setup: _Setup,
-    questions: Sequence[Question],
-    rows: Sequence[Row],
-    cassette: Cassette | None,
-    servers: Counter[str],
-) -> None:
+def _grade(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> None:
     """Let the judge models grade; answers of different generators are not shown together."""
-    for name, judge in setup.judges.items():
-        facts = {f"judge_{key}": value for key, value in setup.models["judge", name].row().items()}
+    shown = {name: getattr(run.experiment, name) for name in ("per_prompt", "order", "max_chars")}
+    for name, judge in run.judges.items():
+        facts = {f"judge_{key}": value for key, value in run.models["judge", name].row().items()}
         facts["judge_prompt_sha256"] = prompt_hash(PROMPT)
-        for generator in experiment.generator:
+        for generator in run.experiment.generator:
             ungraded = [r for r in rows if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"]
-            if not ungraded:
-                continue
-            places = [f"{row['chunker']}/{row['retriever']}/{row['k']}" for row in ungraded]
-            answers = [
-                Answer(row["question_id"], row["answer"], generator, meta={"retriever": place, "budget": row["N"]})
-                for row, place in zip(ungraded, places, strict=True)
-            ]
-            shown = {"per_prompt": experiment.per_prompt, "order": experiment.order, "max_chars": experiment.max_chars}
-            grades = grade(judge, questions, answers, **shown, **_options(experiment, cassette))
-            for row, given in zip(ungraded, grades, strict=True):
+            answers = []
+            for row in ungraded:
+                place = {"retriever": f"{row['chunker']}/{row['retriever']}/{row['k']}", "budget": row["N"]}
+                answers.append(Answer(row["question_id"], row["answer"], generator, meta=place))
+            for row, given in zip(ungraded, grade(judge, questions, answers, **shown, **run.options()), strict=True):
                 about, used = given.meta, given.meta["usage"]
                 row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "grades_got", "form")}
-                row |= facts | {
-                    "grade": given.value,
-                    "judge_seconds": about["seconds"],
-                    "judge_answer_cut": about["cut"],
-                }
+                row |= facts | {"grade": given.value, "judge_seconds": about["seconds"]}
+                row |= {"judge_answer_cut": about["cut"], "judge_prompt_estimate": about["prompt_estimate"]}
                 # A sum over the calls: of no use where one of them was not counted.
                 row["judge_prompt_tokens"] = None if used["uncounted"] else used["prompt_tokens"]
-                row["judge_prompt_estimate"] = about["prompt_estimate"]
                 if given.value is None:
                     row["judge_raw"] = given.raw
                     _fail(row, "grade", about["error"], about["detail"])
-            _count("grade", [row.get("error_kind") for row in ungraded], [[row] for row in ungraded], servers)
+            _count(run, "grade", ungraded)
 
 
-def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]], servers: Counter[str]) -> None:
+def _count(run: _Run, step: str, asked: Sequence[Row]) -> None:
     """End the run where the servers have answered nothing so far, or fail too many prompts."""
-    lost = [group[0]["error"] for kind, group in zip(kinds, rows, strict=True) if kind and kind not in _UNUSABLE]
-    servers["asked"] += len(kinds)
-    servers["lost"] += len(lost)
-    most = STOP_AFTER * servers["asked"] if servers["asked"] >= _JUDGED_FROM else servers["asked"] - 1
-    if lost and servers["lost"] > most:
-        counts = f"{servers['lost']} of {servers['asked']} prompts failed at the server ({step})"
-        raise ModelError(
-            f"{counts}; the last: {lost[-1].splitlines()[0]}",
-            f"at most {STOP_AFTER:.0%}",
-            "see to the server, then run again: recorded replies are not asked for again",
-        )
+    lost = [row["error"] for row in asked if row.get("error_kind") not in (None, *_UNUSABLE)]
+    run.servers += Counter(asked=len(asked), lost=len(lost))
+    sent = run.servers["asked"]
+    if lost and run.servers["lost"] > (STOP_AFTER * sent if sent >= _JUDGED_FROM else sent - 1):
+        counts = f"{run.servers['lost']} of {sent} prompts failed at the server ({step})"
+        do = "see to the server, then run again: recorded replies are not asked for again"
+        raise ModelError(f"{counts}; the last: {lost[-1].splitlines()[0]}", f"at most {STOP_AFTER:.0%}", do)
 
 
 # -- manifest and texts ------------------------------------------------------------------------------------------------
 
 
-def _write_manifest(experiment: Grid, setup: _Setup, runs: Sequence[Mapping[str, Any]]) -> None:
+def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
     """Write what made the rows."""
-    hashes = {}
-    for name in setup.generators:
-        for prompt in (experiment.prompts.get(name, PROMPTS["with_documents"]), PROMPTS["query_only"]):
-            hashes[str(prompt).rpartition("/")[2]] = prompt_hash(prompt)
-    if setup.judges:
-        hashes[PROMPT] = prompt_hash(PROMPT)
+    experiment = run.experiment
+    prompts = {PROMPT} if run.judges else set()
+    for name in run.generators:
+        prompts |= {experiment.prompts.get(name, PROMPTS["with_documents"]), PROMPTS["query_only"]}
     options = {name: value for name, value in experiment.options.items() if isinstance(value, bool | int | float | str)}
     names = ("per_prompt", "order", "max_chars", "begin_token", "match", "concurrency", "truncated")
     parameters = {name: getattr(experiment, name) for name in names} | {"options": options, "N": list(experiment.N)}
     parameters |= {"k": {name: list(values) for name, values in experiment.k.items()}}
     parameters |= {"tokenizer": _tokenizer_name(experiment.tokenizer), "form": MATCHES[experiment.match][1]}
-    secrets = tuple(sorted({s for facts in setup.models.values() for s in facts.secrets}, key=len, reverse=True))
-    manifests.write_manifest(
-        experiment.home,
-        {
-            "format": manifests.FORMAT,
-            "name": experiment.name,
-            "axes": setup.facts,
-            "grid": {axis: list(getattr(experiment, axis)) for axis in setup.facts},
-            "chunkers": {name: manifests.describe(cut) for name, cut in experiment.chunker.items()},
-            "parameters": parameters,
-            "prompts": hashes,
-            "seeds": {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in setup.models.items()}
-            | {"order": experiment.order},
-            **manifests.environment(),
-            "runs": runs,
-        },
-        secrets,
-    )
+    seeds = {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in run.models.items()}
+    secrets = tuple(sorted({s for facts in run.models.values() for s in facts.secrets}, key=len, reverse=True))
+    manifest = {
+        "format": manifests.FORMAT,
+        "name": experiment.name,
+        "axes": run.facts,
+        "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
+        "chunkers": {name: manifests.describe(cut) for name, cut in experiment.chunker.items()},
+        "parameters": parameters,
+        "prompts": {str(prompt).rpartition("/")[2]: prompt_hash(prompt) for prompt in prompts},
+        "seeds": seeds | {"order": experiment.order},
+        "runs": runs,
+    }
+    manifests.write_manifest(experiment.home, manifest | manifests.environment(), secrets)
 
 
 def _tokenizer_name(tokenizer: Any) -> str:
     """Name the tokenizer that counts N."""
     if tokenizer is None:
         return "all-MiniLM-L6-v2 WordPiece"
-    return getattr(tokenizer, "__name__", None) or (
-        str(tokenizer) if isinstance(tokenizer, str) else type(tokenizer).__name__
-    )
+    named = tokenizer if isinstance(tokenizer, str) else type(tokenizer).__name__
+    return getattr(tokenizer, "__name__", None) or named
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
