@@ -114,8 +114,8 @@ class FakeOllama:
     reply : request body -> text of the answer.
     fault : (prompt, how many calls with this prompt came before) -> Fault or None.
     latency_s : time for each answer.
-    overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to truncate), "half" (an old
-        server: 200, and half of the window counted), "fill" (200, and the whole window counted).
+    overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to truncate) or "fill" (an old
+        server: 200, and the whole window counted).
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
     busy_above : answer 503 when more calls than this are under way.
@@ -124,8 +124,6 @@ class FakeOllama:
     modelfile : the parameters of each model, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
         llama.cpp's Python server gives.
-    openai_stream : what it does when asked for a stream: "counted" (tokens in the last event), "uncounted", "refused"
-        (400) or "ignored" (one JSON answer).
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
@@ -138,7 +136,6 @@ class FakeOllama:
     busy_above: int | None = None
     context_length: int = 131072
     openai_schema: str = "json_schema"
-    openai_stream: str = "counted"
     version: str = "0.24.0"
     modelfile: str = ""
     window: int | None = None
@@ -148,7 +145,7 @@ class FakeOllama:
     def __post_init__(self) -> None:
         self.calls: list[Call] = []
         self.other: list[Call] = []
-        self.most_at_once = self.under_way = self.connections = 0
+        self.most_at_once = self.under_way = 0
         self._prompts: Counter[str] = Counter()
         self._ready = threading.Event()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -201,7 +198,6 @@ class FakeOllama:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        self.connections += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -373,8 +369,6 @@ class FakeOllama:
             return await send_json(out, {"error": {"message": words, "type": "internal_server_error"}}, 500)
         form = body.get("response_format", {})
         schema = form.get("schema") or form.get("json_schema", {}).get("schema")
-        if body.get("stream") and self.openai_stream == "refused":
-            return await send_json(out, {"error": {"message": "stream=True is not supported"}}, 400)
         text = fault.value if fault and fault.name == "answer" else self.reply({**body, "format": schema})
         read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
         answer = {
@@ -382,8 +376,6 @@ class FakeOllama:
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": read, "completion_tokens": count_tokens(text), "total_tokens": 0},
         }  # fmt: skip
-        if body.get("stream") and self.openai_stream != "ignored":
-            return await self._stream_openai(answer, fault, out)
         if fault and fault.name == "dropped":
             data = json.dumps(answer).encode()
             out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n" + data[:40])
@@ -395,20 +387,6 @@ class FakeOllama:
         if fault and fault.name == "error_line":
             answer = {"error": {"message": fault.value}}
         return await send_json(out, answer)
-
-    async def _stream_openai(self, answer: dict[str, Any], fault: Fault | None, out: asyncio.StreamWriter) -> None:
-        choice = answer["choices"][0]
-        words = re.findall(r"\s*\S+|\s+$", choice["message"]["content"])
-        reason = fault.value if fault and fault.name == "finish" else choice["finish_reason"]
-        choices = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
-        choices.append({"index": 0, "delta": {}, "finish_reason": reason})
-        events: list[dict] = [{"choices": [one]} for one in choices]
-        if self.openai_stream == "counted":
-            events.append({"choices": [], "usage": answer["usage"]})
-        lines = [f"data: {json.dumps(event)}\n\n" for event in events] + ["data: [DONE]\n\n"]
-        if fault and fault.name == "no_end_mark":  # nor the reason, which servers send before it
-            lines = [line for line in lines if '"delta": {"c' in line] + ["\n"]
-        await stream(out, lines, fault, "text/event-stream")
 
 
 class Hangup(Exception):
@@ -430,12 +408,10 @@ def _chunk(text: str) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def stream(
-    out: asyncio.StreamWriter, lines: list[str], fault: Fault | None, kind: str = "application/x-ndjson"
-) -> None:
+async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | None) -> None:
     """Send lines as chunks, broken in the way the fault says."""
     name = fault.name if fault else ""
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
     if name == "dropped":
         out.write(head + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
         await out.drain()
@@ -452,7 +428,7 @@ async def stream(
     elif name == "half_line":
         out.write(head + _chunk(lines[0]) + _chunk(lines[1][: len(lines[1]) // 2]))
     elif name == "error_line":
-        error = ("data: " if "event" in kind else "") + json.dumps({"error": fault.value if fault else ""})
+        error = json.dumps({"error": fault.value if fault else ""})
         out.write(head + _chunk(lines[0]) + _chunk(error + "\n"))
     else:
         out.write(head + b"".join(map(_chunk, lines)) + b"0\r\n\r\n")

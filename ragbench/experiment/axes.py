@@ -34,18 +34,13 @@ MODELS: Mapping[str, Callable] = {"embedder": make_embedder, "reranker": make_sc
 # Of a chat model, in a file or a mapping.
 MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
 MODEL_OPTIONS += ("top_p", "top_k", "stop", "reasoning", "keep_alive", "cloud")
+# What may stand on an axis beside names.
 _WANTED = {
-    "data": ("a Dataset, or a function that loads one", "pass Dataset(NAME, questions, documents)"),
-    "chunker": ("a function of the documents", "pass lambda documents: ..."),
-    "retriever": ("a function of the chunks", "pass lambda chunks: ..."),
-    "generator": (
-        "a chat model, a name such as 'ollama:llama3:8b', or an object with answer(question, context)",
-        "pass for instance ExtractiveReader()",
-    ),
-    "judge": (
-        "a chat model, a name such as 'ollama:llama3:8b', or an object with grade_all(questions, answers)",
-        "pass for instance EmbeddedGrader()",
-    ),
+    "data": "a Dataset, or a function that loads one",
+    "chunker": "a function of the documents",
+    "retriever": "a function of the chunks",
+    "generator": "a chat model, a name such as 'ollama:llama3:8b', or an object with answer(question, context)",
+    "judge": "a chat model, a name such as 'ollama:llama3:8b', or an object with grade_all(questions, answers)",
 }
 _METHODS = {"generator": "answer", "judge": "grade_all"}
 
@@ -164,15 +159,14 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
                 value = {"use": "own files"} | dict(value)
             use, options = _use(f"{axis}.{label}", value)
             return _MAKERS[axis](use, options, models, folder)
-    if axis in _METHODS and callable(getattr(value, _METHODS[axis], None)):
-        return value
-    if axis in _METHODS and is_model(value):
+    method = _METHODS.get(axis)
+    if method and (callable(getattr(value, method, None)) or is_model(value)):
         return value
     if axis == "generator" and callable(value):
         return _FunctionReader(value, label)
-    if axis not in _METHODS and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
+    if not method and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
         return value
-    raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", *_WANTED[axis])
+    raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", _WANTED[axis], "see docs/experiment.md")
 
 
 def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
