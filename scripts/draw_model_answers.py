@@ -3,6 +3,7 @@
     python scripts/draw_model_answers.py smollm2 FOLDER     # the stratified draw from five retrievers' answers
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
+    python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
     python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
@@ -31,7 +32,11 @@ from ragbench.stats import stratified_draw
 
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
-CENSUS_SEEDS = {"evidence": (20261127, 20261126), "probes": (20261129, 20261128)}  # of the order, of the second pass
+CENSUS_SEEDS = {  # of the order, of the second pass
+    "evidence": (20261127, 20261126),
+    "probes": (20261129, 20261128),
+    "alone": (20261204, 20261205),
+}
 
 CHECKED, SYSTEMS, CLAIMS_SEED, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 20261130, 10
 
@@ -46,7 +51,7 @@ def draw(items: pd.DataFrame) -> pd.DataFrame:
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
     items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(items, name[0], *CENSUS_SEEDS[name])
+    return shuffled(items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name])
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -55,6 +60,9 @@ def rows_of(name: str) -> pd.DataFrame:
         return recordings.evidence_rows()
     if name == "probes":
         return pd.concat([recordings.rows(model, "probes") for model in recordings.RECORDINGS], ignore_index=True)
+    if name == "alone":
+        answered = recordings.rows("qwen", "retrievers")
+        return answered[answered["N"].eq(0)]
     return recordings.rows(name, "retrievers")
 
 
@@ -177,8 +185,9 @@ def main() -> None:
     if given.recording == "claims":
         return write_claims(given.folder)
     whole = given.recording in CENSUS_SEEDS
-    names = list(recordings.RECORDINGS) if whole else [given.recording]
     rows = rows_of(given.recording)
+    written = set(rows["model"])
+    names = [name for name in recordings.RECORDINGS if recordings.manifest(name)["model"] in written]
     items = distinct_answers(rows) if whole else recordings.answers_to_label(rows)
     chosen = census(rows, given.recording) if whole else draw(items)
     write = {
