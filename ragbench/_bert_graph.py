@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float):
+def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tokens: bool = False):
     """Build the encoder graph of a model's weights.
 
     Parameters
@@ -18,11 +18,13 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float):
     stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits: uint8 (words, blocks,
         16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch needs few of its rows.
     eps : of the layer norms.
+    tokens : give each token's vector, not the text's.
 
     Returns
     -------
     onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32 (batch, tokens), 1
-    for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length.
+    for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length, or ``token_embeddings``
+    (batch, tokens, width), whose sum has the direction of that.
     """
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
@@ -104,8 +106,10 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float):
 
     weight = op("Unsqueeze", "attention_mask", const("last", np.array([2], np.int64)), out="mask_3d")
     # The mean's divisor cancels against the unit length, so the sum is enough.
-    total = op("ReduceSum", op("Mul", x, weight, out="weighted"), one, out="total", keepdims=0)
-    op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2)
+    output, axes = op("Mul", x, weight, out="token_embeddings"), ["batch", "tokens", width]
+    if not tokens:
+        total = op("ReduceSum", output, one, out="total", keepdims=0)
+        output, axes = op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2), ["batch", width]
 
     graph = helper.make_graph(
         nodes,
@@ -114,7 +118,7 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float):
             helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
             helper.make_tensor_value_info("attention_mask", TensorProto.FLOAT, ["batch", "tokens"]),
         ],
-        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width])],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, axes)],
         consts,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)

@@ -89,16 +89,26 @@ class MiniLM(_Encoder):
         _require_texts(texts)
         return _encoded(_minilm(minilm_dir()), self._tokenizer.encode_batch_fast(list(texts)))
 
+    def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the vectors of each text's tokens, shape (tokens, 384); the first and the last are marks."""
+        _require_texts(texts)
+        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        vectors: list[np.ndarray] = [np.empty(0)] * len(encodings)
+        for rows, (batch,) in run_batches(_minilm(minilm_dir(), tokens=True), encodings):
+            for row, found in zip(rows, batch, strict=True):
+                vectors[row] = found[: len(encodings[row].ids)]
+        return vectors
 
-@functools.lru_cache(maxsize=1)
-def _minilm(folder: Path) -> Any:
+
+@functools.lru_cache(maxsize=2)
+def _minilm(folder: Path, tokens: bool = False) -> Any:
     """Open the model, once for all `MiniLM` of a process: it takes half a second."""
     from safetensors.numpy import load_file
 
     from ragbench._bert_graph import build
 
     weights = load_file(folder / "model.safetensors")
-    return session(build(weights, layers=6, heads=12, eps=1e-12).SerializeToString())
+    return session(build(weights, layers=6, heads=12, eps=1e-12, tokens=tokens).SerializeToString())
 
 
 class E5(_Encoder):

@@ -103,6 +103,15 @@ def test_graph_equals_a_plain_numpy_encoder_also_beside_longer_texts(minilm):
     assert minilm.embed_array([text])[0] @ expected > 0.999999
 
 
+def test_the_sum_of_a_text_s_token_vectors_has_the_direction_of_its_vector_also_beside_longer_texts(minilm):
+    texts = ["Short.", "The river rises in the Alps.", "It flows past many towns. " * 20]
+    tokens = minilm.token_vectors(texts)
+    assert [len(t) for t in tokens[:2]] == [4, 9]  # with the two marks, without padding
+    sums = np.array([t.sum(axis=0) for t in tokens])
+    unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, minilm.embed_array(texts), atol=1e-5)
+
+
 def test_the_model_is_opened_once_for_all_that_embed_with_it(monkeypatch):
     built, build = [], _bert_graph.build
     monkeypatch.setattr(_bert_graph, "build", lambda *given, **shape: built.append(1) or build(*given, **shape))

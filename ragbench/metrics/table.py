@@ -137,8 +137,8 @@ def lower_is_better() -> list[str]:
 
 # What other tools call a metric, and what is nearest to it here.
 _ELSEWHERE = {
-    "bertscore": "token_f1 or rouge_l (words, no embeddings)",
-    "bert_score": "token_f1 or rouge_l (words, no embeddings)",
+    "bertscore": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
+    "bert_score": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
     "accuracy": "fully_right",
     "correctness": "grade",
     "answer_correctness": "grade",
