@@ -104,6 +104,21 @@ def test_every_answer_to_a_probe_has_its_label_and_no_other_answer_has(script):
     assert all(recordings.manifest(name)["file"]["sha256"] in plan for name in recordings.RECORDINGS)
 
 
+def test_every_answer_without_documents_has_its_label_and_repeats_those_of_other_files(script):
+    chosen = script.census(script.rows_of("alone"), "alone")
+    labelled, *earlier = (
+        pd.read_json(packaged_data("minihop", f"{name}_answers.jsonl"), lines=True)
+        for name in ("alone", "evidence", "model")
+    )
+    assert labelled["id"].tolist() == chosen["id"].tolist()
+    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
+    assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
+    grades = pd.concat(earlier).drop_duplicates(["question_id", "answer"])[["question_id", "answer", "grade"]]
+    before = labelled[["question_id", "answer"]].merge(grades, how="left")["grade"]
+    assert before.notna().sum() == 29
+    assert labelled["second_grade"].fillna(0).tolist() == before.fillna(0).tolist()
+
+
 def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):
     results = script.to_check()
     labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", "answer_claims.json")).results}

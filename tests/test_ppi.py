@@ -136,12 +136,11 @@ def binomial(p, variance):
 
 def test_the_interval_of_a_share_is_exact_for_as_many_labels_as_have_its_variance():
     # Two strata of 40, 20 labelled in each: 8 and none have the category. Without the judge the variance within is
-    # 8 * 12 / 20 / 19 and 0; the second is lent ten labels of the mean of both.
+    # 8 * 12 / 20 / 19 and 0, each with a fifth of an unlike label more.
     labelled, stratum = np.arange(80) % 40 < 20, np.arange(80) // 40
     truth = np.where(labelled, np.arange(80) < 8, NAN).astype(float)[:, None]
     (got,) = ppi_shares(truth, np.zeros((80, 1)), stratum, weight=0.0)
-    within = 8 * 12 / 20 / 19
-    variance = 40**2 * 0.5 / 20 * (within + 10 * within / 2 / 29) / 80**2
+    variance = 40**2 * 0.5 / 20 * (8 * 12 / 20 / 19 + 2 * 0.2 / 20) / 80**2
     assert (got.estimate, got.low, got.high) == pytest.approx((0.2, *binomial(0.2, variance)))
 
 

@@ -18,7 +18,8 @@ from ragbench.stats.intervals import Interval, effective_number, t_quantile
 
 Weight = float | Literal["tuned"]
 FEW_LABELS = 5  # of a category, below which its share has no interval
-_LENT = 10  # labels whose spread is that of all strata, lent to each one by ppi_shares and label_next
+_UNSEEN = 0.2  # of a label unlike the others, added to each stratum's spread: a few labels may miss a rare category
+_LENT = 10  # labels whose spread is that of all strata, lent to each one by label_next
 
 
 def _check_weight(weight: Weight) -> None:
@@ -186,11 +187,7 @@ def ppi_shares(
     if clusters is None:
         within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
         if share:
-            # Where none of a few labels happens to be of a rare category, the spread of all strata is lent.
-            known = np.where(np.isnan(within), 0.0, within)
-            pooled = (drawn[:, None] * known).sum(axis=0) / drawn.sum()
-            lent = ((drawn[:, None] - 1) * within + _LENT * pooled) / (drawn[:, None] - 1 + _LENT)
-            within = np.maximum(within, lent)
+            within = within + _UNSEEN / drawn[:, None]
         variance = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0).sum(axis=0) / each.sum() ** 2
         quantile, of_clusters = -ndtri(as_tail(level)), ()
     else:
