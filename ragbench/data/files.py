@@ -158,6 +158,15 @@ def read_json(path: str | Path) -> Any:
         raise DataError(f"{path}: {error}", "each key once, and texts of Unicode", "mend that place") from None
 
 
+def read_list(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """Yield ("record 1", value) of a file that holds a JSON list; DataError for another file, or an empty list."""
+    rows = read_json(path)
+    if not isinstance(rows, list) or not rows:
+        got = f"{path} holds a JSON {type(rows).__name__}"
+        raise DataError(got, "a list of records", "check that this is the right file")
+    yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
+
+
 def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
     """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line that is no object."""
     for number, line in enumerate(_LINE_END.split(read_text(path)), 1):

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, Strict, StrictInt
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, StrictInt
 from typing_extensions import TypedDict
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, shared_file
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, read_list, shared_file
 from ragbench.errors import DataError, check_known
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
@@ -34,6 +34,7 @@ CHECKS = {
     "response_in_chunks": "retrieved2response",
     "reference_in_chunks": "retrieved2answer",
 }
+# Our names of a result's fields -> RAGChecker's.
 _NAMES = {
     "id": "query_id",
     "question": "query",
@@ -47,8 +48,8 @@ _NAMES = {
 }
 # What has to have one entry per claim: of the response, of the reference.
 _SIDES = (
-    ("response_claims", "answer2response", "retrieved2response"),
-    ("gt_answer_claims", "response2answer", "retrieved2answer"),
+    ("response_claims", "response_in_reference", "response_in_chunks"),
+    ("reference_claims", "reference_in_response", "reference_in_chunks"),
 )
 # Row of Table 1 -> name in the recorded data, and the table that holds the domain's results (Tables 6-15).
 BENCHMARK = {
@@ -68,57 +69,6 @@ _HUMAN = "human_labeled_data.json"
 _RECORDED = "baseline_ragchecker.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievedText:
-    """One retrieved text; by keyword only, since text and id exchanged would make every context metric 0."""
-
-    text: str
-    doc_id: str | int | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RagResult:
-    """One question with its response, and what is known about their claims; None where a step has not been done.
-
-    ``response_in_reference`` has one label per response claim, ``reference_in_response`` one per reference claim;
-    ``response_in_chunks`` and ``reference_in_chunks`` have one row per claim with one label per retrieved text.
-    ``extra`` keeps fields that RAGChecker does not know.
-    """
-
-    id: str | int
-    question: str
-    reference: str
-    response: str
-    chunks: tuple[RetrievedText, ...] = ()
-    response_claims: tuple[Claim, ...] | None = None
-    reference_claims: tuple[Claim, ...] | None = None
-    response_in_reference: tuple[str, ...] | None = None
-    reference_in_response: tuple[str, ...] | None = None
-    response_in_chunks: tuple[tuple[str, ...], ...] | None = None
-    reference_in_chunks: tuple[tuple[str, ...], ...] | None = None
-    metrics: Mapping[str, float] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def missing(self) -> tuple[str, ...]:
-        """Names of the checks that have not been done, as in this record; empty when metrics can be computed."""
-        return tuple(name for name in CHECKS if getattr(self, name) is None)
-
-
-@dataclass(frozen=True, slots=True)
-class RagResults:
-    """A file of results; ``metrics`` are RAGChecker's averages in percent, by group, or None when not computed."""
-
-    results: tuple[RagResult, ...]
-    metrics: Mapping[str, Mapping[str, float]] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-def claim_text(claim: Claim) -> str:
-    """Return a claim as one text: a sentence as it is, a triple (subject, predicate, object) joined by spaces."""
-    return claim if isinstance(claim, str) else " ".join(claim)
-
-
 def _claim(value: Any) -> Claim:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         if len(value) == 3:
@@ -136,34 +86,78 @@ def _number(value: Any) -> float:
     return float("nan") if value is None else value
 
 
+def _gathered(row: Any, *known: str) -> Any:
+    """Put the fields that RAGChecker does not know under ``extra``."""
+    if not isinstance(row, dict) or row.keys() <= set(known):
+        return row
+    extra = {name: value for name, value in row.items() if name not in known}
+    return {name: value for name, value in row.items() if name in known} | {"extra": extra}
+
+
 _Claims = tuple[Annotated[Any, BeforeValidator(_claim)], ...]
 _Labels = tuple[Literal[LABELS], ...]  # type: ignore[valid-type]
 _Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
 
 
-class _Retrieved(Row):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievedText:
+    """One retrieved text; by keyword only, since text and id exchanged would make every context metric 0."""
+
     text: str
     doc_id: str | StrictInt | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _Result(Row):
-    query_id: str | StrictInt
-    query: str
-    gt_answer: str
+_Chunk = Annotated[RetrievedText, BeforeValidator(lambda row: _gathered(row, "text", "doc_id"))]
+
+
+@dataclass(frozen=True, slots=True)
+class RagResult:
+    """One question with its response, and what is known about their claims; None where a step has not been done.
+
+    ``response_in_reference`` has one label per response claim, ``reference_in_response`` one per reference claim;
+    ``response_in_chunks`` and ``reference_in_chunks`` have one row per claim with one label per retrieved text.
+    ``extra`` keeps fields that RAGChecker does not know.
+    """
+
+    __pydantic_config__ = ConfigDict(alias_generator=lambda name: _NAMES.get(name, name))
+
+    id: str | StrictInt
+    question: str
+    reference: str
     response: str
-    retrieved_context: tuple[_Retrieved, ...] | None
+    chunks: Annotated[tuple[_Chunk, ...], BeforeValidator(lambda texts: texts or ())] = ()
     response_claims: _Claims | None = None
-    gt_answer_claims: _Claims | None = None
-    answer2response: _Labels | None = None
-    response2answer: _Labels | None = None
-    retrieved2response: tuple[_Labels, ...] | None = None
-    retrieved2answer: tuple[_Labels, ...] | None = None
+    reference_claims: _Claims | None = None
+    response_in_reference: _Labels | None = None
+    reference_in_response: _Labels | None = None
+    response_in_chunks: tuple[_Labels, ...] | None = None
+    reference_in_chunks: tuple[_Labels, ...] | None = None
     metrics: _Numbers | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def missing(self) -> tuple[str, ...]:
+        """Names of the checks that have not been done, as in this record; empty when metrics can be computed."""
+        return tuple(name for name in CHECKS if getattr(self, name) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class RagResults:
+    """A file of results; ``metrics`` are RAGChecker's averages in percent, by group, or None when not computed."""
+
+    results: tuple[RagResult, ...]
+    metrics: Mapping[str, Mapping[str, float]] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _File(Row):
     results: list[Any]
     metrics: dict[str, _Numbers] | None = None
+
+
+def claim_text(claim: Claim) -> str:
+    """Return a claim as one text: a sentence as it is, a triple (subject, predicate, object) joined by spaces."""
+    return claim if isinstance(claim, str) else " ".join(claim)
 
 
 def read_ragchecker(path: str | Path) -> RagResults:
@@ -183,28 +177,24 @@ def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
 
 
 def _result(data: Any, where: str) -> RagResult:
-    if isinstance(data, dict) and "query_id" in data:
-        where = f"{where} (id {data['query_id']!r})"
-    row = as_record(_Result, data, where, add='add it; write "" for an empty text and [] where nothing was retrieved')
-    width = len(row.retrieved_context or ())
+    if isinstance(data, dict):
+        where = f"{where} (id {data.get('query_id')!r})"
+        if "retrieved_context" not in data:
+            raise DataError(f"{where}: no field 'retrieved_context'", "a list of texts", "write [] for none")
+    row = as_record(RagResult, _gathered(data, *_NAMES.values()), where, add='add it; write "" for an empty text')
+    width = len(row.chunks)
     for side in _SIDES:
-        labels, rows = (getattr(row, name) for name in side[1:])
-        for place, each in enumerate(rows or ()):
+        for place, each in enumerate(getattr(row, side[2]) or ()):
             if len(each) != width:
-                got, do = f"{where}: {side[2]}[{place}] has {len(each)} labels", "check that rows are claims"
+                got, do = f"{where}: {_NAMES[side[2]]}[{place}] has {len(each)} labels", "check that rows are claims"
                 raise DataError(got, f"{width} labels, one per retrieved text", do)
         # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
-        parts = dict(zip(side, (getattr(row, side[0]), labels, rows if rows or width else None), strict=True))
+        parts = {_NAMES[name]: getattr(row, name) for name in side if width or getattr(row, name) or name != side[2]}
         sizes = {name: len(part) for name, part in parts.items() if part is not None}
         if len(set(sizes.values())) > 1:
             got = f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}"
             raise DataError(got, "the same number of claims in each", "check that result again; do not pad the labels")
-    values = {ours: getattr(row, theirs) for ours, theirs in _NAMES.items()}
-    values["chunks"] = tuple(
-        RetrievedText(text=chunk.text, doc_id=chunk.doc_id, extra=chunk.model_extra or {})
-        for chunk in row.retrieved_context or ()
-    )
-    return RagResult(**values, extra=row.model_extra or {})
+    return row
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
@@ -229,7 +219,7 @@ def _row(result: RagResult) -> dict[str, Any]:
         {**({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}), "text": chunk.text, **chunk.extra}
         for chunk in result.chunks
     ]
-    for name in (*_SIDES[0], *_SIDES[1]):
+    for name in (_NAMES[name] for side in _SIDES for name in side):
         if name in row:
             row[name] = [item if isinstance(item, str) else list(item) for item in row[name]]
     if result.metrics is not None:
@@ -293,8 +283,8 @@ class MetaEvaluation:
         check_known("aspect", [aspect], ASPECTS)
         for pair in self.pairs:
             if not all(response.scores for response in pair.responses):
-                do = "copy that file too"
-                raise DataError(f"pair {pair.id} has no recorded scores", f"{_RECORDED} beside {_HUMAN}", do)
+                do = "copy both files again"
+                raise DataError(f"pair {pair.id} has no recorded scores", f"its responses in {_RECORDED}", do)
         return np.array([[response.scores[aspect] for response in pair.responses] for pair in self.pairs])
 
     def score(self, metric: Callable[[str, str], float]) -> np.ndarray:
@@ -327,49 +317,35 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
 
     Parameters
     ----------
-    path : RAGChecker's folder ``data/meta_evaluation``, or its file of human labels (JSON, plain or gzip; the recorded
-        scores are looked for beside it). Default: ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
+    path : RAGChecker's folder ``data/meta_evaluation``, its JSON files plain or gzip. Default:
+        ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """
     do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
-    given = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
-    folder = given if given.is_dir() else given.parent
-    human = given if not given.is_dir() else _plain_or_gzip(folder, _HUMAN) or folder / _HUMAN
-    recorded = _plain_or_gzip(folder, _RECORDED)
-    found = _pairs(recorded, _Pair)
-    scored = {(row.instance_id, side.model, side.text): side for row in found for side in (row.model1, row.model2)}
+    folder = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
+    scored = {
+        (row.instance_id, side.model, side.text): side
+        for row in (_pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ())
+        for side in (row.model1, row.model2)
+    }
     by_pair: dict[Any, list[_Labelled]] = {}
-    for row in _pairs(human, _Labelled):
+    for row in _pairs(folder, _HUMAN, _Labelled):
         by_pair.setdefault(row.instance_id, []).append(row)
     pairs = []
     for name, rows in by_pair.items():
         first = rows[0]
-        sides = (first.model1, first.model2)
-        responses = tuple(scored.get((name, side.model, side.text), side) for side in sides)
-        if recorded and not all(response.scores for response in responses):
-            got, expected = f"{recorded}: no scores of the responses people saw in instance {name!r}", "the same texts"
-            raise DataError(got, f"{expected} as in {human.name}, with 'ragchecker' scores", "copy both files again")
+        responses = tuple(scored.get((name, s.model, s.text), s) for s in (first.model1, first.model2))
         labels = {aspect: tuple(getattr(row, aspect) for row in rows) for aspect in ASPECTS}
         asked = (first.dataset, first.query_id, first.query, first.gt_answer)
         pairs.append(PreferencePair(str(name), *asked, responses, labels))
     counts = {len(pair.labels["overall"]): pair.id for pair in pairs}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
-        raise DataError(f"{human}: numbers of annotators that differ: {said}", "the same number for every pair")
+        raise DataError(f"{folder / _HUMAN}: numbers of annotators that differ: {said}", "the same for every pair")
     return MetaEvaluation(tuple(pairs))
 
 
-def _plain_or_gzip(folder: Path, name: str) -> Path | None:
-    return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
-
-
-def _pairs(path: Path | None, shape: type[Any]) -> list[Any]:
-    """Return the records of a JSON list; none without a file."""
-    if path is None:
-        return []
-    rows = read_json(path)
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: not a list of objects", "a JSON list of records", "check that this is the right file")
-    places = ((f"record {place} (instance {row.get('instance_id')!r})", row) for place, row in enumerate(rows))
-    return each_record(path, places, partial(as_record, shape))
+def _pairs(folder: Path, name: str, shape: type[Any]) -> list[Any]:
+    path = folder / name if (folder / name).is_file() else folder / f"{name}.gz"
+    return each_record(path, read_list(path), partial(as_record, shape))

@@ -6,12 +6,13 @@ download script makes of the original sets (Natural Questions, MS MARCO, Dolly),
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, read_records, shared_file
+from pydantic import Field
+
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_list, read_records, shared_file
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 
@@ -20,22 +21,39 @@ SETTINGS = {"zero_context": "nq", "noisy_context": "msmarco", "accurate_context"
 _FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelledResponse:
+class _Claim(Row):
+    triplet: tuple[str, str, str]
+    human_label: Literal[LABELS]  # type: ignore[valid-type]
+
+
+class _LabelledResponse(Row):
     """A model's response as claim triples, each with a person's label.
 
     ``references`` are the passages the labels are about; they and ``question`` are empty without the original set.
     """
 
-    id: str
-    setting: str
-    dataset: str
-    model: str
-    response: str
-    claims: tuple[tuple[str, str, str], ...]
-    labels: tuple[str, ...]
+    id: Filled
+    setting: Literal[tuple(SETTINGS)]  # type: ignore[valid-type]
+    dataset: Literal[tuple(SETTINGS.values())]  # type: ignore[valid-type]
+    model: Filled
+    response: Plain
+    labelled: Annotated[tuple[_Claim, ...], Field(alias="claims")]
     question: str = ""
     references: tuple[str, ...] = ()
+
+    @property
+    def claims(self) -> tuple[tuple[str, str, str], ...]:
+        return tuple(claim.triplet for claim in self.labelled)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(claim.human_label for claim in self.labelled)
+
+
+class _Example(Row):
+    id: str
+    question: str
+    context: tuple[str, ...]
 
 
 def load_refchecker(path: str | Path | None = None, sources: str | Path | None = None) -> tuple[_LabelledResponse, ...]:
@@ -57,55 +75,21 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
     """
     path = shared_file(path, *_FILE, name="RefChecker's benchmark", do="set RAGBENCH_DATA, or give the file as path")
-    rows = read_records(path, _Labelled, _response)
+    rows = read_records(path, _LabelledResponse)
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
-    texts = {name: _texts(folder, name, {row.id for row in rows if row.dataset == name}) for name in SETTINGS.values()}
-    joined = [(row, texts[row.dataset].get(row.id, ("", ()))) for row in rows]
-    return tuple(replace(row, question=question, references=references) for row, (question, references) in joined)
-
-
-class _Claim(Row):
-    triplet: tuple[str, str, str]
-    human_label: Literal[LABELS]  # type: ignore[valid-type]
-
-
-class _Example(Row):
-    id: str
-    question: str
-    context: tuple[str, ...]
-
-
-class _Labelled(Row):
-    id: Filled
-    setting: Filled
-    dataset: Filled
-    model: Filled
-    response: Plain
-    claims: tuple[_Claim, ...]
-
-
-def _response(row: _Labelled, where: str) -> _LabelledResponse:
-    if SETTINGS.get(row.setting) != row.dataset:
-        pairs = ", ".join(f"{setting} with {dataset}" for setting, dataset in SETTINGS.items())
-        got = f"{where} (id {row.id!r}, {row.model}): setting {row.setting!r} with dataset {row.dataset!r}"
-        raise DataError(got, f"one of {pairs}")
-    claims = tuple(claim.triplet for claim in row.claims)
-    labels = tuple(claim.human_label for claim in row.claims)
-    return _LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
-
-
-def _texts(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return question and reference passages of the examples, where the folder holds the set."""
-    files = [*folder.glob(f"{dataset}.json"), *folder.glob(f"*_context/{dataset}.json")]
-    if not files or not ids:
-        return {}
-    file = files[0]
-    numbered = ((f"record {number}", row) for number, row in enumerate(read_json(file)))
-    texts = {row.id: (row.question, row.context) for row in each_record(file, numbered, partial(as_record, _Example))}
-    if missing := sorted(ids - texts.keys()):
-        got = f"{file}: {len(missing)} of {len(ids)} labelled examples are not there (first: {missing[0]})"
-        do = "complete it, or take it out of the folder to load the labels without references"
-        raise DataError(got, f"the complete {dataset} set", do)
-    return texts
+    texts: dict[tuple[str, str], _Example] = {}
+    for name in SETTINGS.values():
+        for file in [*folder.glob(f"{name}.json"), *folder.glob(f"*_context/{name}.json")][:1]:
+            examples = each_record(file, read_list(file), partial(as_record, _Example))
+            texts |= {(name, example.id): example for example in examples}
+            if missing := sorted({row.id for row in rows if row.dataset == name and (name, row.id) not in texts}):
+                got = f"{file}: {len(missing)} labelled examples are not there (first: {missing[0]})"
+                do = "complete it, or take it out of the folder to load the labels without references"
+                raise DataError(got, f"the complete {name} set", do)
+    joined = ((row, texts.get((row.dataset, row.id))) for row in rows)
+    return tuple(
+        row.model_copy(update={"question": text.question, "references": text.context}) if text else row
+        for row, text in joined
+    )

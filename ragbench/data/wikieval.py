@@ -6,17 +6,16 @@ the construction, never with people.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Json
+from pydantic import AfterValidator, BeforeValidator
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_records, shared_file
+from ragbench.data.files import Filled, Plain, as_record, each_record, read_jsonl, shared_file
 from ragbench.data.tables import read_csv
 from ragbench.errors import DataError, check_known
 
@@ -25,6 +24,8 @@ DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
 _VERDICT = re.compile(r"\s*(?:Verdict|Answer)\s*:\s*([01])\b(?!\s+or\b)", re.I)
 _INSUFFICIENT = re.compile(r"""[\s\["'`]*(?:Insufficient Information|\]\s*$)""", re.I)
+_without_prefix = AfterValidator(lambda text: _PREFIX.sub("", text, count=1).strip())
+_Passages = Annotated[tuple[Plain, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class WikiEvalRow:
     """
 
     id: str
-    question: str
-    context_v1: tuple[str, ...]
-    context_v2: tuple[str, ...]
-    answer: str
-    ungrounded_answer: str
-    poor_answer: str
-    source: str = ""
+    question: Annotated[Filled, _without_prefix]
+    context_v1: _Passages
+    context_v2: _Passages
+    answer: Annotated[Plain, _without_prefix]
+    ungrounded_answer: Annotated[Plain, _without_prefix]
+    poor_answer: Annotated[Plain, _without_prefix]
+    source: Annotated[str, BeforeValidator(lambda value: str(value or ""))] = ""
     meta: dict[str, Any] = field(default_factory=dict)
 
 
@@ -88,25 +89,6 @@ class WikiEval:
         return [Pair(r.id, r.question, joined(r.context_v1), joined(r.context_v2)) for r in self.rows]
 
 
-_Passages = Annotated[tuple[Plain, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-
-
-class _Texts(Row):
-    question: Filled
-    context_v1: _Passages
-    context_v2: _Passages
-    answer: Plain
-    ungrounded_answer: Plain
-    poor_answer: Plain
-    source: Any = ""
-
-    def record(self, name: str) -> WikiEvalRow:
-        fields = dict(self) | {"source": str(self.source or ""), "meta": self.model_extra}
-        for text in ("question", "answer", "ungrounded_answer", "poor_answer"):
-            fields[text] = _PREFIX.sub("", fields[text], count=1).strip()
-        return WikiEvalRow(name, **{field: fields[field] for field in (*type(self).model_fields, "meta")})
-
-
 def load_wikieval(path: str | Path | None = None) -> WikiEval:
     """Load WikiEval, or a file of the same shape; its ids number the rows from ``wikieval-01``.
 
@@ -120,9 +102,14 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape"
     given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
-    numbers = itertools.count(1)
-    rows = read_records(given, _Texts, lambda row, _: row.record(f"wikieval-{next(numbers):02d}"))
-    return WikiEval("wikieval", tuple(rows))
+    known = {part.name for part in fields(WikiEvalRow)}
+
+    def record(row: dict, where: str) -> WikiEvalRow:
+        meta = {name: value for name, value in row.items() if name not in known}
+        return replace(as_record(WikiEvalRow, {**row, "id": ""}, where), meta=meta)
+
+    rows = each_record(given, read_jsonl(given), record)
+    return WikiEval("wikieval", tuple(replace(row, id=f"wikieval-{n:02d}") for n, row in enumerate(rows, 1)))
 
 
 def joined(passages: Sequence[str]) -> str:
@@ -215,11 +202,13 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     data = rows if rows is not None else load_wikieval(folder / "wikieval.jsonl")
     ids = {row.question: row.id for row in data}
 
-    def judged(row: dict, where: str) -> RecordedRow:
-        recorded = as_record(_Recorded, row, where)
-        if recorded.question not in ids:
+    def judged(cells: dict, where: str) -> RecordedRow:
+        if cells["question"] not in ids:
             raise DataError(f"{where}: an unknown question", "one of the data set", "pass the rows that belong to it")
-        return recorded.record(ids[recorded.question])
+        try:
+            return _recorded(cells, ids[cells["question"]])
+        except (KeyError, ValueError) as error:
+            raise DataError(f"{where}: {error!r}", "a row as it was recorded", "copy the file again") from None
 
     runs = {}
     for name, dimension in _RUNS.items():
@@ -228,49 +217,34 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     return runs
 
 
+def _recorded(cells: dict[str, str], name: str) -> RecordedRow:
+    """Make a row of the columns of its metric: "1" or "0", texts, lists as JSON."""
+
+    def listed(*columns: str) -> tuple[Any, ...]:
+        return tuple(json.loads(next((cells[column] for column in columns if column in cells), "[]")))
+
+    (score,) = [float(cell) for column, cell in cells.items() if column.endswith("_score")]
+    statuses = ", ".join(dict.fromkeys(listed("output_parse_status")))
+    return RecordedRow(
+        name,
+        cells["question"],
+        cells["is_better_by_construction"] == "1",
+        score,
+        labels=listed("verdicts", "extracted_sentences"),
+        raw=(cells["raw_output"],) if "raw_output" in cells else listed("raw_judge_outputs"),
+        texts=listed("parsed_statements", "gen_questions"),
+        flags=listed("noncommittal_flags"),
+        context=cells.get("context", "").replace("\\n", "\n"),  # so were line ends written
+        total=int(cells.get("total_sentences", 0)),
+        status=cells.get("parse_status") or statuses,
+        truncated="1" in (cell for column, cell in cells.items() if column.endswith("truncated")),
+    )
+
+
 def _read_verdict(raw: str) -> int | None:
     """Read a verdict at the beginning of a reply ("Verdict: 1", "Answer: 0 ..."); None where there is none."""
     verdict = _VERDICT.match(raw)
     return int(verdict.group(1)) if verdict else None
-
-
-def _words(values: str) -> str:
-    return ", ".join(dict.fromkeys(json.loads(values)))
-
-
-def _either(*names: str) -> Any:
-    return Field(validation_alias=AliasChoices(*names))
-
-
-class _Recorded(Row):
-    question: str
-    better: Annotated[bool, Field(alias="is_better_by_construction")]
-    context: Annotated[str, BeforeValidator(lambda text: text.replace("\\n", "\n"))] = ""  # so were line ends written
-    score: Annotated[float, _either("faithfulness_score", "answer_relevance_score", "context_relevance_score")]
-    labels: Annotated[Json[tuple[int | str, ...]], _either("verdicts", "extracted_sentences")] = ()
-    raw_judge_outputs: Json[tuple[str, ...]] = ()
-    raw_output: str | None = None
-    texts: Annotated[
-        Json[tuple[str, ...]], Field(validation_alias=AliasChoices("parsed_statements", "gen_questions"))
-    ] = ()
-    flags: Annotated[Json[tuple[int, ...]], Field(alias="noncommittal_flags")] = ()
-    total: Annotated[int, Field(alias="total_sentences")] = 0
-    status: Annotated[str, Field(alias="parse_status")] = ""
-    statuses: Annotated[str, Field(alias="output_parse_status"), AfterValidator(_words)] = ""
-    statements_truncated: bool = False
-    any_judge_truncated: bool = False
-    any_truncated: bool = False
-
-    def record(self, name: str) -> RecordedRow:
-        return RecordedRow(
-            name,
-            **{part: getattr(self, part) for part in ("question", "better", "score", "labels", "texts", "flags")},
-            raw=self.raw_judge_outputs if self.raw_output is None else (self.raw_output,),
-            context=self.context,
-            total=self.total,
-            status=self.status or self.statuses,
-            truncated=self.statements_truncated or self.any_judge_truncated or self.any_truncated,
-        )
 
 
 _RUNS: dict[str, Dimension] = {
