@@ -10,22 +10,18 @@ from ragbench.data import load_clapnq
 from ragbench.errors import DataError
 from ragbench.records import Document
 
-TARN = {
-    "title": "Tarn",
-    "text": "A tarn is small . It lies high up .  Ice made it . ",
-    "sentences": ["A tarn is small .", "It lies high up .", "Ice made it ."],
-}
+TARN = {"title": "Tarn", "text": "A tarn is small . It lies high up .  Ice made it . "}
 
 
 def row(name, *outputs, passages=(TARN,), text="what is a tarn"):
-    made = [{"answer": a, "selected_sentences": list(s), "meta": {"non_consecutive": n}} for a, s, n in outputs]
+    made = [{"answer": answer, "selected_sentences": list(selected)} for answer, selected in outputs]
     return {"id": name, "input": text, "passages": list(passages), "output": made}
 
 
 ROWS = [
-    row("7", ("", (), False), ("A small lake .", ("A tarn is small .", "Ice made it ."), True), ("Ice .", (), False)),
-    row("8", ("High up .", ("It lies high up .",), False)),
-    row("9", ("", (), False)),
+    row("7", ("", ()), ("A small lake .", ("A tarn is small .", "Ice made it .")), ("Ice .", ())),
+    row("8", ("High up .", ("It lies high up .",))),
+    row("9", ("", ())),
 ]
 
 
@@ -38,9 +34,8 @@ def test_the_answer_is_the_first_written_one_with_that_annotators_sentences(writ
     first, second = load_clapnq(write(ROWS)).questions
     assert (first.id, first.text, first.answer) == ("7", "what is a tarn", "A small lake .")
     assert first.references == ("A tarn is small .", "Ice made it .")
-    assert first.meta == {"doc_ids": ("Tarn",), "answers": ("A small lake .", "Ice ."), "non_consecutive": True}
+    assert first.meta == {"doc_ids": ("Tarn",), "answers": ("A small lake .", "Ice .")}
     assert (second.answer, second.references) == ("High up .", ("It lies high up .",))
-    assert second.meta["non_consecutive"] is False
 
 
 def test_a_question_without_a_written_answer_is_listed_not_lost(write):
@@ -49,16 +44,9 @@ def test_a_question_without_a_written_answer_is_listed_not_lost(write):
     assert data.meta == {"file": "clapnq.jsonl", "setting": "gold passages only"}
 
 
-def test_a_shared_passage_is_one_document_and_its_sentences_join_to_its_text(write):
+def test_a_shared_passage_is_one_document(write):
     (document,) = load_clapnq(write(ROWS)).documents
-    sentences = ("A tarn is small .", " It lies high up .", "  Ice made it .")
-    assert document == Document("Tarn", "Tarn", "A tarn is small . It lies high up .  Ice made it .", sentences)
-
-
-def test_what_stands_after_the_last_sentence_belongs_to_it(write):
-    other = TARN | {"sentences": TARN["sentences"][:2]}
-    (document,) = load_clapnq(write([row("7", ("Deep .", (), False), passages=[other])])).documents
-    assert document.sentences == ("A tarn is small .", " It lies high up .  Ice made it .")
+    assert document == Document("Tarn", "Tarn", "A tarn is small . It lies high up .  Ice made it .")
 
 
 def changed(**fields):
@@ -75,8 +63,6 @@ def answered(answer="x", **fields):
         (changed(id="7"), "line 2: the id '7' was there before .line 1."),
         (changed(input=" "), "line 2: 'input' is empty"),
         (answered(), r"line 2: no field 'output\.0\.selected_sentences' \(it has 'answer'\)"),
-        (changed(passages=[TARN | {"sentences": ["It snows ."]}]), "its text lacks the sentence 'It snows .'"),
-        (changed(passages=[TARN | {"sentences": TARN["sentences"][::-1]}]), "lacks the sentence 'It lies high up"),
         ([{k: v for k, v in r.items() if k != "output"} for r in ROWS], "3 of 3 records are bad"),
     ],
 )
@@ -92,8 +78,7 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
     assert (len(data.questions), len(data.documents), data.excluded) == (300, 297, ())
     ids = json.loads((data_mirror / "ragchecker/benchmark/clapnq_ids.json").read_text())
     assert {q.id for q in data.questions} == set(ids)
-    assert all("".join(d.sentences) == d.text for d in data.documents)
-    sentences = {s.strip() for d in data.documents for s in d.sentences}
-    assert all(set(q.references) <= sentences for q in data.questions)
+    texts = {d.id: d.text for d in data.documents}
+    assert all(any(part in texts[name] for name in q.meta["doc_ids"]) for q in data.questions for part in q.references)
     assert sum(not q.references for q in data.questions) == 1
     assert sum(len(q.meta["answers"]) for q in data.questions) == 485

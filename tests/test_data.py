@@ -210,11 +210,10 @@ def test_missing_file_shows_what_is_there(tmp_path):
         load_hotpotqa(tmp_path / "hotpott.json")
 
 
-def test_a_limit_is_a_whole_number_of_at_least_one(tmp_path):
+def test_a_limit_is_at_least_one(tmp_path):
     path = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b"}] * 2)
-    for limit in (0, 1.5, True):
-        with pytest.raises(ConfigError, match=f"limit={limit!r}"):
-            load_questions(path, limit=limit)
+    with pytest.raises(ConfigError, match="limit=0"):
+        load_questions(path, limit=0)
     assert len(load_questions(path, limit=1).questions) == 1
 
 

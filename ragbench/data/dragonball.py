@@ -8,9 +8,9 @@ in both languages, the paper's (Table 6).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import StrictInt
+from pydantic import AliasChoices, Field, StrictInt
 
 from ragbench.data.files import Filled, Plain, Row, read_records, shared_file
 from ragbench.errors import DataError, check_known
@@ -32,7 +32,6 @@ QUESTION_TYPES = {
 }
 _TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
 _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
-_TITLE = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}
 _Texts = tuple[Filled, ...]
 
 
@@ -47,6 +46,9 @@ class _Place(Row):
 class _Text(_Place):
     doc_id: StrictInt
     content: Filled
+    title: Annotated[
+        Filled, Field(validation_alias=AliasChoices("company_name", "court_name", "hospital_patient_name"))
+    ]
 
 
 class _Query(Row):
@@ -70,10 +72,7 @@ class _Prediction(Row):
 class _Asked(_Place):
     query: _Query
     ground_truth: _Truth
-
-
-class _Answered(_Asked):
-    prediction: _Prediction
+    prediction: _Prediction | None = None
 
 
 def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
@@ -88,9 +87,8 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     Returns
     -------
     Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language, doc_ids, keypoints (a
-    tuple, or None where the file has none), query_id, query_type (as in the file). A document's title (the company,
-    court, or hospital and patient) is not unique. Questions without a document are kept and counted in
-    ``meta["without_document"]``.
+    tuple, or None where the file has none). A document's title (the company, court, or hospital and patient) is not
+    unique. Questions without a document are kept.
 
     Source: RAGEval, section 3.4.
     """
@@ -105,21 +103,18 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     if not files:
         expected = "one of " + ", ".join(_QUESTIONS)
         raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
-    listed = read_records(folder / _DOCUMENTS, _Text, _document, lambda document: [f"the id {document.id}"])
+    listed = [
+        Document(str(row.doc_id), row.title, row.content, (), row.meta())
+        for row in read_records(folder / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"])
+    ]
     ids = {document.id for document in listed}
     asked = read_records(files[0], _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
 
     def kept(record: Question | Document) -> bool:
         return all(value in (None, record.meta[name]) for name, value in wanted.items())
 
-    questions = tuple(filter(kept, asked))
-    meta = {
-        "file": files[0].name,
-        "setting": "rebuilt" if "rebuilt" in files[0].name else "release",
-        "without_document": sum(not question.meta["doc_ids"] for question in questions),
-        **wanted,
-    }
-    return Dataset("dragonball", questions, tuple(filter(kept, listed)), meta=meta)
+    meta = {"file": files[0].name, "setting": "rebuilt" if "rebuilt" in files[0].name else "release", **wanted}
+    return Dataset("dragonball", tuple(filter(kept, asked)), tuple(filter(kept, listed)), meta=meta)
 
 
 def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
@@ -139,34 +134,24 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     path = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
     generator = path.name.split(".")[0].rsplit("_", 1)[-1]
 
-    def pair(row: _Answered, where: str) -> tuple[Question, Answer]:
+    def pair(row: _Asked, where: str) -> tuple[Question, Answer]:
+        if row.prediction is None:
+            raise DataError(f"{where}: no field 'prediction'", "a recorded answer", "name a file with answers")
         question = _question(row, where, None)
         passages = {"passages": row.prediction.references}
         return question, Answer(question.id, row.prediction.content, generator, meta=passages)
 
-    pairs = read_records(path, _Answered, pair, lambda pair: [f"the id {pair[0].id}"])
+    pairs = read_records(path, _Asked, pair, lambda pair: [f"the id {pair[0].id}"])
     return tuple(question for question, _ in pairs), tuple(answer for _, answer in pairs)
-
-
-def _document(row: _Text, where: str) -> Document:
-    title = (row.model_extra or {}).get(_TITLE[row.domain])
-    if not isinstance(title, str) or not title.strip():
-        got = f"{where}: {_TITLE[row.domain]!r} is {title!r:.40}"
-        raise DataError(got, "the title, a text", "mend that record")
-    return Document(str(row.doc_id), title, row.content, (), row.meta())
 
 
 def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
     query, truth = row.query, row.ground_truth
     doc_ids = tuple(map(str, truth.doc_ids))
     if ids is not None and (strange := [name for name in doc_ids if name not in ids]):
-        raise DataError(
-            f"{where}: document {strange[0]} is not among the {len(ids)} documents",
-            "the doc_id of a document",
-            f"check that {_DOCUMENTS} belongs to this questions file",
-        )
+        got = f"{where}: document {strange[0]} is not among the {len(ids)} documents"
+        raise DataError(got, "the doc_id of a document", f"check that {_DOCUMENTS} belongs to this questions file")
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
     name = where.rpartition(", ")[2].replace(" ", "-") if query.query_id is None else str(query.query_id)
     meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
-    meta |= {"query_id": query.query_id, "query_type": query.query_type}
     return Question(name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta)

@@ -55,9 +55,9 @@ def closest(folder: Path, name: str, count: int = 6) -> list[str]:
     return [*close, *(n for n in names if n not in close)][:count]
 
 
-def check_limit(limit: Any) -> None:
-    """Raise ConfigError unless ``limit`` is None or a whole number of at least 1."""
-    if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
+def check_limit(limit: int | None) -> None:
+    """Raise ConfigError for a number of questions below 1."""
+    if limit is not None and limit < 1:
         raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out to load every question")
 
 
@@ -114,23 +114,11 @@ def _unpacked(raw: bytes, path: Path) -> bytes:
 
 def bounded_lines(stream: IO[AnyStr], name: str | Path) -> Iterator[AnyStr]:
     """Yield the lines of an open file; DataError for a line of `MAX_LINE` before all of it is in memory."""
-    number = 0
-    while line := stream.readline(MAX_LINE):
-        number += 1
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE), stream.read(0)), 1):
         if len(line) == MAX_LINE:
             got = f"{name}, line {number} has {MAX_LINE:,} characters or more"
             raise DataError(got, "one record per line", "check that this is the right file")
         yield line
-
-
-def _parsed(text: str) -> Any:
-    """Parse JSON; ValueError also for a key that occurs twice, and for an escape that stands for no character."""
-    value = json.loads(text, object_pairs_hook=_object)
-    if _NO_TEXT.search(text):  # half a surrogate pair, or NUL: it could not be written again
-        again = json.dumps(value, ensure_ascii=False)
-        if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
-            raise ValueError("an escape that stands for no character (NUL, or half of a surrogate pair)")
-    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,21 +129,35 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
+def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
+    """Parse JSON, a file or a line of it; DataError with its place, also for a key that occurs twice in an object, and
+    for an escape that stands for no character.
+    """
+    where, do = f"{path}, line {line}" if line else str(path), "mend that place"
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+        if _NO_TEXT.search(text):  # half a surrogate pair, or NUL: it could not be written again
+            again = json.dumps(value, ensure_ascii=False)
+            if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
+                raise ValueError("an escape that stands for no character (NUL, or half of a surrogate pair)")
+        return value
+    except json.JSONDecodeError as error:
+        where, said = f"{path}, line {line or error.lineno}, column {error.colno}", error.msg
+        if line is None and error.pos >= len(text.rstrip()):
+            said, do = f"the JSON ends in the middle ({error.msg})", "download or copy the file again"
+        elif line is None:
+            do = "mend that place; if each line is a record of its own, name the file .jsonl"
+    except RecursionError:
+        said, do = "nests too deeply", "check that this is the right file"
+    except ValueError as error:
+        said = str(error)
+    expected = "one JSON object per line, each key once" if line else "valid JSON, each key once"
+    raise DataError(f"{where}: {said}", expected, "mend that line" if line else do)
+
+
 def read_json(path: str | Path) -> Any:
     """Read a JSON file; a syntax error names line and column."""
-    text = read_text(path)
-    try:
-        return _parsed(text)
-    except json.JSONDecodeError as error:
-        if error.pos >= len(text.rstrip()):
-            got = f"{path}, line {error.lineno}: the JSON ends in the middle ({error.msg})"
-            raise DataError(got, "a complete JSON value", "download or copy the file again") from None
-        do = "mend that place; if each line is a record of its own, name the file .jsonl"
-        raise DataError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}", "valid JSON", do) from None
-    except RecursionError:
-        raise DataError(f"{path} nests too deeply", "a list of records", "check that this is the right file") from None
-    except ValueError as error:
-        raise DataError(f"{path}: {error}", "each key once, and texts of Unicode", "mend that place") from None
+    return _parsed(read_text(path), path)
 
 
 def read_list(path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -177,14 +179,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
             do = "split long documents, or check that line ends were not lost"
             got, expected = f"{where} has {len(line):,} characters", f"one record of at most {MAX_FIELD:,} per line"
             raise DataError(got, expected, do)
-        try:
-            row = _parsed(line)
-        except json.JSONDecodeError as error:
-            got = f"{where}, column {error.colno}: {error.msg}"
-            raise DataError(got, "one JSON object per line", "mend that line") from None
-        except (ValueError, RecursionError) as error:
-            said = "nests too deeply" if isinstance(error, RecursionError) else error
-            raise DataError(f"{where}: {said}", "one JSON object per line, each key once", "mend that line") from None
+        row = _parsed(line, path, number)
         if not isinstance(row, dict):
             do = "write one object per line; an array of objects is read by load_hotpotqa or json.load"
             raise DataError(f"{where} is a JSON {type(row).__name__}", 'an object such as {"question": ...}', do)
@@ -213,22 +208,18 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
             got.setdefault(field, f"{field!r} is {value!r:.60}" if str(value).strip() else f"{field!r} is empty")
     listed = "; ".join([*got.values()][:_LISTED]) + "; and more" * (len(got) > _LISTED)
     said = (fault["msg"].replace("Field required", "every required field") for fault in faults[:_LISTED])
-    expected = " or ".join(dict.fromkeys(said))
-    raise DataError(f"{where}: {listed}", expected, _remedy(faults[0], shape, add))
+    first, do = faults[0], "mend that record"
+    if first["type"] == "missing" and isinstance(first["input"], dict):
+        known = getattr(shape, "model_fields", None) or getattr(shape, "__dataclass_fields__", {})
+        field = str(first["loc"][-1])
+        close = difflib.get_close_matches(field, map(str, first["input"].keys() - known), 1)
+        do = (f"rename {close[0]!r}, or {add}" if close else add).replace("{field}", field)
+    raise DataError(f"{where}: {listed}", " or ".join(dict.fromkeys(said)), do)
 
 
 @functools.cache
 def _adapter(shape: Any) -> TypeAdapter:
     return TypeAdapter(shape)
-
-
-def _remedy(fault: Any, shape: Any, add: str) -> str:
-    if fault["type"] != "missing" or not isinstance(fault["input"], dict):
-        return "mend that record"
-    known = getattr(shape, "model_fields", None) or getattr(shape, "__dataclass_fields__", {})
-    field = str(fault["loc"][-1])
-    close = difflib.get_close_matches(field, map(str, fault["input"].keys() - known), 1)
-    return (f"rename {close[0]!r}, or {add}" if close else add).replace("{field}", field)
 
 
 def read_records(

@@ -108,7 +108,7 @@ class Paragraphs:
         self.documents: dict[str, Document] = {}
         self._ids: dict[tuple[str, str], str] = {}
 
-    def add(self, title: str, text: str, sentences: Sequence[str]) -> str:
+    def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> str:
         """Return the id of a paragraph: its title, with a number from the second paragraph of that title on."""
         if (title, text) not in self._ids:
             name, number = title, 1
