@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ragbench as rb
 from ragbench.data import tables
-from ragbench.data.answers import _MAX_TEXTS, is_missing, read_answers, write_ragas
+from ragbench.data.answers import is_missing, read_answers, write_ragas
 from ragbench.errors import ConfigError, DataError
 
 QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
@@ -204,8 +204,7 @@ def test_what_is_mended_is_counted_by_column_and_warned_of():
         ({"retrieved_contexts": "['a' 'b' ... 'z']"}, r"line 2: 'chunks' begins like a list"),
         ({"retrieved_contexts": "[" * 100_000}, r"line 2: 'chunks' begins like a list and cannot be read"),
         ({"retrieved_contexts": "[1, 2]"}, r"line 2: item 0 of 'chunks' is int|begins like a list"),
-        ({"retrieved_contexts": ["x"] * 10_000}, rf"line 2: 'chunks' has 10,000 texts\n.*at most {_MAX_TEXTS:,}"),
-        ({"response": "x" * 1_000_001}, r"line 2 has 1,000,\d+ characters|'answer' has 1,000,001"),
+        ({"response": "x" * 1_000_001}, r"line 2 has 1,000,\d+ characters"),
         ({"id": None}, r"line 2: the id .* lacks a part"),
         ({"id": "1"}, r"line 2: the id \('1',\) is that of .*line 1 too"),
     ],

@@ -435,9 +435,6 @@ def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_
     questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}])
     with pytest.raises(DataError, match="that document has 2 sentences"):
         load_questions(questions, documents)
-    claim = {"question": "a", "answer": "b", "claims": [{"text": "c", "support": [["Ann", 5]]}]}
-    with pytest.raises(DataError, match=r"\['Ann', 5\]"):
-        load_questions(jsonl(tmp_path / "q.jsonl", [claim]), documents)
 
 
 @pytest.mark.parametrize(

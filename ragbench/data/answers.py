@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import MAX_FIELD, raise_all
+from ragbench.data.files import raise_all
 from ragbench.data.tables import as_table, plain_name, written_list
 from ragbench.errors import DataError
 
@@ -43,7 +43,6 @@ _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
-_MAX_TEXTS = 1000  # passages in a row; more is a whole corpus, or a text cut into letters
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -197,8 +196,6 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
         value = str(value)
     if not isinstance(value, str):
         raise _bad(value, f"{place}: {column!r}", "a text (of a conversation: the last question and answer)")
-    if len(value) > MAX_FIELD:
-        raise DataError(f"{place}: {column!r} has {len(value):,} characters", f"at most {MAX_FIELD:,}", "split it")
     return value
 
 
@@ -221,12 +218,6 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str], csv: bool)
             items.append(item)
         else:
             raise _bad(item, f"{place}: item {len(items)} of {column!r}", "a text")
-    if len(items) > _MAX_TEXTS and column not in _IDS:
-        raise DataError(
-            f"{place}: {column!r} has {len(items):,} texts",
-            f"at most {_MAX_TEXTS:,}",
-            "keep what the answer was written from; a text that was cut into letters is one text",
-        )
     return items
 
 

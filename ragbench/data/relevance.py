@@ -21,18 +21,11 @@ from ragbench.data.files import Filled, Plain, Row, closest, read_records, read_
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
 
-_BLANKS, _TAB = r"\s+", "\t"
 
-
-class _Page(Row):
+class _Text(Row):
     id: Annotated[Filled, Field(alias="_id")]
     title: Any = None
     text: Plain
-
-
-class _Query(Row):
-    id: Annotated[Filled, Field(alias="_id")]
-    text: Filled
 
 
 def load_beir(folder: str | Path, split: str = "test") -> Dataset:
@@ -46,18 +39,18 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     if not path.is_file():
         found = ", ".join(closest(path.parent, path.name)) if path.parent.is_dir() else "no folder qrels"
         raise DataError(f"there is no file {path} (there is {found})", "a split's judgements", "name another split")
-    judged = _judgements(path, ("query", "document", "gain"), _TAB)
-    documents = read_records(folder / "corpus.jsonl", _Page, lambda p, _: Document(p.id, str(p.title or ""), p.text))
-    queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Query)}
-    for column, known in (("query", queries), ("document", {document.id for document in documents})):
-        _check(
-            path, ~judged[column].isin(known), judged[column], f"{column} {{!r}} is not there", "an id of the folder"
-        )
+    judged = _judgements(path, ("query", "document", "gain"), "\t")
+    pages = read_records(folder / "corpus.jsonl", _Text)
+    queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Text)}
+    for column, known in (("query", queries), ("document", {page.id for page in pages})):
+        absent = f"{column} {{!r}} is not there"
+        _check(path, ~judged[column].isin(known), judged[column], absent, "an id of the folder")
     questions = []
     for query, gains in _by_query(judged).items():
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
         questions.append(Question(query, queries[query], "", meta={"relevant": gains, "doc_ids": relevant}))
-    return Dataset(folder.name, tuple(questions), tuple(documents), meta={"setting": "own"})
+    documents = tuple(Document(page.id, str(page.title or ""), page.text) for page in pages)
+    return Dataset(folder.name, tuple(questions), documents, meta={"setting": "own"})
 
 
 def judgements(data: Dataset) -> dict[str, dict[str, int]]:
@@ -80,7 +73,7 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
-    return _by_query(_judgements(path, ("query", "zero", "document", "gain"), _BLANKS))
+    return _by_query(_judgements(path, ("query", "zero", "document", "gain"), r"\s+"))
 
 
 def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
@@ -96,7 +89,7 @@ def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant. A query that the run
     does not have retrieved nothing, as in trec_eval -c.
     """
-    hits = _read(run, ("query", "Q0", "document", "rank", "score", "tag"), "score", _BLANKS)
+    hits = _read(run, ("query", "Q0", "document", "rank", "score", "tag"), "score", r"\s+")
     hits = hits.sort_values(["score", "document"], ascending=False)
     found = hits.groupby("query")["document"].agg(list)
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
@@ -115,16 +108,13 @@ def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str
     for query, hits in results.items():
         first: dict[str, float] = {}
         for hit in hits:
-            chunk = hit.chunk if isinstance(hit, Hit) else hit
-            name = chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)
-            first.setdefault(name, hit.score if isinstance(hit, Hit) else 0.0)
+            chunk, score = (hit.chunk, hit.score) if isinstance(hit, Hit) else (hit, 0.0)
+            first.setdefault(chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk), score)
         if blank := [name for name in (*first, tag) if len(name.split()) != 1]:
             raise DataError(f"the id {blank[0]!r}", "an id without blanks, which separate cells here", "rename it")
-        scores = list(first.values())
-        if any(after >= before for before, after in itertools.pairwise(scores)):
-            scores = [float(len(first) - rank) for rank in range(len(first))]
-        ranked = enumerate(zip(first, scores, strict=True), 1)
-        lines += [f"{query} Q0 {name} {rank} {score!r} {tag}\n" for rank, (name, score) in ranked]
+        if any(after >= before for before, after in itertools.pairwise(first.values())):
+            first = {name: float(len(first) - place) for place, name in enumerate(first)}
+        lines += [f"{query} Q0 {name} {rank} {first[name]!r} {tag}\n" for rank, name in enumerate(first, 1)]
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
@@ -154,8 +144,8 @@ def _read(path: str | Path, columns: Sequence[str], number: str, separator: str)
         raise DataError(f"{path}: {error}", f"{len(columns)} cells a line", "mend that line") from None
     frame = frame.fillna("")
     frame = frame[(frame["query"] != "") & (frame["query"] != "query-id")]
-    wrong = (frame["more"] != "") | (frame[columns[-1]] == "")
-    _check(path, wrong, (frame != "").sum(axis=1), "{} cells", f"{len(columns)}: {', '.join(columns)}")
+    filled = (frame != "").sum(axis=1)
+    _check(path, filled != len(columns), filled, "{} cells", f"{len(columns)}: {', '.join(columns)}")
     numbers = pd.to_numeric(frame[number], errors="coerce")
     _check(path, numbers.isna(), frame[number], f"the {number} is {{!r}}", "a number")
     twice = frame.duplicated(["query", "document"])

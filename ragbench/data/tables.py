@@ -97,15 +97,16 @@ def _read_parquet(path: str | Path) -> pd.DataFrame:
                 batches.append(batch)
                 if size > MAX_UNPACKED:
                     break
-            if size > MAX_UNPACKED:
-                got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
-                raise DataError(got, "a smaller table", "split it, or pass the columns that you need as a data frame")
-            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+            table = pa.Table.from_batches(batches, file.schema_arrow)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
     except (OSError, ValueError) as error:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a Parquet file", "check that it was written completely") from None
+    if size > MAX_UNPACKED:
+        got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+        raise DataError(got, "a smaller table", "split it, or pass the columns that you need as a data frame")
+    return table.to_pandas()
 
 
 def as_table(source: Any) -> Table:

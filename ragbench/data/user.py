@@ -35,22 +35,16 @@ _KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 _ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
 
 _Listed = BeforeValidator(lambda value: written_list(value, csv=False) if isinstance(value, str) else value)
-_Facts = Annotated[tuple[tuple[str, StrictInt], ...], _Listed]
-
-
-class _Claim(Row):
-    support: _Facts = ()
 
 
 class _Asked(Row):
     question: Filled
     answer: Filled
     references: Annotated[tuple[Filled, ...], _Listed] = ()
-    supporting_facts: _Facts = ()
-    claims: Annotated[tuple[_Claim | str, ...], _Listed] = ()
+    supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], _Listed] = ()
 
 
-class _Sentences(Row):
+class _Page(Row):
     sentences: Annotated[tuple[Filled, ...], _Listed] = ()
 
 
@@ -90,31 +84,25 @@ def load_questions(
             if documents is None and _tables(folder, "documents"):
                 documents = folder
         name, meta = questions.stem, {"file": questions.name, "setting": "own"}
+    said_of = meta.get("file", name)
     listed, columns = _documents(documents, fields) if documents is not None else ((), set())
-    by_title: dict[str, Document] = {}
-    for document in listed:
-        by_title.setdefault(document.title, document)
+    by_title = {document.title: document for document in reversed(listed)}  # the first of a title
     asked, asked_columns = _records(
         questions, fields, lambda row, where: _question(row, where, by_title), "questions", elsewhere=columns
     )
-    _warn_of_no_evidence(meta.get("file", name), asked, asked_columns - {*(fields or {}).values()})
-    if open_ := sum("drafted_by" in q.meta and not q.meta.get("accepted_by") for q in asked[:limit]):
-        accepted = sum(bool(q.meta.get("accepted_by")) for q in asked[:limit])
-        said = f"{open_} of {len(asked[:limit])} questions are a model's drafts; accepted by a person: {accepted}"
-        warnings.warn(f"{meta.get('file', name)}: {said}", stacklevel=2)
-        meta["drafts"] = said
-    return Dataset(name, asked[:limit], listed, meta=meta)
-
-
-def _warn_of_no_evidence(name: str, asked: Sequence[Question], columns: set[str]) -> None:
-    """Warn when no question has evidence though a column that was not read may hold it."""
-    strange = sorted(column for column in columns if plain_name(column) not in _KNOWN)
+    strange = sorted(c for c in asked_columns - {*(fields or {}).values()} if plain_name(c) not in _KNOWN)
     if strange and not any(q.references or "unanswerable" in q.kind.lower() for q in asked):
         warnings.warn(
-            f"{name}: no question has supporting texts, so there is no IR score. Columns that were not read: "
+            f"{said_of}: no question has supporting texts, so there is no IR score. Columns that were not read: "
             f"{', '.join(strange)}; if one of them holds the texts: fields={{'references': {strange[0]!r}}}",
-            stacklevel=3,
+            stacklevel=2,
         )
+    asked = asked[:limit]
+    if open_ := sum("drafted_by" in q.meta and not q.meta.get("accepted_by") for q in asked):
+        accepted = sum(bool(q.meta.get("accepted_by")) for q in asked)
+        meta["drafts"] = f"{open_} of {len(asked)} questions are a model's drafts; accepted by a person: {accepted}"
+        warnings.warn(f"{said_of}: {meta['drafts']}", stacklevel=2)
+    return Dataset(name, asked, listed, meta=meta)
 
 
 def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
@@ -194,27 +182,18 @@ def _records(
     table = as_table(source)
     if table.frame.empty:
         raise DataError(f"{table.name} holds no record", "at least one", "check that it was written completely")
-    rename = {theirs: ours for ours, theirs in (fields or {}).items()}
-    columns, mine = {*map(str, table.frame.columns)}, {"title", "text", "sentences"}
-    for ours, theirs in (fields or {}).items():
+    ours_of = {theirs: ours for ours, theirs in (fields or {}).items()}
+    columns = {*map(str, table.frame.columns)}
+    for theirs, ours in ours_of.items():
         # A misspelt column of references would leave all questions without any.
-        if theirs not in columns.union(elsewhere) and (ours in mine) == (noun == "documents"):
+        of_documents = ours in ("title", "text", "sentences")
+        if theirs not in columns.union(elsewhere) and of_documents == (noun == "documents"):
             raise DataError(
                 f"{table.name}: fields names the column {theirs!r} for {ours!r}, but no record has it",
                 f"a column that is there: {', '.join(sorted(columns.union(elsewhere)))}",
                 f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
             )
-    # An empty cell of these stays, so that it is told as empty and not as missing.
-    needed = {column for column in columns if rename.get(column, plain_name(column)) in ("question", "answer", "text")}
-    rows = []
-    for row in table.frame.to_dict("records"):
-        kept = {
-            str(n): value
-            for n, value in row.items()
-            if not is_missing(value) and (value != "" or not table.csv or str(n) in needed)
-        }
-        plain = json.loads(json.dumps(kept, default=lambda value: getattr(value, "tolist", value.__str__)()))
-        rows.append(_named(plain, rename, table.csv))
+    rows = [_named(row, ours_of, table.csv) for row in table.frame.to_dict("records")]
     name, places = f"the table of {noun}", [f"row {i}" for i in range(len(rows))]
     if isinstance(source, str | Path):
         name, places = table.name, [place.removeprefix(f"{table.name}, ") for place in table.places]
@@ -222,18 +201,29 @@ def _records(
     return tuple(records), columns
 
 
-def _named(row: Mapping[str, Any], rename: Mapping[str, str], csv: bool) -> dict[str, Any]:
-    """Give the columns our names: those of ``rename``, else what only capitals, spaces or hyphens tell from ours."""
+def _named(row: Mapping[Any, Any], ours_of: Mapping[str, str], csv: bool) -> dict[str, Any]:
+    """Return a row as plain values under our names, without its empty cells.
+
+    Names are those of ``ours_of``, else what only capitals, spaces or hyphens tell from ours.
+    """
     named: dict[str, Any] = {}
-    for column, value in row.items():
-        name = rename.get(column, column)
-        if name not in _KNOWN and (plain := plain_name(name)) in _KNOWN and plain not in row and plain not in named:
+    for column, value in json.loads(json.dumps({str(n): v for n, v in row.items()}, default=_plain)).items():
+        name = ours_of.get(column, column)
+        if name not in _KNOWN and (plain := plain_name(column)) in _KNOWN and plain not in row and plain not in named:
             name = plain
+        # An empty cell of a needed column stays, so that it is told as empty and not as missing.
+        empty = is_missing(value) or (csv and value == "" and name not in ("question", "answer", "text"))
         # A column of ours that fields replaces by another gives way, wherever it stands.
-        if column in rename or name not in rename.values():
-            listed = csv and name in _LISTS and not value.lstrip().startswith("[")
-            named[name] = written_list(value, csv=True) if listed else value
+        if empty or (column not in ours_of and name in ours_of.values()):
+            continue
+        listed = csv and name in _LISTS and not value.lstrip().startswith("[")
+        named[name] = written_list(value, csv=True) if listed else value
     return named
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of numpy or pandas as one of Python."""
+    return None if is_missing(value) else value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
@@ -252,9 +242,6 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     if support:
         meta["supporting_facts"] = tuple((document.title, index) for document, index in support)
         meta["doc_ids"] = tuple(dict.fromkeys(document.id for document, _ in support))
-    for claim in asked.claims:
-        for title, index in claim.support if isinstance(claim, _Claim) else ():
-            _holder(title, index, where, by_title)
     name = as_id(row.get("_id", row.get("id", _place(where))))
     kind, level = str(row.get("type", "")), str(row.get("level", ""))
     return Question(name, asked.question, asked.answer, references, kind, level, meta)
@@ -282,7 +269,7 @@ def _document(row: dict, where: str) -> Document:
     title = str(row["title"]) if "title" in row else as_id(row.get("id", _place(where)))
     meta = {name: value for name, value in row.items() if name not in _DOCUMENT_FIELDS}
     # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    sentences = as_record(_Sentences, row, where).sentences
+    sentences = as_record(_Page, row, where).sentences
     spaced = tuple(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences))
     text = "".join(spaced) or as_record(_Text, row, where, add=_ADD).text
     return Document(as_id(row.get("id", title)), title, text, spaced, meta)
