@@ -74,6 +74,19 @@ def _ctrl_c_works():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_certificate(tmp_path_factory):
+    """For each client httpx reads all certificates that it trusts, 40 ms; no test asks a server that has one."""
+    import certifi
+
+    end = "-----END CERTIFICATE-----\n"
+    path = tmp_path_factory.mktemp("tls") / "one.pem"
+    path.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(path))
+        yield
+
+
 @pytest.fixture(scope="session")
 def recorded(data_mirror):
     """Function ``recorded(path)``: the value, or the list of lines or rows, of a packed file of the mirror."""
