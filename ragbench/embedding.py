@@ -338,11 +338,9 @@ class CachedEmbeddings(_Arrays):
 
     def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
         if not (model_id or hasattr(type(embedder), "model_id") or _declared_id(embedder)):
-            raise ConfigError(
-                f"{type(embedder).__name__} does not say which model it is",
-                "a model_id, since vectors are kept by content and model",
-                "pass CachedEmbeddings(embedder, model_id='...')",
-            )
+            got = f"{type(embedder).__name__} does not say which model it is"
+            expected = "a model_id, since vectors are kept by content and model"
+            raise ConfigError(got, expected, "pass CachedEmbeddings(embedder, model_id='...')")
         self.embedder, self._given_id, self._folder = embedder, model_id, folder
         self._lock = threading.Lock()
         self.computed = 0  # texts that went to the model, for tests and notebooks

@@ -103,26 +103,21 @@ def parse_axis(axis: str, value: Any, models: Mapping[str, Any], folder: Path = 
     if not isinstance(value, Mapping) or not value:
         shown = "empty" if value is None or (hasattr(value, "__len__") and not len(value)) else type(value).__name__
         tables = "; of tables: data=ragbench.data.load_questions(questions, documents)" if axis == "data" else ""
-        raise ConfigError(
-            f"{axis} is {shown}",
-            "a name of what ships, a list of names, or label: name, or a dict label -> object or function",
-            f"write for instance {axis}: {{a label: ...}}{tables}",
-        )
+        expected = "a name of what ships, a list of names, or label: name, or a dict label -> object or function"
+        raise ConfigError(f"{axis} is {shown}", expected, f"write for instance {axis}: {{a label: ...}}{tables}")
     return {check_label(axis, label): _entry(axis, str(label), entry, models, folder) for label, entry in value.items()}
 
 
 def check_label(axis: str, label: Any) -> str:
     """Return a label as it is; ConfigError for one that no folder or table can bear."""
     if not isinstance(label, str | int | float) or not str(label).strip() or label in (NONE, QUERY_ONLY):
-        raise ConfigError(
-            f"{axis} has the name {label!r}", f"a text other than {NONE!r} and {QUERY_ONLY!r}", "rename it"
-        )
+        expected = f"a text other than {NONE!r} and {QUERY_ONLY!r}"
+        raise ConfigError(f"{axis} has the name {label!r}", expected, "rename it")
     label = str(label)
     if not label.isprintable() or len(label.encode()) > MAX_NAME:
         shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:60]}... ({len(label)} characters)"
-        raise ConfigError(
-            f"{axis} has the name {shown}", f"one line of at most {MAX_NAME} bytes", "give it another label"
-        )
+        expected = f"one line of at most {MAX_NAME} bytes"
+        raise ConfigError(f"{axis} has the name {shown}", expected, "give it another label")
     return label
 
 
@@ -152,7 +147,6 @@ def _at(where: str) -> Iterator[None]:
 
 
 def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
-    """Return the object or function of one entry."""
     if isinstance(value, str | Mapping):
         with _at(f"{axis}.{label}"):
             if axis == "data" and isinstance(value, Mapping) and "questions" in value:

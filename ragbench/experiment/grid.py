@@ -98,9 +98,8 @@ class Grid(BaseModel):
 
     def __init__(self, name: Any, *, paths_from: Path = Path(), **settings: Any) -> None:
         try:
-            self.__pydantic_validator__.validate_python(
-                {"name": name, **settings}, self_instance=self, context=paths_from
-            )
+            given = {"name": name, **settings}
+            self.__pydantic_validator__.validate_python(given, self_instance=self, context=paths_from)
         except ValidationError as error:
             raise _in_words(error) from None
 
@@ -148,9 +147,8 @@ class Grid(BaseModel):
         self.stop(self.until)
         check_known("option of model calls", self.options, {*inspect.signature(ask).parameters} - _NOT_OPTIONS)
         for name, value in self.options.items():
-            if (name == "retries" or name.endswith("_s")) and (
-                isinstance(value, bool) or not isinstance(value, int | float)
-            ):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if (name == "retries" or name.endswith("_s")) and not number:
                 raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
         return self
 
@@ -248,9 +246,8 @@ def _check_name(name: Any) -> None:
     if not name.strip() or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
     if name in _FOLDERS:
-        raise ConfigError(
-            f"the name {name!r}", "another one: ragbench keeps its own files there", "choose another name"
-        )
+        expected = "another one: ragbench keeps its own files there"
+        raise ConfigError(f"the name {name!r}", expected, "choose another name")
     check_label("the experiment", name)
 
 
@@ -317,9 +314,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: {problem}", "YAML of plain values", "mend that line") from None
     if not isinstance(settings, dict):
-        raise ConfigError(
-            f"{path} holds {type(settings).__name__}", "keys such as name and data", "see docs/experiment.md"
-        )
+        got = f"{path} holds {type(settings).__name__}"
+        raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
     return settings
 
 

@@ -70,7 +70,6 @@ def _git() -> dict[str, Any] | None:
 
 
 def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
-    """Replace every secret, and everything that looks like a key."""
     if isinstance(value, Mapping):
         return {k: _redacted(v, secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):

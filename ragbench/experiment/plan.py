@@ -45,7 +45,6 @@ def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -
 
 
 def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any]) -> Plan:
-    """Plan what searching one data set takes."""
     made, queries, chunks = Plan(), [question.text for question in data.questions], {}
     missing: dict[Any, tuple[Any, dict[str, None]]] = {}  # embedder and texts, by the file of vectors
     searches = [s for s in dict.fromkeys(cell.search for cell in experiment.cells(name)) if s[2]]
@@ -78,7 +77,6 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
 
 
 def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
-    """Plan a step that asks no model."""
     return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),))
 
 

@@ -428,7 +428,6 @@ def _count(run: _Run, step: str, asked: Sequence[Row]) -> None:
 
 
 def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Write what made the rows."""
     experiment = run.experiment
     prompts = {PROMPT} if run.judges else set()
     for name in run.generators:
@@ -455,7 +454,6 @@ def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _tokenizer_name(tokenizer: Any) -> str:
-    """Name the tokenizer that counts N."""
     if tokenizer is None:
         return "all-MiniLM-L6-v2 WordPiece"
     named = tokenizer if isinstance(tokenizer, str) else type(tokenizer).__name__

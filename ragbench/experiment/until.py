@@ -91,9 +91,8 @@ class Until:
             asked = f"about {math.ceil(share * questions)} of {questions} questions ({1 - share:.0%} saved)"
             lines.append(f"for a true difference of {difference:g}, if they disagree on half of the questions: {asked}")
         if units < _FEW:
-            lines.append(
-                f"the questions stand in {units} groups that share documents: only large differences can be shown"
-            )
+            groups = f"the questions stand in {units} groups that share documents"
+            lines.append(f"{groups}: only large differences can be shown")
         return lines
 
 
@@ -132,16 +131,13 @@ def _check_metric(number: str, cells: Sequence[Any]) -> None:
     if number not in find_numbers([number]):
         raise ConfigError(f"until takes {number!r}, several numbers", "one of " + ", ".join(find_numbers([number])), "")
     if later := [need for need in needs if need not in _MADE_BY_A_RUN]:
-        raise ConfigError(
-            f"until takes {number!r}, which needs {later[0]}, a label made after the run",
-            "a metric of what a run holds: ir_score, fully_right, exact_match, token_f1, rouge_l, bleu, nDCG@10 ...",
-            "take one of these",
-        )
+        got = f"until takes {number!r}, which needs {later[0]}, a label made after the run"
+        known = "ir_score, fully_right, exact_match, token_f1, rouge_l, bleu, nDCG@10 ..."
+        raise ConfigError(got, f"a metric of what a run holds: {known}", "take one of these")
     for need, axis in (("answer", "generator"), ("grade", "judge")):
         if need in needs and any(getattr(cell, axis) == "none" for cell in cells):
-            raise ConfigError(
-                f"until takes {number!r} without a {axis}", f"a {axis}", f"add a {axis}, or take ir_score"
-            )
+            do = f"add a {axis}, or take ir_score"
+            raise ConfigError(f"until takes {number!r} without a {axis}", f"a {axis}", do)
 
 
 def in_blocks(data: Dataset, size: int) -> list[list[Question]]:

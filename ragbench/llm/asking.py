@@ -153,9 +153,7 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
     for place, (prompt, one, name, group) in enumerate(zip(prompts, schemas, names, groups, strict=True)):
         task = _Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
         if any(secret in str(message["content"]) for secret in endpoint.secrets for message in task.messages):
-            raise endpoint.fail(
-                "unusable", f"prompt {task.id!r} holds the API key", do="take the key out of the prompt"
-            )
+            raise endpoint.fail("unusable", f"prompt {task.id!r} holds the API key", do="take the key out of it")
         tasks.append(task)
     return tasks
 
@@ -247,9 +245,8 @@ class _Job:
         elif task.schema is not None:
             parsed, _, problem = read_reply(answer["text"], task.schema)
             if problem:
-                error = first.fail(
-                    "unusable", f"the recorded reply does not fit the schema: {problem}", do="record anew"
-                )
+                what = f"the recorded reply does not fit the schema: {problem}"
+                error = first.fail("unusable", what, do="record anew")
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             error = first.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
         same = {name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")}
@@ -342,9 +339,8 @@ class _Job:
             return True  # away, or the model was deleted: the next call says so
         if now == host.digest:
             return True
-        what = (
-            f"the model was replaced under its name in mid-run: digest {host.digest[:12]}, now {now[:12] or 'not told'}"
-        )
+        digests = f"digest {host.digest[:12]}, now {now[:12] or 'not told'}"
+        what = f"the model was replaced under its name in mid-run: {digests}"
         do = "pull the old one again, or run again with a new cassette file"
         self.replaced = self.replaced or host.endpoint.fail("digest", what, do=do)
         return False
@@ -389,9 +385,8 @@ class _Job:
             received = await endpoint.call(messages, schema_dict(task.json_schema), self.deadline_s)
             task.spent += received.usage(time.perf_counter() - start, endpoint.price)
             if any(secret in received.text for secret in endpoint.secrets):
-                raise endpoint.fail(
-                    "unusable", "the reply holds the API key", raw=received.text, do="ask another server"
-                )
+                do = "ask another server"
+                raise endpoint.fail("unusable", "the reply holds the API key", raw=received.text, do=do)
             parsed, text, problem = _judge(endpoint, received, task.schema, self.keep_cut)
             if not problem:
                 fields = {"text": text, "parsed": parsed, "raw": received.text, "finish": received.finish}
@@ -444,9 +439,8 @@ def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) 
     limits = f"num_predict={endpoint.num_predict}, num_ctx={num_ctx}"
     if not finish:
         if repeats(text):
-            raise endpoint.fail(
-                "truncated", f"the reply repeats itself, and ends after {len(text)} characters", raw=text
-            )
+            what = f"the reply repeats itself, and ends after {len(text)} characters"
+            raise endpoint.fail("truncated", what, raw=text)
         raise endpoint.fail("server", f"the stream ended after {len(text)} characters, without its end mark", raw=text)
     if finish in CUT_SHORT and not (keep_cut and schema is None):
         values = json_values(text) if schema is not None else []

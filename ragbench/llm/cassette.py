@@ -174,9 +174,8 @@ class Cassette:
         if self._db is not None:
             _inherited.append(self._db)
         if self.mode != "record" and not self.path.exists():
-            raise DataError(
-                f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", self._how_to_record()
-            )
+            got = f"{self.path}: no such cassette"
+            raise DataError(got, "a recorded cassette (SQLite file)", self._how_to_record())
         try:
             self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
         except sqlite3.DatabaseError as error:

@@ -162,9 +162,8 @@ class Endpoint:
         kind, said, status = from_exception(error)
         response = getattr(error, "response", None)
         seen = [*headers, *([response.headers] if response is not None else [])]
-        wait = next(
-            (seconds for h in reversed(seen) if (seconds := retry_after(h.get("retry-after"))) is not None), None
-        )
+        waits = (retry_after(each.get("retry-after")) for each in reversed(seen))
+        wait = next((seconds for seconds in waits if seconds is not None), None)
         if wait is not None and kind == "busy":
             said += f" (Retry-After: {wait:g} s)"
         return self.fail(kind, said, status=status, retry_after=wait)
@@ -288,9 +287,8 @@ class _OpenAIEndpoint(Endpoint):
                 raise named from None
             return ""
         entry = next((e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {})
-        facts = _facts(entry, "root", "max_model_len") | _facts(
-            entry.get("meta"), "size", "n_params", "n_vocab", "n_embd", "n_ctx_train"
-        )
+        facts = _facts(entry, "root", "max_model_len")
+        facts |= _facts(entry.get("meta"), "size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
         told = canonical({"id": entry.get("id"), **facts})
         return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
 
@@ -302,10 +300,8 @@ class _OpenAIEndpoint(Endpoint):
             try:
                 received = self.read(await self.chat.bind(extra_body=extra).ainvoke(messages))
             except Exception as error:
-                refused = self.named(error).status in (400, 422, 500) and re.search(
-                    "response_format|schema", str(error)
-                )
-                if not refused or form == self.forms[-1]:
+                refused = re.search("response_format|schema", str(error))
+                if not refused or self.named(error).status not in (400, 422, 500) or form == self.forms[-1]:
                     raise
                 if form in self.forms:  # or a call beside this one was first
                     self.forms.remove(form)
@@ -343,11 +339,8 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
         endpoint.bounded = True
         return endpoint
     if not hasattr(model, "ainvoke"):
-        raise ConfigError(
-            f"model {model!r}",
-            "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
-            "make one with ragbench.llm.chat_model(...)",
-        )
+        expected = "a LangChain chat model, or a name such as 'ollama:llama3:8b'"
+        raise ConfigError(f"model {model!r}", expected, "make one with ragbench.llm.chat_model(...)")
     classes = {cls.__name__ for cls in type(model).__mro__}
     if "ChatOllama" in classes:
         return OllamaEndpoint(model)

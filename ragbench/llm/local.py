@@ -196,18 +196,15 @@ def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
     """Return the server of these settings; it is not started yet. ``host`` is its number, from 1."""
     number = str(host or 1)
     if not (number.isdecimal() and int(number)):
-        raise ConfigError(
-            f"host={host!r} for gguf:{file.name}",
-            "the number of a server on this machine: '1', '2' ...",
-            "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'",
-        )
+        do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
+        expected = "the number of a server on this machine: '1', '2' ..."
+        raise ConfigError(f"host={host!r} for gguf:{file.name}", expected, do)
     key = file, num_ctx, int(number)
     return _servers.setdefault(key, Server(*key))
 
 
 @atexit.register
 def _stop_all() -> None:
-    """End every server of this process."""
     for server in _servers.values():
         server.stop()
 

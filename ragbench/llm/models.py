@@ -143,16 +143,8 @@ def _ollama(
         raise ConfigError(f"ollama:{name} sends prompts to ollama.com", expected, "pass cloud=True if that is meant")
     base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
     key = api_key or os.environ.get("OLLAMA_API_KEY") or None
-    return OllamaChat(
-        model=name,
-        base_url=base_url,
-        num_ctx=num_ctx,
-        num_predict=num_predict,
-        api_key=key,
-        userinfo=user,
-        async_client_kwargs={"transport": Transport()},
-        **settings,
-    )
+    settings |= {"num_ctx": num_ctx, "num_predict": num_predict, "async_client_kwargs": {"transport": Transport()}}
+    return OllamaChat(model=name, base_url=base_url, api_key=key, userinfo=user, **settings)
 
 
 def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, settings: dict) -> Any:
@@ -191,16 +183,12 @@ def _openai_chat() -> Any:
     try:
         from ragbench.llm.openai_chat import OpenAIChat
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the package {error.name} is not installed",
-            "the extra that openai: and gguf: models need",
-            "pip install 'ragbench[openai]'",
-        ) from None
+        got, expected = f"the package {error.name} is not installed", "the extra that openai: and gguf: models need"
+        raise ConfigError(got, expected, "pip install 'ragbench[openai]'") from None
     return OpenAIChat
 
 
 def _other(spec: str, provider: str, name: str, temperature: float, api_key: str | None, options: dict) -> Any:
-    """Make a model of another provider that LangChain knows."""
     from langchain.chat_models import init_chat_model
 
     if get_close_matches(provider.casefold(), [*_PROVIDERS, SMOLLM2, *_WITHOUT_A_MODEL], cutoff=0.9):

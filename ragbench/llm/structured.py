@@ -50,14 +50,9 @@ def _as_message(message: Any) -> dict:
     try:
         (message,) = convert_to_messages([message])
     except (ValueError, NotImplementedError, TypeError):
-        raise ConfigError(
-            f"a prompt of type {type(message).__name__}",
-            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
-            "turn it into one of these",
-        ) from None
-    role = {"human": "user", "system": "system"}.get(message.type)
-    if role and isinstance(message.content, str):
-        return {"role": role, "content": message.content}
+        expected = "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))"
+        got = f"a prompt of type {type(message).__name__}"
+        raise ConfigError(got, expected, "turn it into one of these") from None
     return convert_to_openai_messages([message])[0]
 
 
@@ -136,7 +131,6 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
 
 
 def _number(written: str) -> float:
-    """Refuse what is no number (NaN, 1e999)."""
     number = float(written)
     if not math.isfinite(number):
         raise ValueError(f"{written[:40]} is no JSON number")

@@ -15,7 +15,6 @@ from numba import njit
 
 BLOCK = 1 << 14  # chunks scored at a time: their sums stay in the second-level cache
 SKIP = 0.2  # share of the worst hit that unread terms may add
-GROUP = 64  # constant bounds, so that the compiler compares a whole group of scores at once
 
 
 @njit(nogil=True, cache=True)
@@ -54,7 +53,6 @@ def _push(scores, items, n, score, item):
 
 @njit(nogil=True, cache=True)
 def _sort_best_first(scores, items, n):
-    """Turn the heap into a list, best first."""
     for end in range(n - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
         items[0], items[end] = items[end], items[0]
@@ -130,20 +128,15 @@ def search(
                     c = np.uint32(chunks[p])
                     block[c - np.uint32(low)] += w * (tf[p] * gain / (tf[p] + norm[c]))
             floor = worst - unread * (1.0 + 1e-9)
-            group = 0
-            while group < BLOCK:
+            c = 0
+            while c < BLOCK:
                 if row >= 0:
                     if s == s_end or scope[s] >= low + BLOCK:
                         break
-                    group, stop = scope[s] - low, scope[s] - low + 1
+                    c = scope[s] - low
                     s += 1
-                else:
-                    group = _next_group(block, group, floor)
-                    stop = group + GROUP
-                for c in range(group, min(stop, BLOCK)):
-                    if block[c] <= floor or block[c] == 0.0:
-                        continue
-                    score = block[c]
+                score = block[c]
+                if score > floor and score != 0.0:
                     if unread > 0.0:
                         score = 0.0
                         for j in range(m):
@@ -155,24 +148,10 @@ def search(
                     if n == k:
                         worst = scores[q, 0]
                         floor = worst - unread * (1.0 + 1e-9)
-                group = stop
+                c += 1
             for j in range(m):
                 if not skipped[j]:
                     at[j] = end[j]
             block[:] = 0.0
         _sort_best_first(scores[q], items[q], n)
         found[q] = n
-
-
-@njit(nogil=True, cache=True)
-def _next_group(block, group, floor):
-    """Return the first group from ``group`` on that holds a larger number than ``floor``, or BLOCK."""
-    for g in range(0, BLOCK, GROUP):
-        if g < group:
-            continue
-        better = 0
-        for c in range(g, g + GROUP):
-            better += block[c] > floor
-        if better:
-            return g
-    return BLOCK

@@ -150,7 +150,6 @@ class BM25(Index):
         return idf
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
-        """Return each query's indexed terms, in order."""
         tokenizer, terms = self._tokenizer, self._terms
         if not isinstance(tokenizer, Tokenizer):
             return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
