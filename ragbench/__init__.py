@@ -26,7 +26,7 @@ __version__ = "0.2.0"
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "GRADES", "Grade", "Hit", "Question", "facts_of"],
     "text.wordpiece": ["default_tokenizer"],
-    "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
+    "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
     "embedding": ["CachedEmbeddings", "E5", "MiniLM", "default_embedder", "make_embedder"],
     "retrieval": [

@@ -10,11 +10,11 @@ from checks import refusals
 from experiment_parts import words
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.ir_score import ir_score, ir_score_curve, ir_score_table, part_scores, strict_ir_score
-from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs, token_cutoffs, truncate
+from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs, truncate
 
 
 def wordpiece() -> Tokenizer:
@@ -27,16 +27,10 @@ def tokens() -> TokenOffsets:
     return TokenOffsets(wordpiece())
 
 
-GPT_PATTERN = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-
-
-def byte_level_bpe(split: bool) -> Tokenizer:
-    """A small BPE of the GPT-2 kind (or with a Llama-3-like split before it), trained on the spot."""
+def byte_level_bpe() -> Tokenizer:
+    """A small BPE of the GPT-2 kind, trained on the spot."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not split)
-    if split:
-        first = pre_tokenizers.Split(Regex(GPT_PATTERN), "isolated")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([first, tokenizer.pre_tokenizer])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     # Runs of white space are learnt as tokens, so that white space at the seam of two chunks changes the count.
     corpus = [
         "the river and the town",
@@ -277,15 +271,17 @@ def test_rows_are_scored_alone_whatever_the_block_the_threads_and_the_order_of_c
 
 def test_wordpiece_cutoffs_end_with_the_nth_token(tokens):
     text = "Marie Curie, née Skłodowska (1867)"  # marie cu ##rie , nee sk ##ł ##od ##ows ##ka ( 1867 )
-    assert token_cutoffs(text, range(12)).tolist() == token_cutoffs(text, range(12), tokens).tolist()  # the default
+    assert (
+        joined_cutoffs([text], range(12)).tolist() == joined_cutoffs([text], range(12), tokens).tolist()
+    )  # the default
     assert tokens.ends(text).tolist() == [5, 8, 11, 12, 16, 19, 20, 22, 25, 27, 29, 33, 34]
-    assert token_cutoffs(text, [0, 1, 5, 12, 13, 1000], tokens).tolist() == [0, 5, 16, 33, 34, 34]
+    assert joined_cutoffs([text], [0, 1, 5, 12, 13, 1000], tokens).tolist() == [0, 5, 16, 33, 34, 34]
 
 
 def test_begin_token_leaves_one_token_less():
     text = "one two three"
-    assert token_cutoffs(text, [0, 1, 2, 3, 4], words).tolist() == [0, 3, 7, 13, 13]
-    assert token_cutoffs(text, [0, 1, 2, 3, 4], words, begin_token=True).tolist() == [0, 0, 3, 7, 13]
+    assert joined_cutoffs([text], [0, 1, 2, 3, 4], words).tolist() == [0, 3, 7, 13, 13]
+    assert joined_cutoffs([text], [0, 1, 2, 3, 4], words, begin_token=True).tolist() == [0, 0, 3, 7, 13]
     assert truncate(text, 2, words) == "one two"
     assert truncate("one two  ", 2, words) == "one two  "
     assert truncate(text, 2, words, begin_token=True) == "one"
@@ -305,7 +301,7 @@ PIECES = [*"abé中12 .,'-\n😀\u0301[]", "[SEP]", "river ", "the town", "1990s
 CHUNKS = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=6)
 
 
-BPE = {split: TokenOffsets(byte_level_bpe(split)) for split in (False, True)}
+BPE = TokenOffsets(byte_level_bpe())
 
 
 @settings(max_examples=300, deadline=None)
@@ -313,29 +309,17 @@ BPE = {split: TokenOffsets(byte_level_bpe(split)) for split in (False, True)}
     CHUNKS,
     st.lists(st.integers(0, 30), min_size=1, max_size=4),
     st.booleans(),
-    st.sampled_from(["WordPiece", "BPE", "BPE after a split"]),
+    st.sampled_from(["WordPiece", "BPE"]),
 )
 def test_token_counts_add_up_over_the_join(tokens, chunks, cutoffs, begin_token, kind):
-    joined = {"WordPiece": tokens, "BPE": BPE[False], "BPE after a split": BPE[True]}[kind]
-    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(joined._tokenizer), begin_token)
+    joined = {"WordPiece": tokens, "BPE": BPE}[kind]
+    whole = joined_cutoffs([" ".join(chunks)], cutoffs, TokenOffsets(joined._tokenizer), begin_token)
     assert joined_cutoffs(chunks, cutoffs, joined, begin_token).tolist() == whole.tolist()
-
-
-def test_byte_level_bpe_tokenises_a_chunk_once_not_once_per_join():
-    cache = TokenOffsets(byte_level_bpe(False))
-    for first in ("the river", "the town", "Paris"):
-        joined_cutoffs([first, "a river", "a town"], [100], cache)
-    assert len(cache) == 5  # three openings, two followers; no joined text
 
 
 def test_tokenizer_that_glues_across_spaces_is_tokenised_joined():
     cache = TokenOffsets(lambda text: [len(text)] if text else [])  # one token, whatever the text
     assert joined_cutoffs(["one", "two"], [0, 1], cache).tolist() == [0, 7]
-    prefixed = byte_level_bpe(False)
-    prefixed.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    chunks = ["the river", "the town"]
-    expected = token_cutoffs(" ".join(chunks), range(8), prefixed)
-    assert joined_cutoffs(chunks, range(8), prefixed).tolist() == expected.tolist()
 
 
 def test_chunks_and_their_joined_text_give_the_same_table(tokens):
@@ -354,7 +338,7 @@ def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
         chunks = ["".join(sentences) for _, sentences in row["context"]]
         whole = TokenOffsets(tokens._tokenizer)
         cuts = range(0, 1001, 100)
-        assert joined_cutoffs(chunks, cuts, tokens).tolist() == token_cutoffs(" ".join(chunks), cuts, whole).tolist()
+        assert joined_cutoffs(chunks, cuts, tokens).tolist() == joined_cutoffs([" ".join(chunks)], cuts, whole).tolist()
 
 
 test_bad_input_says_what_was_wrong = refusals(
@@ -370,14 +354,14 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), "no tokenizer file"),
     (lambda: ir_score_curve(["a"], "a", [1], 3), "a tokenizer of type int"),
     (lambda: joined_cutoffs("abc", [1], words), DataError, "chunk_texts is one text"),
-    (lambda: token_cutoffs("ab\ud800", [1], wordpiece()), DataError, r"U\+D800 at character 2"),
+    (lambda: joined_cutoffs(["ab\ud800"], [1], wordpiece()), DataError, r"U\+D800 at character 2"),
 )
 
 
 def test_a_tokenizer_file_plugs_in_by_its_path_and_another_file_is_named(tmp_path):
     path = tmp_path / "tokenizer.json"
-    byte_level_bpe(True).save(str(path))
-    assert token_cutoffs("the river", [1], path).tolist() == [3]
+    byte_level_bpe().save(str(path))
+    assert joined_cutoffs(["the river"], [1], path).tolist() == [3]
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer\.json is not a tokenizer file"):
         TokenOffsets(path)

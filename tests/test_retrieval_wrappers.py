@@ -112,12 +112,12 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
 
 
 def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
-    from ragbench.text.cutoffs import token_cutoffs
+    from ragbench.text.cutoffs import joined_cutoffs
 
     inner = listed("Unbelievable! It works.", "A second text, rather longer than the first one.", "Third.")
     for budget in (3, 9, 14):
         text = " ".join(h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0])
-        assert token_cutoffs(text, [budget])[0] == len(text)  # nothing is left to cut
+        assert joined_cutoffs([text], [budget])[0] == len(text)  # nothing is left to cut
     assert LongContextReorder(inner, budget=3).settings()["tokenizer"] == "default"
 
 

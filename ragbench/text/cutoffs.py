@@ -1,8 +1,8 @@
 """Where the first N tokens of a text end, in characters: C_N of the thesis (§2.3).
 
 The default tokenizer is the embedded MiniLM's WordPiece; Llama-3's, as published, plugs in as a ``tokenizer.json`` (its
-licence keeps it from being shipped). Each distinct chunk is tokenised once and the counts are added up over the join
-with one space, which gives what tokenising the joined text gives.
+licence keeps it from being shipped). With a tokenizer of BERT's kind each distinct chunk is tokenised once and the
+counts are added up over the join with one space, which gives what tokenising the joined text gives.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class TokenOffsets:
         self._ends: dict[str, np.ndarray] = {}
         self._function = callable(tokenizer)
         self._tokenizer: Any = tokenizer if self._function else _load(tokenizer)
-        self._join = "whole" if self._function else _join_rule(json.loads(self._tokenizer.to_str()))
-
-    def __len__(self) -> int:
-        return len(self._ends)
+        self._adds_up = not self._function and _adds_up(json.loads(self._tokenizer.to_str()))
 
     def ends(self, text: str) -> np.ndarray:
         """End offsets of a text's tokens: int64 array, shape (n_tokens,), ascending."""
@@ -59,27 +56,22 @@ class TokenOffsets:
                 self._ends[text] = np.maximum.accumulate(np.fromiter(ends, np.int64))
 
     def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
-        """Tokenise retrieved chunks in the forms that `joined_cutoffs` will ask for."""
-        if self._join != "whole":
-            self.warm(map(self._following, chunk_texts))
+        """Tokenise retrieved chunks in the form that `joined_cutoffs` will ask for."""
+        if self._adds_up:
+            self.warm(chunk_texts)
 
     def joined_ends(self, chunks: Sequence[str], at_most: int) -> np.ndarray:
         """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
-        if self._join == "whole" or (self._join == "spaced" and not all(map(_tight, chunks))):
+        if not self._adds_up:
             return self.ends(" ".join(chunks))
         parts, count, shift = [np.zeros(0, np.int64)], 0, 0
         for chunk in chunks:
-            text = self._following(chunk) if shift else chunk
-            parts.append(self.ends(text) + shift - (len(text) - len(chunk)))
+            parts.append(self.ends(chunk) + shift)
             count += parts[-1].size
             shift += len(chunk) + 1
             if count > at_most:
                 break
         return np.concatenate(parts)
-
-    def _following(self, chunk: str) -> str:
-        """The form in which a chunk that follows another one is tokenised."""
-        return chunk if self._join == "plain" else " " + chunk
 
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
         if self._function:
@@ -122,30 +114,10 @@ def _load(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def _join_rule(spec: dict[str, Any]) -> str:
-    """How token counts add up over a join with one space.
-
-    "plain": a space always separates tokens and belongs to none (BERT): chunks count as they are.
-    "spaced": a space opens the next token (byte-level BPE of the GPT-2 kind, Llama-3 too): every later chunk is
-    tokenised with its space, as long as no chunk begins or ends with white space.
-    "whole": anything else is tokenised joined, without the cache.
-    """
-    pre = spec.get("pre_tokenizer") or {}
-    steps = pre.get("pretokenizers", [pre])
-    kinds = [s.get("type") for s in steps]
-    if any(t["lstrip"] or t["rstrip"] for t in spec.get("added_tokens", [])):
-        return "whole"
-    if kinds == ["BertPreTokenizer"]:
-        return "plain"
-    if kinds in (["ByteLevel"], ["Split", "ByteLevel"]) and not steps[-1].get("add_prefix_space", True):
-        # The GPT family's pattern keeps a single space for the word after it; another one may not.
-        known = kinds == ["ByteLevel"] or r"\s+(?!\S)" in str(steps[0]["pattern"].get("Regex", ""))
-        return "spaced" if known and spec.get("normalizer") is None else "whole"
-    return "whole"
-
-
-def _tight(chunk: str) -> bool:
-    return bool(chunk) and not chunk[0].isspace() and not chunk[-1].isspace()
+def _adds_up(spec: dict[str, Any]) -> bool:
+    """Tell whether a space always separates tokens and belongs to none (BERT): then chunks count as they are."""
+    glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
+    return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
 
 
 def as_offsets(tokenizer: Any) -> TokenOffsets:
@@ -189,11 +161,6 @@ def joined_cutoffs(
     return np.where(keep < ends.size, np.append(0, ends)[np.minimum(keep, ends.size)], length)
 
 
-def token_cutoffs(text: str, cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False) -> np.ndarray:
-    """Character positions where the first N tokens of one text end: `joined_cutoffs` of it alone."""
-    return joined_cutoffs([text], cutoffs, tokenizer, begin_token)
-
-
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
     """C_N: the text up to the end of its ``n_tokens``-th token."""
-    return text[: token_cutoffs(text, [n_tokens], tokenizer, begin_token)[0]]
+    return text[: joined_cutoffs([text], [n_tokens], tokenizer, begin_token)[0]]
