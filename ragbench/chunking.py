@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.records import Chunk, Document
+from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
 from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
 from ragbench.text.wordpiece import default_tokenizer, token_offsets
@@ -34,9 +34,7 @@ _INSIDE = re.compile(rf"(?<=[^\s{UNSPACED}])(?=[^\s{UNSPACED}])")  # a word; Chi
 
 def _documents(documents: Iterable[Document]) -> list[Document]:
     documents = list(documents)
-    for i, d in enumerate(documents):
-        if not isinstance(d, Document):
-            raise ConfigError(f"item {i} is {type(d).__name__}", "ragbench Documents", "pass dataset.documents")
+    check_records(documents, Document, "documents")
     return documents
 
 
@@ -72,9 +70,9 @@ def token_chunks(
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
     """
-    if not hasattr(size, "__index__") or size < 1:
+    if size < 1:
         raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=300")
-    if not isinstance(overlap, int | float) or not 0 <= overlap < 1:
+    if not 0 <= overlap < 1:
         raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
     step = max(1, size - round(size * overlap))
     chunks = []
@@ -305,17 +303,16 @@ def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[
     end is left out. ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text``.
     """
     name, chunks = getattr(split, "__qualname__", type(split).__name__), []
-    do = "pass splitter.split_text"
     if not callable(split):
-        raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", do)
+        raise ConfigError(f"split is {name}", "a function text -> texts", "pass splitter.split_text")
     for document in _documents(documents):
         returned = split(document.text)
-        pieces = None if isinstance(returned, str) or not isinstance(returned, Iterable) else list(returned)
-        texts = pieces and [getattr(piece, "page_content", piece) for piece in pieces]
-        if pieces is None or not all(isinstance(text, str) for text in texts or ()):
+        listed = isinstance(returned, Iterable) and not isinstance(returned, str)
+        texts = [getattr(piece, "page_content", piece) for piece in returned] if listed else [None]
+        if not all(isinstance(text, str) for text in texts):
             got = f"{name} returned {repr(returned)[:120]} for document {document.id!r}"
-            raise ConfigError(got, "a list of texts", do)
-        chunks += _chunks(document, texts or ())
+            raise ConfigError(got, "a list of texts", "pass splitter.split_text")
+        chunks += _chunks(document, texts)
     return chunks
 
 

@@ -188,8 +188,8 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
         raise ConfigError(got, "one question per id", "pass each question once")
     if not all(hasattr(answer, "question_id") for answer in answers):
         check_records(answers, Answer, "answers")
-    for place, name in enumerate(answer.question_id for answer in answers):
-        if name not in known:
-            got = f"answer {place} belongs to question {name!r}, which is not among the {len(known)} questions"
+    for place, answer in enumerate(answers):
+        if answer.question_id not in known:
+            got = f"answer {place} belongs to question {answer.question_id!r}, which is not among the {len(known)}"
             raise DataError(got, "answers to the questions given", "pass all questions, or only the answers to these")
     return [known[answer.question_id] for answer in answers]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import io
 import json
 import re
-import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,10 @@ CSV_ENDINGS = (".csv", ".tsv")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _BATCH = 1024  # rows of a Parquet file
+# An item of a list as Python or numpy writes it; numpy writes no commas.
+_ITEM = re.compile(
+    r"""\s*,?\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<number>-?\d[-+.\de]*)|None|nan)""", re.DOTALL
+)
 
 
 class Table(NamedTuple):
@@ -187,31 +191,14 @@ def written_list(text: str, *, csv: bool, numbers: bool = False) -> list[Any]:
     """
     if not text.lstrip().startswith("["):
         return [part.strip() for part in text.split("||") if part.strip()] if csv else [text]
-    try:
+    with contextlib.suppress(json.JSONDecodeError, RecursionError):  # brackets by the thousand
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):  # brackets by the thousand
-        pass
-    try:
-        return _literals(text, numbers)
-    except (ValueError, SyntaxError, tokenize.TokenError):
-        raise ValueError('a list of texts in quotes: ["first", "second"]') from None
-
-
-def _literals(text: str, numbers: bool) -> list[str | None]:
-    """Read Python's or numpy's way of writing a list."""
-    skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline) if t.type not in skipped]
-    items: list[str | None] = []
-    for token in tokens[1:-1]:
-        # numpy writes no commas: each literal is an item of its own, though Python would join them.
-        if token.type == tokenize.STRING:
-            items.append(ast.literal_eval(token.string))
-        elif token.type == tokenize.NUMBER and numbers:
-            items.append(token.string)
-        elif token.string in ("None", "nan"):
-            items.append(None)
-        elif token.string != ",":
-            raise ValueError
-    if tokens[-1].string != "]" or not all(isinstance(item, str | None) for item in items):
-        raise ValueError
+    items, at, stop = [], text.index("[") + 1, len(text.rstrip()) - 1
+    while item := _ITEM.match(text, at, stop):
+        if item["number"] and not numbers:
+            break
+        items.append(ast.literal_eval(item["text"]) if item["text"] else item["number"])
+        at = item.end()
+    if text[stop:].strip() != "]" or text[at:stop].strip():
+        raise ValueError('a list of texts in quotes: ["first", "second"]')
     return items
