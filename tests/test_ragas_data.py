@@ -82,7 +82,7 @@ def test_pairs_of_a_run_put_the_better_text_first_and_miss_nothing():
     assert run.pairs([1, 2, 3, 4]) == [("a", 2, 4), ("b", 3, 1)]
     with pytest.raises(DataError, match="1 scores for 4 rows"):
         run.pairs([1])
-    with pytest.raises(DataError, match="3 rows for 2 questions, as b"):
+    with pytest.raises(DataError, match="the rows of question b"):
         RecordedRun("x", "faithfulness", rows[1:]).pairs()
 
 

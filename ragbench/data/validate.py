@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.user import load_questions
@@ -50,52 +53,39 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
     -------
     Problems, in order of the questions.
     """
-    seen: set[str] = set()
-    evidence = _Evidence(dataset, form)
-    problems = []
-    for question in dataset.questions:
-        if question.id in seen:
-            problems.append(Problem(question.id, "the id is used more than once", "rename one of them"))
-        seen.add(question.id)
-        problems += [Problem(question.id, *fault) for fault in _faults(question, evidence, min_documents)]
-    return problems
+    texts = [document.text for document in dataset.documents]
+    searched = "\0".join(comparable([], text, form)[1].text for text in texts)
 
-
-class _Evidence:
-    """Finds supporting texts in the documents, each normalised once."""
-
-    def __init__(self, dataset: Dataset, form: Form | None) -> None:
-        self.texts, self.form = [d.text for d in dataset.documents], form
-        self.all = "\0".join(comparable([], text, form)[1].text for text in self.texts)
-
-    def holds(self, reference: str) -> bool:
-        """Tell whether some document holds a text; without documents every text is held."""
-        if not self.texts or comparable([reference], "", self.form)[0][0] in self.all:
+    def held(reference: str) -> bool:
+        if not texts or comparable([reference], "", form)[0][0] in searched:
             return True
         # A word that is divided at a line end keeps its hyphen beside a reference that writes it so.
-        return "-" in reference and any(contains(text, reference, self.form) for text in self.texts)
+        return "-" in reference and any(contains(text, reference, form) for text in texts)
 
-
-def _faults(
-    question: Question, evidence: _Evidence, min_documents: int
-) -> Iterator[tuple[str, str] | tuple[str, str, bool]]:
-    """Yield what is wrong, what to do, and whether it is only a note."""
-    if not question.references and "unanswerable" in question.kind.lower():
-        return
-    if not question.references:
-        yield "no supporting text", "add references or supporting_facts"
-        return
-    for reference in question.references:
-        if not evidence.holds(reference):
-            yield f"supporting text not found in any document: {reference[:60]!r}", "copy it from the document as it is"
-    documents = set(question.meta.get("doc_ids", ()))
-    if documents and len(documents) < min_documents:
-        what = f"evidence from {len(documents)} document(s), {min_documents} wanted"
-        yield what, "add the missing hop, or lower min_documents"
-    if not _follows(question):
-        what = f"the answer {question.answer!r} is not in its evidence word for word"
-        do = "correct it if it is wrong; if it is right in other words, a column 'reasoning' may say how it follows"
-        yield what, do, True
+    problems: list[Problem] = []
+    uses = Counter(question.id for question in dataset.questions)
+    for question in dataset.questions:
+        found = partial(Problem, question.id)
+        if uses[question.id] > 1:
+            problems.append(found("the id is used more than once", "rename one of them"))
+        if not question.references:
+            if "unanswerable" not in question.kind.lower():
+                problems.append(found("no supporting text", "add references or supporting_facts"))
+            continue
+        problems += [
+            found(f"supporting text not found in any document: {text[:60]!r}", "copy it from the document as it is")
+            for text in question.references
+            if not held(text)
+        ]
+        count = len(set(question.meta.get("doc_ids", ())))
+        if 0 < count < min_documents:
+            what = f"evidence from {count} document(s), {min_documents} wanted"
+            problems.append(found(what, "add the missing hop, or lower min_documents"))
+        if not _follows(question):
+            what = f"the answer {question.answer!r} is not in its evidence word for word"
+            do = "correct it if it is wrong; if it is right in other words, a column 'reasoning' may say how it follows"
+            problems.append(found(what, do, note=True))
+    return problems
 
 
 def _follows(question: Question) -> bool:
@@ -114,12 +104,9 @@ def validate_files(
     documents: str | Path | None = None,
     *,
     fields: Mapping[str, str] | None = None,
-    min_documents: int = 1,
-    form: Form | None = "NFC",
+    **options: Any,
 ) -> list[Problem]:
     """Load a question file (HotpotQA's JSON, or as `load_questions` does) and run `validate` on it."""
     if str(questions).removesuffix(".gz").lower().endswith(".json"):
-        dataset = load_hotpotqa(questions)
-    else:
-        dataset = load_questions(questions, documents, fields=fields)
-    return validate(dataset, min_documents=min_documents, form=form)
+        return validate(load_hotpotqa(questions), **options)
+    return validate(load_questions(questions, documents, fields=fields), **options)

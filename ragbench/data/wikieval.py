@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 from pydantic import AfterValidator, BeforeValidator
 
 from ragbench.data.files import Filled, Plain, as_record, each_record, read_jsonl, shared_file
@@ -167,20 +168,16 @@ class RecordedRun:
 
         ``scores``, one per row, take the place of the recorded ones.
         """
-        values = [row.score for row in self.rows] if scores is None else list(scores)
-        if len(values) != len(self.rows):
-            raise DataError(f"{len(values)} scores for {len(self.rows)} rows", "one per row", "keep the rows' order")
-        sides: dict[str, dict[bool, float]] = {}
-        for row, value in zip(self.rows, values, strict=True):
-            sides.setdefault(row.id, {})[row.better] = value
-        lacking = [name for name, scored in sides.items() if len(scored) < 2]
-        if lacking or 2 * len(sides) != len(self.rows):
-            raise DataError(
-                f"run {self.name}: {len(self.rows)} rows for {len(sides)} questions, as {(lacking or list(sides))[0]}",
-                "a better and a worse text per question",
-                "check that the file is whole",
-            )
-        return [(name, sides[name][True], sides[name][False]) for name in sorted(sides)]
+        frame = pd.DataFrame({"id": [row.id for row in self.rows], "better": [row.better for row in self.rows]})
+        if scores is not None and len(scores) != len(frame):
+            raise DataError(f"{len(scores)} scores for {len(frame)} rows", "one per row", "keep the rows' order")
+        frame["score"] = [row.score for row in self.rows] if scores is None else list(scores)
+        sides = frame.groupby("id")["better"].agg(sorted)
+        if odd := [name for name, of_question in sides.items() if of_question != [False, True]]:
+            got, expected = f"run {self.name}: the rows of question {odd[0]}", "a better and a worse text"
+            raise DataError(got, expected, "check that the file is whole")
+        table = frame.pivot(index="id", columns="better", values="score")
+        return [*zip(table.index, table[True], table[False], strict=True)]
 
 
 def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = None) -> dict[str, RecordedRun]:
