@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragbench as rb
@@ -101,6 +101,7 @@ CELLS = {
 }
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=4))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_answers_written_for_ragas_are_read_again(tmp_path_factory, rows):

@@ -211,17 +211,6 @@ def test_scores_equal_difflib_and_rapidfuzz(case):
     assert part_scores(parts, text, "exact_subsequence").tolist() == pytest.approx(runs)
 
 
-@pytest.mark.parametrize("length", [63, 64, 65, 127, 128, 129, 200])
-def test_subsequence_carries_across_machine_words(length):
-    from rapidfuzz.distance import LCSseq
-
-    rng = np.random.default_rng(length)
-    part = "".join(rng.choice(list("abcd"), length))
-    text = "".join(rng.choice(list("abcde"), 2 * length))
-    assert part_scores([part], text, "subsequence")[0] * length == pytest.approx(LCSseq.similarity(part, text))
-    assert part_scores([part], part, "subsequence")[0] == 1.0
-
-
 @settings(max_examples=60, deadline=None)
 @given(question(), st.randoms(use_true_random=False))
 def test_score_is_a_share_monotone_in_n_and_blind_to_the_order_of_facts(case, random):
@@ -238,11 +227,6 @@ def test_score_is_a_share_monotone_in_n_and_blind_to_the_order_of_facts(case, ra
         assert ir_score(parts, text + "zz" + text, match) >= ir_score(parts, text, match) - 1e-12
         assert ir_score(parts, " ".join([text, *parts]), match) == 1.0
         assert ir_score(parts, text, "exact_subsequence") >= ir_score(parts, text, "exact")
-
-
-def test_subsequence_carry_passes_through_a_word_without_the_character():
-    # "c" matches in the third word first; the later "a" in the first word must not add to it across the second.
-    assert part_scores(["a" * 64 + "b" * 64 + "c" * 64], "ccca", "subsequence").tolist() == [3 / 192]
 
 
 def test_long_and_repetitive_texts_are_exact():
@@ -304,7 +288,7 @@ CHUNKS = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), m
 BPE = TokenOffsets(byte_level_bpe())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     CHUNKS,
     st.lists(st.integers(0, 30), min_size=1, max_size=4),

@@ -1,23 +1,22 @@
 """Longest common substring and subsequence (LCS).
 
-`lcs_length` and `lcs_tokens` take two lists of tokens. The kernels take many facts against many texts at several
-cut-offs in one pass, on Unicode code points (``uint32``): for a fact p, a text t and ascending cut-offs
-c_1 <= ... <= c_K they give the LCS length of p and of the prefix t[:c_j], for every j. Libraries take one pair and one
-cut-off at a time, 6 to 11 times slower for rapidfuzz's subsequence (`benchmarks/README.md`).
+For a fact p, a text t and ascending cut-offs c_1 <= ... <= c_K they give the LCS length of p and of the prefix t[:c_j],
+for every j in one pass. Libraries take one pair and one cut-off at a time.
 
-Substring: a match that beats the best length b so far holds a q-gram of the fact on any grid of step b + 2 - q, so only
-those text positions are looked at and extended both ways. Worst case O(len(p) * len(t)), usually far below len(t).
-Subsequence: the bit-parallel recurrence V' = (V + (V & M)) | (V & ~M), one machine word per 64 characters of the fact;
-the LCS length is the number of zero bits of V (Crochemore et al. 2001; Hyyrö 2004).
+Substring, compiled, on Unicode code points (``uint32``): a match that beats the best length b so far holds a q-gram of
+the fact on any grid of step b + 2 - q, so only those text positions are looked at and extended both ways. Worst case
+O(len(p) * len(t)), usually far below len(t). The kernel releases the GIL and is run from ordinary threads: numba's own
+thread pools abort the process when two Python threads enter them at once, or after a fork, and executors do both.
 
-The kernels release the GIL and are run from ordinary threads: numba's own thread pools abort the process when two
-Python threads enter them at once, or after a fork, and executors do both.
+Subsequence, of any tokens: a column of the table is the bits of one integer, V' = (V + (V & M)) | (V & ~M), and the LCS
+length is the number of its zero bits (Crochemore et al. 2001; Hyyrö 2004).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,17 +25,26 @@ from numba import njit
 _Q = 4
 
 
-def lcs_length(a: Sequence[str], b: Sequence[str]) -> int:
-    """Length of the longest common subsequence: a column of the table is the bits of one integer (Hyyrö 2004)."""
-    places: dict[str, int] = defaultdict(int)
+def lcs_lengths(a: Sequence[Any], b: Sequence[Any], stops: Iterable[int]) -> list[int]:
+    """Lengths of the longest common subsequence of ``a`` and ``b[:stop]``, for ascending stops."""
+    places: dict[Any, int] = defaultdict(int)
     for i, token in enumerate(a):
         places[token] |= 1 << i
     whole = (1 << len(a)) - 1
-    column = whole  # a zero bit marks a row where the length grows
-    for token in b:
-        matches = column & places.get(token, 0)
-        column = ((column + matches) | (column - matches)) & whole
-    return len(a) - column.bit_count()
+    column, at, lengths = whole, 0, []  # a zero bit marks a row where the length grows
+    for stop in stops:
+        for token in b[at:stop]:
+            if token in places:
+                matches = column & places[token]
+                column = ((column + matches) | (column - matches)) & whole
+        lengths.append(len(a) - column.bit_count())
+        at = stop
+    return lengths
+
+
+def lcs_length(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Length of the longest common subsequence."""
+    return lcs_lengths(a, b, [len(b)])[0]
 
 
 def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
@@ -167,76 +175,8 @@ def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out
             _substring(part, text, cuts[t], head, chain, head1, chain1, out[i])
 
 
-@njit(cache=True, nogil=True)
-def _popcount(v):
-    v = v - ((v >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    v = (v & np.uint64(0x3333333333333333)) + ((v >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    v = (v + (v >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@njit(cache=True, nogil=True)
-def _subsequence(part, text, cuts, symbol, masks, v, out):
-    m = part.size
-    words = (m + 63) // 64
-    known = 0
-    for p in range(m):
-        c = part[p]
-        if symbol[c] == 0:
-            known += 1
-            symbol[c] = known
-            masks[known, :words] = 0
-        masks[symbol[c], p >> 6] |= np.uint64(1) << np.uint64(p & 63)
-    v[:words] = ~np.uint64(0)
-
-    length, at = 0, 0
-    for j in range(cuts.size):
-        if length < m:
-            while at < cuts[j]:
-                s = symbol[text[at]]
-                at += 1
-                if s == 0:  # a character that the fact does not have leaves V as it is
-                    continue
-                carry = np.uint64(0)
-                for w in range(words):
-                    old = v[w]
-                    hit = old & masks[s, w]
-                    total = old + hit
-                    over = np.uint64(total < hit)
-                    total += carry
-                    over |= np.uint64(total < carry)
-                    v[w] = total | (old & ~masks[s, w])
-                    carry = over
-            length = 0
-            for w in range(words):
-                length += _popcount(~v[w])
-            # Bits above the fact's length stay one: no mask ever has them, and a carry out of bit m-1 meets a one
-            # in V that V & ~M puts back.
-        out[j] = length
-
-    for p in range(m):
-        symbol[part[p]] = 0
-
-
-@njit(cache=True, nogil=True)
 def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
     """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in `substring_lengths`."""
-    longest, top = 1, np.uint32(0)
-    for i in range(owner.size):
-        longest = max(longest, part_offsets[i + 1] - part_offsets[i])
-    for c in parts:
-        top = max(top, c)
-    for c in texts:
-        top = max(top, c)
-    symbol = np.zeros(np.int64(top) + 1, np.int64)
-    words = (longest + 63) // 64
-    masks = np.empty((min(longest, np.int64(top) + 1) + 1, words), np.uint64)
-    v = np.empty(words, np.uint64)
-    for i in range(owner.size):
-        t = owner[i]
-        part = parts[part_offsets[i] : part_offsets[i + 1]]
-        text = texts[text_offsets[t] : text_offsets[t + 1]]
-        if part.size == 0:
-            out[i] = 0
-        else:
-            _subsequence(part, text, cuts[t], symbol, masks, v, out[i])
+    for i, t in enumerate(owner):
+        part = parts[part_offsets[i] : part_offsets[i + 1]].tolist()
+        out[i] = lcs_lengths(part, texts[text_offsets[t] : text_offsets[t + 1]].tolist(), cuts[t])
