@@ -58,6 +58,11 @@ class Case:
         """The chunks that hold a supporting sentence."""
         return [chunk for chunk in self.chunks if any(fact.strip() in chunk[1] for fact in self.references)]
 
+    @property
+    def gold_documents(self) -> list[Document]:
+        """The documents of these chunks, as far as they are known."""
+        return [self.documents[name] for name, _ in self.gold if name in self.documents]
+
 
 @dataclass(frozen=True, slots=True)
 class PlantedError:
@@ -117,11 +122,8 @@ def _negated(text: str) -> str | None:
     if first is None:
         return None
     verb = first[0]
-    return _put(text, first, f"{verb} not" if verb not in _PAST else f"{_does(verb)} not {_PAST[verb]}")
-
-
-def _does(verb: str) -> str:
-    return "does" if verb.endswith("s") else "did"
+    does = "does" if verb.endswith("s") else "did"
+    return _put(text, first, f"{does} not {_PAST[verb]}" if verb in _PAST else f"{verb} not")
 
 
 def _short_title(document: Document) -> str:
@@ -138,7 +140,7 @@ def _kind(document: Document) -> tuple[Any, str]:
 
 def _names_in(text: str, case: Case) -> Iterator[tuple[re.Match[str], Document, bool]]:
     """Yield the names of the case's documents in a text: by title, or by a person's last name (True)."""
-    for document in (case.documents[name] for name, _ in case.gold if name in case.documents):
+    for document in case.gold_documents:
         title = _short_title(document)
         if found := re.search(rf"\b{re.escape(title)}\b", text):
             yield found, document, False
@@ -150,13 +152,8 @@ def _another_name(case: Case) -> str | None:
     known = {name for name, _ in case.chunks}
     found = sorted(_names_in(case.answer, case), key=lambda name: _short_title(name[1]) != case.reference)
     for match, document, by_last in found:
-        titles = {
-            _short_title(other)
-            for name, other in case.documents.items()
-            if name not in known
-            and case.kinds[name] == case.kinds[document.id]
-            and _short_title(other) != _short_title(document)
-        }
+        alike = [d for i, d in case.documents.items() if i not in known and case.kinds[i] == case.kinds[document.id]]
+        titles = {_short_title(other) for other in alike} - {_short_title(document)}
         names = sorted({title.split()[-1] if by_last else title for title in titles} - {match[0]})
         if names:
             return _put(case.answer, match, case.random.choice(names))
@@ -182,7 +179,7 @@ def _second_half_dropped(case: Case) -> str | None:
 def _true_sentences(case: Case) -> list[str]:
     """Sentences of the question's documents that support nothing, and can be read on their own."""
     texts = []
-    for document in (case.documents[name] for name, _ in case.gold if name in case.documents):
+    for document in case.gold_documents:
         for sentence in map(str.strip, document.sentences):
             alone = _short_title(document).split()[-1] in sentence and not _LEANS.match(sentence)
             if alone and sentence not in map(str.strip, case.references) and sentence not in case.answer:
@@ -215,12 +212,10 @@ def _said_twice(case: Case) -> str | None:
 def _another_order(case: Case) -> str | None:
     first, *rest = case.sentences or ("",)
     if found := _TIME.match(first):
-        start = (
-            found[1]
-            if found[1].split()[0] not in ("The", "He", "She", "It", "They")
-            else found[1].lower()[:1] + found[1][1:]
-        )
-        return " ".join([f"{found[2].capitalize()[:1]}{found[2][1:]}, {start}.", *rest])
+        opening, year = found[1], found[2]
+        if opening.split()[0] in ("The", "He", "She", "It", "They"):
+            opening = opening[:1].lower() + opening[1:]
+        return " ".join([f"{year[:1].upper()}{year[1:]}, {opening}.", *rest])
     if found := _IDENTITY.match(first):
         return " ".join([f"{found[3]} {found[2]} the {found[1]}.", *rest])
     return None
@@ -243,24 +238,22 @@ def _gold_doubled(case: Case) -> Chunks | None:
     return [case.gold[0], *case.chunks] if case.gold else None
 
 
-def _gold_last(case: Case) -> Chunks | None:
-    rest = [chunk for chunk in case.chunks if chunk not in case.gold]
-    moved = [*rest, *case.gold]
-    return moved if moved != case.chunks else None
+def _gold_last(case: Case) -> Chunks:
+    return [*(chunk for chunk in case.chunks if chunk not in case.gold), *case.gold]
 
 
 def _namesake_added(case: Case) -> Chunks | None:
-    known = {name for name, _ in case.chunks}
-    wanted = [case.documents[name] for name, _ in case.gold if name in case.documents]
+    known, wanted = {name for name, _ in case.chunks}, case.gold_documents
     titles = {word for document in wanted for word in _short_title(document).split() if word[:1].isupper()}
     kinds = {case.kinds[document.id] for document in wanted}
-    alike = [
-        (len(titles & set(_short_title(other).split())), case.kinds[name] in kinds, str(name), other)
-        for name, other in case.documents.items()
-        if name not in known
-    ]
-    nearest = max(alike, key=lambda each: each[:3], default=None)
-    return None if nearest is None or not any(nearest[:2]) else [*case.chunks, (nearest[3].id, nearest[3].text)]
+
+    def likeness(name: Any) -> tuple[int, bool, str]:
+        return len(titles & set(_short_title(case.documents[name]).split())), case.kinds[name] in kinds, str(name)
+
+    nearest = max((name for name in case.documents if name not in known), key=likeness, default=None)
+    if nearest is None or not any(likeness(nearest)[:2]):
+        return None
+    return [*case.chunks, (nearest, case.documents[nearest].text)]
 
 
 ERRORS: dict[str, PlantedError] = {
@@ -276,9 +269,7 @@ ERRORS: dict[str, PlantedError] = {
     "said twice": PlantedError(_said_twice, PADDED, "the last sentence again"),
     "paraphrase": PlantedError(lambda c: c.random.choice(c.others) if c.others else None, SAME, "another right answer"),
     "word order": PlantedError(_another_order, SAME, "Z was the author; In 1858, ..."),
-    "lower case": PlantedError(
-        lambda c: c.answer.lower() if c.answer != c.answer.lower() else None, SAME, "no capital"
-    ),
+    "lower case": PlantedError(lambda c: c.answer.lower(), SAME, "no capital"),
     "in German": PlantedError(_in_german, SAME, "Die richtige Antwort lautet: ..."),
     "gold chunk removed": PlantedError(_gold_removed, LESS, "the text of the last hop is not retrieved"),
     "gold chunk doubled": PlantedError(_gold_doubled, PADDED, "the first gold chunk twice"),
@@ -291,9 +282,7 @@ ERRORS: dict[str, PlantedError] = {
 _FAULTS = {
     "article": re.compile(r"\ba (?=[aeio]\w)(?!one\b|once\b|eu)|\ban (?=[b-df-gj-np-tv-z])", re.I),
     "word twice": re.compile(r"\b(\w+) \1\b", re.I),
-    "agreement": re.compile(
-        r"\b(?:he|she|it) (?:are|were|have)\b|\bthey (?:is|was|has)\b|\bd(?:id|oes) not \w+ed\b", re.I
-    ),
+    "agreement": re.compile(r"\b(he|she|it) (are|were|have)\b|\bthey (is|was|has)\b|\bd(id|oes) not \w+ed\b", re.I),
     "space before a mark": re.compile(r"\s[,.;:!?](?:\s|$)"),
     "two marks": re.compile(r"[,;:.!?][,;:]|[^.]\.\.(?!\.)"),
 }
@@ -349,25 +338,22 @@ def plant(
             elif isinstance(after, str) and set(unnatural(after)) - set(unnatural(fields[1])):
                 refused[name] += 1
             else:
-                planted.append(
-                    {"row": number, "error": name, "claim": ERRORS[name].claim} | _planted(after, row, before)
-                )
+                about = {"row": number, "error": name, "claim": ERRORS[name].claim}
+                planted.append(about | _planted(after, row.get("answer"), before))
     frame = pd.DataFrame(planted, columns=["row", "error", "claim", "part", "change", "answer", "chunks", "retrieved"])
     frame.attrs = {"refused": dict(refused), "not_planted": dict(no_place)}
     return frame
 
 
-def _planted(after: str | Chunks, row: Mapping[str, Any], before: Chunks) -> dict[str, Any]:
-    by_chunks = not isinstance(after, str)
-    chunks = after if by_chunks else before
-    told = [str(name) for name, _ in before], [str(name) for name, _ in chunks]
-    return {
-        "part": "chunks" if by_chunks else "answer",
-        "change": _change(*told) if by_chunks else _change(row["answer"].split(), after.split()),
-        "answer": row.get("answer") if by_chunks else after,
-        "chunks": [text for _, text in chunks] if before else None,
-        "retrieved": [name for name, _ in chunks] if before else None,
-    }
+def _planted(after: str | Chunks, answer: str | None, before: Chunks) -> dict[str, Any]:
+    if isinstance(after, str):
+        part, change, answer, chunks = "answer", _change(answer.split(), after.split()), after, before
+    else:
+        part, chunks = "chunks", after
+        change = _change(*([str(name) for name, _ in side] for side in (before, after)))
+    retrieved, texts = zip(*chunks, strict=True) if chunks else ((), ())
+    kept = {"chunks": list(texts), "retrieved": list(retrieved)} if before else {"chunks": None, "retrieved": None}
+    return {"part": part, "change": change, "answer": answer, **kept}
 
 
 def _change(before: Sequence[str], after: Sequence[str]) -> str:
@@ -415,12 +401,9 @@ def crash_test(
     after = base.iloc[made["row"]].reset_index(drop=True).assign(**made[texts])
     together = pd.concat([base, after], ignore_index=True).assign(question_id=lambda every: range(len(every)))
     scored = score(together, metrics, labels, **options)
-    kept = [
-        name for name in table if name not in made and not table[name].map(lambda v: isinstance(v, list | tuple)).any()
-    ]
-    about = made[["row", "error", "claim", "part", "change", "answer"]].join(
-        table[kept].reset_index(drop=True), on="row"
-    )
+    lists = [name for name in table if table[name].map(lambda value: isinstance(value, list | tuple)).any()]
+    beside = table.drop(columns={*lists, *made} & {*table}).reset_index(drop=True)
+    about = made[["row", "error", "claim", "part", "change", "answer"]].join(beside, on="row")
     lower, parts = lower_is_better(), []
     for number in scored.attrs["numbers"]:
         values = scored[number].to_numpy(float)
@@ -462,30 +445,13 @@ def crash_table(
         table = compare_pairs(scores, ["error"], groups=labels, alpha=alpha)
         table["number"], table["claim"] = number, [parts[name]["claim"].iloc[0] for name in table["error"]]
         for name, sign in (("fell", 1), ("rose", -1)):
-            table[name] = [_share(sign * parts[error]["worse"].to_numpy(float)) for error in table["error"]]
+            changes = [sign * parts[error]["worse"].dropna().to_numpy(float) for error in table["error"]]
+            table[name] = [(change > 1e-3).mean() if change.size else np.nan for change in changes]
         tables.append(table)
     table = pd.concat(tables, ignore_index=True).rename(columns={"difference": "worse", "missing": "undefined"})
     table["verdict"] = [_verdict(row, alpha, least) for row in table.to_dict("records")]
-    columns = [
-        "error",
-        "claim",
-        "number",
-        "n",
-        "undefined",
-        "fell",
-        "rose",
-        "worse",
-        "low",
-        "high",
-        "p_holm",
-        "verdict",
-    ]
-    return table[columns]
-
-
-def _share(changes: np.ndarray) -> float:
-    known = changes[~np.isnan(changes)]
-    return float((known > 1e-3).mean()) if known.size else float("nan")
+    changes = ["fell", "rose", "worse", "low", "high", "p_holm", "verdict"]
+    return table[["error", "claim", "number", "n", "undefined", *changes]]
 
 
 def _verdict(row: Mapping[str, Any], alpha: float, least: float) -> str:

@@ -613,9 +613,8 @@ def test_values_that_cannot_be_made_name_the_field(shop):
         datagen.make_configuration(with_cash(shop, {"rule": "amount", "low": 1}))
     with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
         datagen.make_configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
-    for number in (0, "3", 2.5):
-        with pytest.raises(ConfigError, match=f"documents={number!r}"):
-            datagen.make_configurations(shop, number)
+    with pytest.raises(ConfigError, match="documents=0"):
+        datagen.make_configurations(shop, 0)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
         datagen.template_questions(shop, [], [], 0, {"riddle": 1})
 

@@ -45,7 +45,7 @@ def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[C
 
     Source: RAGEval, section 3.2.
     """
-    if not isinstance(documents, int) or documents < 1:
+    if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
     taken: set[tuple[str, ...]] = set()
     configurations = []
@@ -60,36 +60,27 @@ def make_configuration(
 ) -> Configuration:
     """Make the values of one document.
 
-    Parameters
-    ----------
-    index : which document of a set: chooses subdomain and profile, and goes into the seed.
-    taken : names (``schema.named``) that other documents have.
-
-    Returns
-    -------
-    Configuration in which no fact's wording is part of another's, so that a text that states one does not seem to
-    state the other.
+    ``index`` in the set chooses subdomain and profile; ``taken`` are names (``schema.named``) of other documents.
+    No fact's wording is part of another's, so that a text that states one does not seem to state the other.
     """
     names = list(schema.profiles)
     subdomain = names[index % len(names)]
     rows = schema.profiles[subdomain]
     columns = dict(zip(schema.profile, rows[index // len(names) % len(rows)], strict=True))
-    reason = None
+    reason: str | None = None
     for attempt in range(_TRIES):
         rng = random.Random(f"{schema.domain}/{schema.language}/{seed}/{index}/{attempt}")
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {schema.subdomain: subdomain, **columns}
         for name in schema.order:
-            rule = schema.fields[name]["rule"]
-            given = {"subdomain": subdomain, "profile": columns.get(name)}
-            values[name] = given[rule] if rule in given else _value(schema, name, values, rng)
+            if name not in values:
+                values[name] = _value(schema, name, values, rng)
         text = {name: _written(value, schema.fields[name], schema.language) for name, value in values.items()}
         reason = _clash(text, schema)
         if reason is None and tuple(text[name] for name in schema.named) not in taken:
             identity = f"{schema.domain}-{schema.language}-{index + 1:04d}"
             return Configuration(identity, schema.domain, schema.language, subdomain, values, text)
     raise ConfigError(
-        f"{schema.source}: no usable values for document {index + 1} in {_TRIES} tries"
-        + (f" ({reason})" if reason else ""),
+        f"{schema.source}: no usable values for document {index + 1} in {_TRIES} tries ({reason or 'names are taken'})",
         "facts that can be told apart",
         "widen the ranges or lists of these fields, or ask for fewer documents",
     )
@@ -184,38 +175,27 @@ def _blocklist() -> frozenset[str]:
 
 
 def real_names(text: str) -> list[str]:
-    """Return the names of the _blocklist that a text mentions, sorted.
-
-    A short list cannot prove that a name is invented: the names that ragbench makes are put together from syllables
-    and checked against it; a model's text is only checked.
-    """
+    """Return the names of the list of real ones that a text mentions, sorted; a short list cannot prove much."""
     low = text.lower()
     return sorted(name for name in _blocklist() if name in low and mentions(low, name))
 
 
 def _invent(kind: str, language: str, rng: random.Random) -> str:
-    """Make a name.
+    """Make the name of a "person", "place" or "firm" (the distinctive part of a company's name).
 
-    Parameters
-    ----------
-    kind : "person", "place" or "firm" (the distinctive part of a company's name).
-    language : "en" or "zh"; a Chinese person is a rare family name with 某, as court records anonymise.
+    A Chinese person is a rare family name with 某, as court records anonymise.
     """
     while True:
-        name = _chinese(kind, rng) if language == "zh" else _english(kind, rng)
+        if language == "zh" and kind == "person":
+            name = rng.choice(_ZH_FAMILY) + rng.choice(("某某", "某甲", "某乙", "某丙", "某丁"))
+        elif language == "zh":
+            name = rng.choice(_ZH_HEAD) + rng.choice(_ZH_TAIL)
+        else:
+            name = "".join(rng.choice(_SYLLABLES[part].split()) for part in ("head", "middle", kind))
+            if kind == "person":
+                name = f"{rng.choice(_SYLLABLES['given'].split())} {name}"
         if not _blocklist().intersection((name.lower(), *name.lower().split())):
             return name
-
-
-def _english(kind: str, rng: random.Random) -> str:
-    word = "".join(rng.choice(_SYLLABLES[part].split()) for part in ("head", "middle", kind))
-    return f"{rng.choice(_SYLLABLES['given'].split())} {word}" if kind == "person" else word
-
-
-def _chinese(kind: str, rng: random.Random) -> str:
-    if kind == "person":
-        return rng.choice(_ZH_FAMILY) + rng.choice(("某某", "某甲", "某乙", "某丙", "某丁"))
-    return rng.choice(_ZH_HEAD) + rng.choice(_ZH_TAIL)
 
 
 # Values by a model

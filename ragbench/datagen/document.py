@@ -19,7 +19,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
-from ragbench.datagen.wording import choose, fill_pattern
+from ragbench.datagen.wording import fill_pattern, worded
 from ragbench.errors import ConfigError, check_known
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
@@ -39,13 +39,7 @@ def write_documents(schema: Schema, configurations: Sequence[Configuration], see
 def write_document(schema: Schema, configuration: Configuration, seed: int = 0) -> GeneratedDocument:
     """Write one document from a configuration, by patterns: its facts and nothing else.
 
-    Parameters
-    ----------
-    seed : same seed and configuration id, same document.
-
-    Returns
-    -------
-    GeneratedDocument whose ``dropped`` are the fields left out on purpose, for unanswerable questions.
+    ``dropped`` are the fields left out on purpose, for unanswerable questions.
 
     Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
     """
@@ -58,10 +52,7 @@ def write_document(schema: Schema, configuration: Configuration, seed: int = 0) 
             rest = facts[1:]
             rng.shuffle(rest)
             facts[1:] = rest
-        sentences = []
-        for fact in facts:
-            pattern = fact.say[rng.randrange(len(fact.say))]
-            sentences.append(FactSentence(fill_pattern(choose(pattern, rng), configuration.text), fact.fields))
+        sentences = [FactSentence(worded(fact.say, configuration.text, rng), fact.fields) for fact in facts]
         if sentences:
             sections.append(Section(section.heading, tuple(sentences)))
     dropped = tuple(name for fact in missing for name in fact.fields)
@@ -129,7 +120,7 @@ def model_documents(
         parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]
         if c.id not in failed:
             documents.append(_assembled(schema, c, parts) if mode == "configuration" else _free(c, parts[0][1], mode))
-    return Done(tuple(documents), tuple((c.id, failed[c.id]) for c in configurations if c.id in failed))
+    return Done(tuple(documents), tuple(failed.items()))
 
 
 def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, str]]) -> GeneratedDocument:

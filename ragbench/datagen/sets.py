@@ -81,17 +81,10 @@ def make_model_set(
     per_document: Mapping[str, int] = PER_DOCUMENT,
     **options: Any,
 ) -> tuple[GeneratedSet, tuple[tuple[str, str], ...]]:
-    """Generate a set with a model at every step of the paper.
+    """Generate a set with a model at every step of the paper; ``options`` are of `ragbench.llm.ask`, e.g. ``cassette``.
 
-    Parameters
-    ----------
-    per_document : questions per type and document.
-    options : of `ragbench.llm.ask`, e.g. ``cassette``.
-
-    Returns
-    -------
-    the set, and what failed on the way as (id, reason). ``problems()`` of the set runs the validator; a model's set
-    seldom passes it whole, and `ragbench.datagen.write_set` refuses what does not: take the questions it names out.
+    Returned are the set, and what failed on the way as (id, reason). ``problems()`` of the set runs the validator; a
+    model's set seldom passes it whole, and `write_set` refuses what does not: take the questions it names out.
     """
     failed: list[tuple[str, str]] = []
 
@@ -130,7 +123,7 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
     ``configurations.jsonl`` with each document's values and dropped facts; ``summary.json`` with counts.
     """
     folder = Path(out).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         do = "choose another, or move its files away"
         raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
     if problems := generated.problems():
@@ -150,13 +143,15 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
             {"id": c.id, "subdomain": c.subdomain, "values": dict(c.text), "dropped": list(d.dropped)} for c, d in pairs
         ],
     }
-    summary = {"domain": domain, "language": language, "seed": seed}
-    summary |= {"documents": len(generated.documents), "questions": len(generated.questions)}
-    for name, values in (
-        ("types", [q.kind for q in generated.questions]),
-        ("subdomains", [c.subdomain for c in generated.configurations]),
-    ):
-        summary[name] = dict(sorted(Counter(values).items()))
+    summary = {
+        "domain": domain,
+        "language": language,
+        "seed": seed,
+        "documents": len(generated.documents),
+        "questions": len(generated.questions),
+        "types": Counter(sorted(q.kind for q in generated.questions)),
+        "subdomains": Counter(sorted(c.subdomain for c in generated.configurations)),
+    }
     files = {f"{name}.jsonl": "\n".join(json.dumps(r, ensure_ascii=False) for r in rs) for name, rs in rows.items()}
     files["summary.json"] = json.dumps(summary, ensure_ascii=False, indent=1)
     for name, text in files.items():
