@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,7 @@ from ragbench.data import load_minihop
 from ragbench.data.wikieval import WikiEval, WikiEvalRow
 from ragbench.errors import DataError
 from ragbench.llm import ask
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Document, Question
 from ragbench.text.sentences import split_sentences
 from ragbench.text.words import ANY_MONTH
@@ -31,7 +31,6 @@ _STEPS = {
     "incomplete": ("question",),
     "padding": ("context", "count"),
 }
-PROMPTS = {step: f"ragas_data_{step}" for step in _STEPS}
 _INCOMPLETE = ("without the answer", "evasive", "vague")
 _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d|(?<![\w.,])\d\b")
@@ -47,18 +46,10 @@ _EVASIONS = (
 def minihop_ragas_set(limit: int | None = None, seed: int = 0) -> WikiEval:
     """Make a set of WikiEval's shape from MiniHop, by rules alone.
 
-    Parameters
-    ----------
-    limit : keep the first so many rows.
-    seed : of the choices among names, numbers and padding.
-
-    Returns
-    -------
-    WikiEval named "minihop-ragas", one row per question with a long answer (65). ``context_v1`` are the documents that
-    support the answer. ``ungrounded_answer`` is the answer with its names and numbers exchanged for others of the same
-    topic that the context does not hold. ``poor_answer`` is in turn the answer without the sentences that
-    answer, an evasion with a remark on the topic, or the answer with names and numbers made vague;
-    ``meta["incomplete"]`` says which.
+    One row per question with a long answer (65; the first ``limit``). ``context_v1`` are the documents that support the
+    answer. ``ungrounded_answer`` is the answer with its names and numbers exchanged for others of the same topic that
+    the context does not hold. ``poor_answer`` is in turn the answer without the sentences that answer, an evasion with
+    a remark on the topic, or the answer with names and numbers made vague; ``meta["incomplete"]`` says which.
 
     Source: RAGAS, section 4; there ChatGPT writes the answers.
     """
@@ -74,21 +65,11 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0) -> WikiEval:
         context = tuple(" ".join(_sentences_of(d)) for d in gold)
         answer, kind = question.meta["long_answer"], _INCOMPLETE[number % 3]
         count = round(_PADDING * sum(len(d.sentences) for d in gold))
+        padded = (*context, " ".join(_back_linked(gold, dataset.documents, count, siblings)))
         poor = _incomplete(kind, question, answer, rng, siblings)
         ungrounded = exchanged(answer, f"{' '.join(context)} {question.text}", [d.text for d in siblings], rng)
-        rows.append(
-            WikiEvalRow(
-                question.id,
-                question.text,
-                context,
-                (*context, " ".join(_back_linked(gold, dataset.documents, count, siblings))),
-                answer,
-                ungrounded,
-                poor,
-                source=", ".join(used),
-                meta={"incomplete": kind},
-            )
-        )
+        about = {"source": ", ".join(used), "meta": {"incomplete": kind}}
+        rows.append(WikiEvalRow(question.id, question.text, context, padded, answer, ungrounded, poor, **about))
     return WikiEval("minihop-ragas", tuple(rows))
 
 
@@ -156,13 +137,7 @@ def _mentions(text: str, title: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text) is not None
 
 
-def make_ragas_set(
-    model: Any,
-    pages: Sequence[Document],
-    *,
-    prompts: Mapping[str, Prompt] | None = None,
-    **options: Any,
-) -> WikiEval:
+def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> WikiEval:
     """Make a set of WikiEval's shape from a user's own pages, with a model.
 
     Four calls per page, five for a page that no other page mentions.
@@ -170,7 +145,6 @@ def make_ragas_set(
     Parameters
     ----------
     pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
-    prompts : ids or files in place of `PROMPTS`.
     options : for `ragbench.llm.ask`.
 
     Returns
@@ -179,9 +153,13 @@ def make_ragas_set(
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
-    templates = {**PROMPTS, **(prompts or {})}
+    if not pages:
+        raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
     texts: list[dict[str, str]] = []  # for each page: what its prompts show, and what came back
-    for page, introduction in zip(pages, _introductions(pages), strict=True):
+    for page in pages:
+        introduction = " ".join(_sentences_of(page)[:_INTRODUCTION])
+        if not introduction:
+            raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
         count = max(1, round(_PADDING * len(split_sentences(introduction, "en"))))
         texts.append({"context": introduction, "count": str(count)})
         if linked := _back_linked([page], pages, count):
@@ -189,7 +167,7 @@ def make_ragas_set(
     alone = [i for i, known in enumerate(texts) if "padding" not in known]
     failed: dict[int, str] = {}
     for step, fields in _STEPS.items():
-        template = load_prompt(templates[step])
+        template = load_prompt(f"ragas_data_{step}")
         places = [i for i, known in enumerate(texts) if i not in failed and step not in known]
         asked = [fill_prompt(template, **{name: texts[i][name] for name in fields}) for i in places]
         names = [f"{pages[i].id} {step}" for i in places]
@@ -199,29 +177,11 @@ def make_ragas_set(
                 texts[i][step] = reply.text.strip()
             else:
                 failed[i] = f"{step}: {reply.error or 'an empty reply'}"
-    rows = [
-        WikiEvalRow(
-            page.id,
-            known["question"],
-            (known["context"],),
-            (known["context"], known["padding"]),
-            known["answer"],
-            known["ungrounded"],
-            known["incomplete"],
-            source=page.title,
-            meta={"padding": "model" if i in alone else "back-links"},
-        )
-        for i, (page, known) in enumerate(zip(pages, texts, strict=True))
-        if i not in failed
-    ]
+    rows = []
+    for i, (page, known) in enumerate(zip(pages, texts, strict=True)):
+        if i not in failed:
+            contexts = (known["context"],), (known["context"], known["padding"])
+            answers = known["answer"], known["ungrounded"], known["incomplete"]
+            meta = {"padding": "model" if i in alone else "back-links"}
+            rows.append(WikiEvalRow(page.id, known["question"], *contexts, *answers, source=page.title, meta=meta))
     return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))
-
-
-def _introductions(pages: Sequence[Document]) -> list[str]:
-    if not pages:
-        raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
-    texts = [" ".join(_sentences_of(page)[:_INTRODUCTION]) for page in pages]
-    for page, text in zip(pages, texts, strict=True):
-        if not text:
-            raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
-    return texts

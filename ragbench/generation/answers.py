@@ -82,7 +82,7 @@ def generate(
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
-    questions, contexts = _checked(questions, contexts)
+    _check(questions, contexts)
     model = ExtractiveReader() if isinstance(model, str) and model == "extractive" else model
     extra = [dict(m) for m in meta] if meta is not None else [{} for _ in questions]
     if len(extra) != len(questions):
@@ -94,13 +94,10 @@ def generate(
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
         return [_read(model, *job) for job in jobs]
     prompts = _prompts(questions, contexts, with_documents, query_only)
-    options = {"step": "generation", "on_length": "keep", "ids": [_call_id(*job) for job in jobs]} | options
-    options = {
-        "num_predict": BOUNDS["text"],
-        "groups": [question.id for question in questions],
-        "concurrency": concurrency,
-    } | options
-    replies = llm.ask(model, [text for text, _ in prompts], cassette=cassette, **options)
+    defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
+    defaults |= {"ids": [_call_id(*job) for job in jobs], "groups": [question.id for question in questions]}
+    asked = [text for text, _ in prompts]
+    replies = llm.ask(model, asked, cassette=cassette, **{**defaults, "concurrency": concurrency, **options})
     return [
         _as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
         for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
@@ -128,39 +125,29 @@ def _as_answer(
     question: Question, prompt: tuple[str, dict[str, Any]], reply: llm.Reply, meta: Mapping[str, Any]
 ) -> Answer:
     """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
-    about: dict[str, Any] = {
-        **meta,
-        **prompt[1],
-        "cached": reply.cached,
-        "digest": reply.digest,
-        "finish": reply.finish,
-        "usage": reply.usage.to_dict(),
-        # To be held against the server's own count.
-        "prompt_estimate": prompt_tokens([{"content": prompt[0]}]),
-    }
+    about: dict[str, Any] = {**meta, **prompt[1], "cached": reply.cached, "digest": reply.digest}
+    about |= {"finish": reply.finish, "usage": reply.usage.to_dict()}
+    about["prompt_estimate"] = prompt_tokens([{"content": prompt[0]}])  # to be held against the server's own count
     if reply.error is not None:
         about |= {"error": f"{reply.error.kind}: {without_address(reply.error)}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
-    if reply.ok and "tagged" in about:
-        inside = re.search(r"<answer>(.*?)(?:</answer>|\Z)", text, flags=re.DOTALL | re.IGNORECASE)
-        text, about["tagged"] = (inside[1].strip(), True) if inside else (text, False)
+    if "tagged" in about and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
+        text, about["tagged"] = inside[1].strip(), True
     return Answer(question.id, text, reply.model, reply.seconds, about)
 
 
-def _checked(questions: Any, contexts: Any) -> tuple[list[Question], list[str | None]]:
+def _check(questions: Any, contexts: Any) -> None:
     if isinstance(contexts, str) or isinstance(questions, (str, Question)):
         raise ConfigError("a single question or context", "a list of each", "generate(model, [question], [context])")
-    questions, contexts = list(questions), list(contexts)
     if len(questions) != len(contexts):
         got = f"{len(contexts)} contexts for {len(questions)} questions"
         raise ConfigError(got, "one context (or None) per question", "repeat a question for each of its contexts")
     for question, context in zip(questions, contexts, strict=True):
         if not question.text.strip():
             raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
-        if not (context is None or isinstance(context, str)):
+        if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
             raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
-    return questions, contexts
 
 
 def _read(reader: Any, question: Question, context: str | None, extra: dict[str, Any]) -> Answer:

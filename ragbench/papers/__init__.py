@@ -186,13 +186,6 @@ def not_run() -> pd.DataFrame:
     return table.sort_values("order", kind="stable", ignore_index=True)[columns]
 
 
-def not_run_table() -> str:
-    """Return `not_run` as the Markdown table of ``docs/not-run.md``."""
-    lines = ["| paper | item | cells | measured | beside | notebook | needs |", "|---|---|---|---|---|---|---|"]
-    lines += ["| " + " | ".join(map(_digits, row)) + " |" for row in not_run().itertuples(index=False)]
-    return "\n".join(lines)
-
-
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
