@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -60,43 +60,31 @@ def mentions(text: str, value: str) -> bool:
     decimals or a group of thousands.
     """
     # Most texts do not hold most values, and a generated set asks four million times.
-    return _lower(value) in _lower(text) and next(_places(text, value), None) is not None
+    return bool(value) and _lower(value) in _lower(text) and _whole(value).search(text) is not None
 
 
 def without(text: str, *values: str) -> str:
     """Take values out of a text wherever the text `mentions` them; longer numbers that hold one stay."""
-    for value in values:
-        for place in reversed([*_places(text, value)]):
-            text = text[:place] + text[place + len(value) :]
+    for value in filter(None, values):
+        text = _whole(value).sub("", text)
     return text
 
 
-def _places(text: str, value: str) -> Iterator[int]:
-    text, value = _lower(text), _lower(value)
-    start = text.find(value)
-    while start >= 0 and value:
-        end = start + len(value)
-        before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
-        if not (_continued(before, value[0]) or _continued(after, value[-1])):
-            yield start
-        start = text.find(value, start + 1)
+_lower = lru_cache(maxsize=8192)(str.lower)
 
 
 @lru_cache(maxsize=8192)
-def _lower(text: str) -> str:
-    low = text.lower()
-    # A few letters grow when lowered; places in the text must stay what they are.
-    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+def _whole(value: str) -> re.Pattern[str]:
+    """Find a value that goes on neither before nor after it.
 
-
-def _continued(outside: str, edge: str) -> bool:
-    """Whether a word or number goes on; ``outside`` are the two characters next to the edge, nearest first."""
-    if not (edge.isascii() and edge.isalnum()) or not outside:
-        return False
-    if outside[0].isascii() and outside[0].isalnum():
-        # Chinese writes numbers and Latin letters without blanks: 3月14日, but a digit next to a digit goes on.
-        return True
-    return edge.isdigit() and outside[0] in ".," and outside[1:].isdigit()
+    Chinese writes numbers and Latin letters without blanks: 3月14日, but a digit next to a digit goes on.
+    """
+    before = after = ""
+    if re.match(r"[A-Za-z0-9]", value):
+        before = r"(?<![A-Za-z0-9])" + r"(?<![0-9][.,])" * value[0].isdigit()
+    if re.search(r"[A-Za-z0-9]\Z", value):
+        after = r"(?![A-Za-z0-9])" + r"(?![.,][0-9])" * value[-1].isdigit()
+    return re.compile(before + re.escape(value) + after, re.IGNORECASE)
 
 
 def _parse_date(text: str) -> dt.date:
