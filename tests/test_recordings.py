@@ -29,6 +29,12 @@ def _results_of_its_own(monkeypatch, tmp_path):
     monkeypatch.delenv("RAGBENCH_CASSETTE", raising=False)
 
 
+@pytest.fixture
+def no_model(monkeypatch):
+    monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
+    monkeypatch.setattr(local, "_sha256", lambda *_: pytest.fail("a replay read the weights"))
+
+
 # -- what is shipped ---------------------------------------------------------------------------------------------------
 
 
@@ -38,9 +44,7 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids])
-def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_server(name, monkeypatch):
-    monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
-    monkeypatch.setattr(local.Gguf, "sha256", lambda self: pytest.fail("a replay read the weights"))
+def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_server(name, no_model):
     plan = recordings.manifest(name)["grids"]["retrievers"]
     rows = recordings.rows(name, "retrievers")
     assert sorted(rows["question_id"].unique()) == sorted(plan["questions"])
@@ -58,9 +62,7 @@ def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_s
     assert (gold["context_tokens"] < 1000).all()  # no gold document was cut
 
 
-def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_no_server(monkeypatch):
-    monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
-    monkeypatch.setattr(local.Gguf, "sha256", lambda self: pytest.fail("a replay read the weights"))
+def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_no_server(no_model):
     rows = recordings.evidence_rows()
     counts = rows.groupby(["model", "condition"])["question_id"].agg(["size", "nunique"])
     assert set(counts.to_numpy().ravel()) == {rows["question_id"].nunique()}
