@@ -67,7 +67,7 @@ def test_the_embedded_grader_on_the_test_split_as_measured(gold, judged):
     assert test.accuracy.estimate == pytest.approx(138 / 181)
     assert test.kappa.estimate == pytest.approx(0.702, abs=0.001)
     assert test.kappa.low > 0.6
-    assert np.diag(test.confusion.counts).tolist() == [24, 26, 29, 33, 26]
+    assert np.diag(test.confusion).tolist() == [24, 26, 29, 33, 26]
 
 
 def test_it_beats_the_baselines_tuned_on_dev_with_intervals_that_exclude_zero(questions, gold, judged):

@@ -409,8 +409,8 @@ def test_report_by_hand():
     assert (dev.n, dev.unscored, dev.accuracy.estimate) == (4, 1, pytest.approx(2 / 3))
     # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
     assert dev.kappa.estimate == pytest.approx(0.4)
-    assert dev.confusion.counts.tolist()[0] == [1, 1, 0, 0, 0]
-    assert dev.confusion.counts.shape == (5, 5)
+    assert dev.confusion.iloc[0].tolist() == [1, 1, 0, 0, 0]
+    assert dev.confusion.shape == (5, 5)
     assert (test.n, test.unscored, test.accuracy.estimate) == (2, 0, 0.5)
     assert report.second_grading.n == 2
     assert report.to_frame()[["split", "unscored"]].values.tolist() == [["dev", 1], ["test", 0]]

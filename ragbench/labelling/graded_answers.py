@@ -26,7 +26,7 @@ from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
 from ragbench.records import GRADES, Answer, Question, questions_of
-from ragbench.stats import ConfusionMatrix, Interval, bootstrap_ci, confusion_matrix, kappa, paired_bootstrap_difference
+from ragbench.stats import Interval, bootstrap_ci, confusion_matrix, kappa, paired_bootstrap_difference
 
 _LABELS = tuple(GRADES)
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
@@ -78,7 +78,7 @@ class SplitReport(NamedTuple):
 
     accuracy: Interval
     kappa: Interval
-    confusion: ConfusionMatrix
+    confusion: pd.DataFrame
     n: int
     unscored: int
 
@@ -105,7 +105,7 @@ class JudgeReport:
     def __str__(self) -> str:
         lines = []
         for split, report in self.splits.items():
-            counts = report.confusion.to_frame().rename_axis(index="gold", columns="judge")
+            counts = report.confusion.rename_axis(index="gold", columns="judge")
             lines += [
                 f"{self.judge}, {split}: {report.n} answers, {report.unscored} unscored",
                 f"  accuracy {report.accuracy}",

@@ -16,58 +16,25 @@ from ragbench.stats.inputs import Seed, as_paired, percentiles, same_length
 from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConfusionMatrix:
-    """Counts of (truth, predicted): int array, shape (k, k), rows truth, both axes in the order of ``labels``."""
-
-    labels: tuple[Hashable, ...]
-    counts: np.ndarray
-    n_missing: int
-
-    @property
-    def n(self) -> int:
-        """Number of items with both labels."""
-        return int(self.counts.sum())
-
-    @property
-    def accuracy(self) -> float:
-        """Share on the diagonal; NaN without items."""
-        return float(np.trace(self.counts) / self.n) if self.n else float("nan")
-
-    def to_frame(self) -> pd.DataFrame:
-        """The counts as a table with named axes."""
-        index, columns = pd.Index(self.labels, name="truth"), pd.Index(self.labels, name="predicted")
-        return pd.DataFrame(self.counts, index=index, columns=columns)
-
-
 def confusion_matrix(
     truth: Sequence[Any], predicted: Sequence[Any], labels: Sequence[Hashable] | None = None
-) -> ConfusionMatrix:
-    """Count how often each true label was given each predicted one.
+) -> pd.DataFrame:
+    """Count how often each true label (rows) was given each predicted one (columns).
 
-    Parameters
-    ----------
-    truth, predicted : labels of the same items, shape (n,); an item with None or NaN on a side is left out and counted.
-    labels : the possible labels in order; default: those that occur, sorted.
-
-    Raises DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
+    An item with None or NaN on a side is left out. ``labels``: the possible ones in order; default: those that occur,
+    sorted. DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
     """
     same_length(truth=truth, predicted=predicted)
-    pairs = pd.DataFrame({"truth": np.asarray(truth, object), "predicted": np.asarray(predicted, object)})
-    present = list(pairs.dropna().itertuples(name=None))
-    if labels is None:
-        try:
-            labels = sorted({x for _, t, p in present for x in (t, p)})
-        except TypeError:
-            raise DataError("labels of types that have no common order", "all numbers or all text") from None
-    place = {label: i for i, label in enumerate(labels)}
-    counts = np.zeros((len(place), len(place)), np.int64)
-    for i, t, p in present:
-        if t not in place or p not in place:
-            wrong = p if t in place else t
-            raise DataError(f"label {wrong!r} at position {i}", f"one of {', '.join(map(repr, place))}")
-        counts[place[t], place[p]] += 1
-    return ConfusionMatrix(tuple(place), counts, len(pairs) - len(present))
+    pairs = pd.DataFrame({"truth": np.asarray(truth, object), "predicted": np.asarray(predicted, object)}).dropna()
+    present = pairs.stack()
+    try:
+        labels = sorted(present.unique()) if labels is None else list(labels)
+    except TypeError:
+        raise DataError("labels of types that have no common order", "all numbers or all text") from None
+    if len(strange := present[~present.isin(labels)]):
+        got = f"label {strange.iloc[0]!r} at position {strange.index[0][0]}"
+        raise DataError(got, f"one of {', '.join(map(repr, labels))}")
+    return pd.crosstab(pairs["truth"], pairs["predicted"]).reindex(index=labels, columns=labels, fill_value=0)
 
 
 def kappa(
@@ -102,13 +69,13 @@ def kappa(
     if weights not in (None, "linear", "quadratic"):
         raise unknown("weights", weights, ("None", "linear", "quadratic"))
     matrix = confusion_matrix(a, b, labels)
-    counts, n = matrix.counts, matrix.n
+    counts, n = matrix.to_numpy(), int(matrix.to_numpy().sum())
     places: Any = np.arange(len(counts))
     if weights is not None and labels is None:
-        if not all(isinstance(label, Real) for label in matrix.labels):
-            got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, matrix.labels))}"
+        if not all(isinstance(label, Real) for label in matrix.index):
+            got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, matrix.index))}"
             raise ConfigError(got, "their order, from least to most", "pass labels=('low', 'mid', 'high')")
-        places = np.array(matrix.labels, float)
+        places = np.array(matrix.index, float)
     distance = np.abs(np.subtract.outer(places, places)).astype(float)
     cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
     estimate, draws = float(_kappas(counts[None], cost)[0]) if n else float("nan"), np.empty(0)
@@ -116,7 +83,7 @@ def kappa(
         # Resampling items is drawing cells: kappa depends on the counts alone.
         drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
         draws = _kappas(drawn.reshape(-1, *counts.shape), cost)
-    return Interval(estimate, *percentiles(draws, level), n, matrix.n_missing, level)
+    return Interval(estimate, *percentiles(draws, level), n, len(a) - n, level)
 
 
 def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
