@@ -95,14 +95,8 @@ class EmbeddedChecker(Checker):
        support >= ``entail`` and only one side is negated.
     3. *Neutral* otherwise.
 
-    Parameters
-    ----------
-    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
-    entail, related, mix : thresholds and weight, in [0, 1]; the defaults were set on MiniHop's claims (see LOG.md) and
-        on nothing else.
-    window : sentences read together, at least 1.
-
-    Raises ConfigError for a threshold outside [0, 1].
+    The defaults of the thresholds and the weight, in [0, 1], were set on MiniHop's claims (see LOG.md) and on nothing
+    else. ``embedder``: a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
     """
 
     def __init__(

@@ -93,10 +93,10 @@ def check_claims(
     model, ids, options : as for `extract_claims`.
     claims : for each text its claims (sentences or triples); None where they are not known, as `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one entails nothing: Neutral.
-    joint : claims per prompt; None puts all claims of one text into one, so that the number of calls does not depend
-        on the number of claims. A reply with another number of labels is not used: its claims are checked one by one.
-    prompt : id or file with the fields reference, count and claims. What comes before the claims is what the prompts
-        of one text share, and what a server's prompt cache saves: keep the text first.
+    joint : claims per prompt; None puts all claims of one text into one. A reply with another number of labels is not
+        used: its claims are checked one by one.
+    prompt : id or file with the fields reference, count and claims. Keep the text before the claims: what the prompts
+        of one text share is what a server's prompt cache saves.
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
@@ -173,8 +173,7 @@ def ragchecker_labels(
     ----------
     model, form, options : as for `extract_claims`. joint : as for `check_claims`.
     results : from `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and labels
-        that are there stay; only what is missing is asked. The same claims against the same chunk (the reference's
-        claims under two generators) are checked once.
+        that are there stay; only what is missing is asked, the same claims against the same chunk once.
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
@@ -188,11 +187,8 @@ def ragchecker_labels(
 def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
     """Split responses and references into sentence claims and check them, without a language model.
 
-    Parameters
-    ----------
-    results : as for `ragchecker_labels`.
-    checker : an `EmbeddedChecker` (the default), or any object whose ``check_many(claims, texts)`` gives a label per
-        claim and text. Each list of claims is checked once against each text, however many results share them.
+    ``results`` : as for `ragchecker_labels`. ``checker`` : an `EmbeddedChecker` (the default), or any object whose
+    ``check_many(claims, texts)`` gives a label per claim and text.
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
@@ -392,11 +388,10 @@ def checker_quality(
     -------
     dict: ``accuracy`` (entailed or not), ``factual f1`` (of Entailment), ``non-factual f1`` (of the other two),
     ``accuracy, three labels``; ``pearson`` and ``spearman`` between the shares of claims not entailed, per response;
-    ``n`` claims, ``responses`` and ``unscored`` claims. What is undefined is NaN.
+    ``n`` claims, ``responses`` and ``unscored`` claims.
 
     Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
-    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers:
-    accuracy and the two F1 determine each other only then.
+    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers.
     """
     measured = checker_intervals(human, predicted, responses, resamples=0)
     n = measured["accuracy"].n
@@ -444,12 +439,8 @@ def _f1(codes: np.ndarray) -> float:
 def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:
     """Measure a checker on MiniHop's labelled claims, beside calling every claim not entailed.
 
-    ``checker``: with ``check(claims, text)``, see `ragbench.labelling.checkers`; default `EmbeddedChecker`, of which
-    nothing was set on either split.
-
-    Returns
-    -------
-    DataFrame, index who labels: accuracy (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
+    ``checker``: default `EmbeddedChecker`, of which nothing was set on either split. Returns, by who labels: accuracy
+    (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
     """
     claims = load_labelled_claims(split=split)
     checker = checker or EmbeddedChecker()

@@ -339,8 +339,7 @@ class EmbeddedGrader:
     Twenty-odd features say whether the true answer is in the answer, whether the answer declines, guesses, says the
     opposite of a yes/no or an either/or, and which of its names, numbers and rare words neither question nor true
     answer nor facts back. A multinomial logistic regression turns them into a grade; ``scripts/fit_embedded_grader.py``
-    fitted it on the dev split of the graded answers. Cosines of MiniLM did not help (best dev accuracy by
-    cross-validation 0.849 without them, 0.852 with).
+    fitted it on the dev split of the graded answers (``card``). Cosines of MiniLM did not help.
 
     What it cannot do: paraphrases that share no word with true answer and facts ("the Siberian one" for Lake Baikal)
     are mostly graded 4; true details that the facts do not contain count as wrong details; known words put together
@@ -348,14 +347,11 @@ class EmbeddedGrader:
 
     Defined values: the true answer itself is 5; an answer without a letter or digit is 1 (no information), and so is
     one that declines in German, French, Spanish, Italian or Chinese, or in another script than the question's. Any
-    other answer of which no word is written in the script of question, true answer or facts is 4. Of an answer longer
-    than 20,000 characters the first 20,000 are compared.
+    other answer of which no word is written in the script of question, true answer or facts is 4.
 
     Unscored: an answer that holds the words of a true answer but not its signs ("x-1" for "x+1", "C" for
     "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
-    no letter or digit ("∅").
-
-    ``card`` says how the model was made.
+    no letter or digit.
 
     Source: the categories of thesis §2.4; the method is ours.
     """

@@ -132,12 +132,8 @@ def _features(
 ) -> np.ndarray:
     """Compute the judge's features, shape (len(answers), len(names)), in the order of ``names``.
 
-    Parameters
-    ----------
-    questions, references, answers : texts, one of each per row; a question may be None. A reference without a word
-        gives a row of NaN: there is nothing to compare with.
-    embedder : with unit vectors; default the embedded MiniLM. It is asked once for all texts, and only when ``names``
-        has ``cosine``.
+    One text of each per row; a question may be None. A reference without a word gives a row of NaN: there is nothing to
+    compare with. The embedder is asked once for all texts, and only when ``names`` has ``cosine``.
     """
     check_known("feature", names, NAMES)
     if isinstance(answers, str) or not len(questions) == len(references) == len(answers):
@@ -183,10 +179,8 @@ def scaled(weights: np.ndarray, floor: float, answer: np.ndarray, empty: np.ndar
 class EmbeddedJudge:
     """Score answers against references without a language model.
 
-    Parameters
-    ----------
-    criterion : ``"overall"``, ``"correctness"`` or ``"completeness"``.
-    embedder : default the embedded MiniLM, with which the shipped coefficients were fitted: refit for another.
+    ``criterion``: "overall", "correctness" or "completeness". ``embedder``: default the embedded MiniLM, with which the
+    shipped coefficients were fitted: refit for another.
 
     Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
     between questions. ``card`` says what it was fitted on and how well it agrees with people.

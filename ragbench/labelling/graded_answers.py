@@ -197,17 +197,11 @@ def measure_judge(
 def baseline_grades(
     questions: Sequence[Question], dev: Sequence[GradedAnswer], answers: Sequence[GradedAnswer]
 ) -> dict[str, list[int]]:
-    """Grade answers in four ways that know nothing of grading.
+    """Grade answers in four ways that know nothing of grading, tuned on ``dev``: grades by name.
 
-    Parameters
-    ----------
-    dev : for tuning. answers : those to be graded; their grades are not looked at.
-
-    Returns
-    -------
-    dict from name to grades: ``majority class`` (the commonest on dev), ``exact match`` (5, else the commonest of the
-    rest), ``ROUGE-L cut-offs`` (up to four, on the F1 against the true answer), ``words and length`` (multinomial
-    naive Bayes, add-one, on the answer alone: how far the way it is written gives its grade away).
+    ``majority class`` (the commonest on dev), ``exact match`` (5, else the commonest of the rest), ``ROUGE-L cut-offs``
+    (up to four, on the F1 against the true answer), ``words and length`` (multinomial naive Bayes, add-one, on the
+    answer alone: how far the way it is written gives its grade away). The grades of ``answers`` are not looked at.
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB

@@ -34,14 +34,9 @@ GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
     """Count grades by system or budget (thesis, Tables 3.2 and 3.3).
 
-    Parameters
-    ----------
-    rows : of an experiment: columns grade (missing when unscored), seconds and ``by``.
-    counts : numbers of answers instead of shares of the scored ones.
-
-    Returns
-    -------
-    DataFrame: ``by``, grade 1 ... grade 5, seconds (mean), n (scored), unscored. Shares of nothing are NaN.
+    ``rows`` of an experiment have the columns grade (missing when unscored), seconds and ``by``. ``counts``: numbers of
+    answers instead of shares of the scored ones. Returns ``by``, grade 1 ... grade 5, seconds (mean), n (scored),
+    unscored.
     """
     table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
     number = pd.crosstab(rows[by], rows["grade"]).reindex(index=table.index, columns=list(GRADES), fill_value=0)
@@ -74,12 +69,10 @@ class _GradingPrompt:
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
     """Say which answers share a prompt, as tuples of positions; never answers to different questions.
 
-    Parameters
-    ----------
-    answers : ``meta`` may name the ``retriever`` (or ``system``) and the token ``budget`` that each was made with.
-    per_prompt : "one"; "ten": the answers of one question and retriever, up to ten; "systems": the answers of one
-        question at one budget (those without context, budget 0, join the largest budget of their question, as in the
-        thesis's Table 3.3); or a number: that many of one question, in the order given.
+    ``per_prompt`` : "one"; "ten": the answers of one question and retriever (``meta``: ``retriever`` or ``system``), up
+    to ten; "systems": the answers of one question at one token ``budget`` (those without context, budget 0, join the
+    largest one of their question, as in the thesis's Table 3.3); or a number: that many of one question, in the order
+    given.
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
@@ -147,7 +140,7 @@ def grade(
     max_chars: int = _MAX_CHARS,
     **options: Any,
 ) -> list[Grade]:
-    """Grade answers in the thesis's five categories.
+    """Grade answers in the thesis's five categories: a Grade per answer, in their order.
 
     Parameters
     ----------
@@ -161,15 +154,10 @@ def grade(
     max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress`` ...
 
-    Returns
-    -------
-    list of Grade in the order of the answers. ``value`` is None when the reply could not be read or had the wrong
-    number of grades: no grade of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
-    ``meta["detail"]`` the message. ``meta`` also has what the answer's had, its ``generator``, ``position`` in the
-    prompt (from 1), ``shown`` (answers in the prompt), ``order``, ``repairs``, ``grades_got`` (how many grades the
-    reply held, None when it held no list) and ``usage``.
-
-    Raises DataError for an answer to none of the questions, ConfigError for arguments that cannot work.
+    ``value`` is None when the reply could not be read or had the wrong number of grades: no grade of such a prompt is
+    used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and ``meta["detail"]`` the message. ``meta`` also
+    has what the answer's had, ``generator``, ``position`` in the prompt (from 1), ``shown`` (answers in the prompt),
+    ``order``, ``repairs``, ``grades_got`` (in the reply; None when it held no list) and ``usage``.
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
@@ -193,15 +181,11 @@ def grade(
 def repeated_grades(
     judge: Any, questions: Sequence[Question], answers: Sequence[Answer], *, repeats: int = 3, **options: Any
 ) -> list[list[int | None]]:
-    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: does the judge agree with itself?
+    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: shape (answers, repeats).
 
     Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first grading gives it
     back, and asks again for the others. A model at temperature 0 replies alike whatever the seed: measure at the
-    temperature that you grade with. ``options`` are those of `grade`.
-
-    Returns
-    -------
-    Grades, shape (answers, repeats); None where a reply could not be read. ConfigError for a model without a seed.
+    temperature that you grade with. None where a reply could not be read; ConfigError for a model without a seed.
     """
     if repeats < 2:
         raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")

@@ -32,7 +32,7 @@ def keypoint_verdicts(
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Compare responses with the keypoints of the true answers.
+    """Compare responses with the keypoints of the true answers: "covered", "contradicted" or "neither" each.
 
     Parameters
     ----------
@@ -40,10 +40,8 @@ def keypoint_verdicts(
     questions, responses : shape (n,), English or Chinese. keypoints : a list per question.
     prompt : id or file with the fields question, response, count and keypoints.
 
-    Returns
-    -------
-    LabelResult with "covered", "contradicted" or "neither" per keypoint, None where unscored: its ``labels`` are what
-    `ragbench.metrics.keypoints.keypoint_table` takes. An empty response says nothing: neither, without a call.
+    An empty response says nothing: neither, without a call. `ragbench.metrics.keypoints.keypoint_table` takes the
+    labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
@@ -68,7 +66,7 @@ def embedded_keypoint_verdicts(
     keypoints : for each answer its true answer's points. answers : shape (n,).
     language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
         Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
-        keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
+        keypoints in their own references (notebook 43). It knows no Chinese negation.
     checker : default `ragbench.EmbeddedChecker`.
 
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).

@@ -142,15 +142,11 @@ KINDS: Mapping[str, _LabelKind] = {
 
 @dataclass(frozen=True)
 class LabelItem:
-    """One thing to be labelled.
+    """One thing to be labelled; ``id`` is its name in the file.
 
-    Parameters
-    ----------
-    id : its name in the file.
-    texts : what is shown, by heading, e.g. ``{"Question": ..., "Answer": ...}``. Leave out who wrote it.
-    candidates : texts to be compared, by the name in the file (writers, systems). They are shown in an order of the
-        session's own, as A, B, ..., without their names.
-    aspects : for keypoints, each one's text by its name in the file, e.g. its number.
+    ``texts``: what is shown, by heading; leave out who wrote it. ``candidates``: texts to be compared, by the name in
+    the file, shown in an order of the session's own, as A, B, ... ``aspects``: for keypoints, each one's text by its
+    name.
     """
 
     id: str
@@ -298,16 +294,10 @@ def _label(row: list[str], where: str) -> Label:
 
 
 def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Compare two annotators' labels of one kind.
+    """Compare two annotators' labels of one kind, one person's rows each (what holds is found by `current`).
 
-    Parameters
-    ----------
-    a, b : rows of one person each (what holds is found by `current`).
-    resamples, seed : of kappa's bootstrap interval; 0 resamples for none.
-
-    Returns
-    -------
-    DataFrame, one row per aspect (keypoints: one for all of them; ranks: one per criterion). Columns:
+    ``resamples``, ``seed``: of kappa's bootstrap interval; 0 resamples for none. DataFrame, one row per aspect
+    (keypoints: one for all of them; ranks: one per criterion), with the columns
 
     n, only_a, only_b : labels that both gave (of the same item and aspect), and that only one gave.
     agreement, agreement_low, agreement_high : share of equal labels, with an exact interval.
@@ -364,11 +354,8 @@ class Session:
     seed : order of the items and of each item's candidates, by a hash of seed and id: it stays the same when items are
         added or the session is resumed. None: as given.
 
-    Attributes
-    ----------
-    position : index of the item in `items`, the session's order. aspect : what is asked next of it.
-
-    Raises ConfigError for items that do not fit the kind, or no annotator.
+    ``position`` is the index of the item in ``items``, ``aspect`` what is asked next of it. Raises ConfigError for
+    items that do not fit the kind, or no annotator.
     """
 
     def __init__(

@@ -65,8 +65,8 @@ def gpt_score(
     Parameters
     ----------
     model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
-    candidates : what is scored: answers, or for context relevance contexts (a text, or a list of passages).
-    contexts : for faithfulness, and only there.
+    candidates : what is scored: answers, or for context relevance contexts. contexts : for faithfulness, and only
+        there.
     prompt : id or file with the fields question and candidate (for faithfulness context and candidate); default by
         dimension.
 

@@ -94,7 +94,7 @@ def statement_verdicts(
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Decide which statements their context supports, with a sentence that says why before each verdict.
+    """Decide which statements their context supports: "Yes" or "No" each, after a sentence that says why.
 
     Parameters
     ----------
@@ -102,10 +102,6 @@ def statement_verdicts(
     contexts : one text, or a list of passages, per example. An empty one supports nothing: No.
     joint : statements per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
     prompt : id or file with the fields context, count and statements.
-
-    Returns
-    -------
-    LabelResult with "Yes" or "No" per statement, None where unscored.
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
@@ -150,10 +146,8 @@ def extract_sentences(
 ) -> LabelResult:
     """Copy from each context the sentences that its question needs, one `ExtractedSentences` each.
 
-    Parameters
-    ----------
-    contexts : one text, or a list of passages, per example. An empty one has no sentences: insufficient, no call.
-    prompt : id or file with the fields context and question.
+    ``contexts`` : one text, or a list of passages, per example; an empty one is insufficient, without a call.
+    ``prompt`` : id or file with the fields context and question.
 
     Source: RAGAS, section 3, Eq 2.
     """
@@ -172,17 +166,13 @@ class ModelRagas:
     """RAGAS's three metrics by a chat model; `EmbeddedRagas` is the embedded form.
 
     Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status ("scored", or why the
-    score is NaN).
+    score is NaN). ``reports`` says what each step took, in order.
 
     Parameters
     ----------
     model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
     embedder : for answer relevance; default the embedded MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
-
-    Attributes
-    ----------
-    reports : what each step took, in order.
     """
 
     def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
@@ -261,22 +251,13 @@ _COLUMNS = ["score", "n", "status"]
 
 
 class _AnswerParts(NamedTuple):
-    """What an answer's relevance is made of, each in [0, 1].
+    """What an answer's relevance is made of, each in [0, 1]."""
 
-    Attributes
-    ----------
-    committed : share of its sentences that do not evade.
-    met : mean over the question's needs of how far each is met.
-    added : content beyond the question, saturating: w / (w + `_CONTENT` x needs).
-    needs : what the question asks for.
-    text : the sentences that do not evade.
-    """
-
-    committed: float
-    met: float
-    added: float
-    needs: tuple[str, ...]
-    text: str
+    committed: float  # share of its sentences that do not evade
+    met: float  # mean over the question's needs of how far each is met
+    added: float  # content beyond the question, saturating: w / (w + `_CONTENT` x needs)
+    needs: tuple[str, ...]  # what the question asks for
+    text: str  # the sentences that do not evade
 
 
 def _asked_for(question: str) -> tuple[str, ...]:

@@ -67,14 +67,12 @@ def claim_metrics(
     empty: _Empty = np.nan,
     irrelevant_noise: _Noise = "exclusive",
 ) -> dict[str, float]:
-    """Compute RAGChecker's eleven metrics of one response.
+    """Compute RAGChecker's eleven metrics of one response: a dict of `METRICS` to numbers in [0, 1].
 
     Parameters
     ----------
-    response_in_reference : shape (n_response_claims,), response claims that the reference entails.
-    reference_in_response : shape (n_reference_claims,), reference claims that the response entails.
-    response_in_chunks : shape (n_response_claims, n_chunks), response claims by the chunks that entail them.
-    reference_in_chunks : shape (n_reference_claims, n_chunks), reference claims by the chunks that entail them.
+    response_in_reference, reference_in_response : shape (n_claims,), the claims of one text that the other entails.
+    response_in_chunks, reference_in_chunks : shape (n_claims, n_chunks), claims by the chunks that entail them.
     empty : value of what is undefined; "published" is the 0 of RAGChecker's released code. Undefined are: precision
         without response claims; recall without reference claims; f1 without either; claim recall without reference
         claims (without chunks it is 0: nothing was found); context precision without chunks or reference claims;
@@ -82,17 +80,9 @@ def claim_metrics(
         and the two noise sensitivities also without reference claims, which tell relevant chunks.
     irrelevant_noise : "exclusive" leaves out claims that a relevant chunk entails too; "literal" is appendix B.
 
-    Returns
-    -------
-    dict of `METRICS` to numbers in [0, 1].
-
-    Raises DataError for labels of the wrong shape or an unknown label; ConfigError for an unknown option.
-
     Source: RAGChecker, section 3.3, appendix B. Paper values (E5-Mistral + GPT-4, Table 3, percent): precision 62.0,
     recall 53.0, f1 52.7 (the mean of f1, not the f1 of means), claim recall 83.5, context precision 61.8.
 
-    Examples
-    --------
     >>> scores = claim_metrics([True, False], [True, False, False], [[1, 0], [0, 1]], [[1, 0], [1, 0], [0, 0]])
     >>> scores["precision"], scores["irrelevant_noise_sensitivity"], round(scores["claim_recall"], 3)
     (0.5, 0.5, 0.667)
@@ -158,15 +148,13 @@ def claim_metrics_table(
 
     Parameters
     ----------
-    results : objects or mappings with ``id`` and the four sets of labels under the names of `CHECKS` (`ClaimLabels`,
-        RAGChecker's results); or a `RagResults` as it was read.
+    results : a `RagResults`, or objects or mappings with ``id`` and the labels under the names of `CHECKS`.
     empty, irrelevant_noise : as in `claim_metrics`.
 
     Returns
     -------
     DataFrame, one row per result in the order given, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS`.
-
-    Raises DataError that names id and field of the first result whose labels are missing, misshapen or unknown.
+    DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
     empty, results = _as_number(empty), getattr(results, "results", results)
     if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
@@ -187,8 +175,6 @@ def claim_metrics_table(
 def macro_average(table: pd.DataFrame) -> pd.DataFrame:
     """Average each metric of `claim_metrics_table` over the responses it is defined for.
 
-    Returns
-    -------
     DataFrame, index ``metric``; columns mean (NaN when nothing is defined), n (responses averaged), unscored.
 
     Source: RAGChecker, section 4.3, Tables 3 and 6-15 (means over a domain's questions).

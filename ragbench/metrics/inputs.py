@@ -25,10 +25,9 @@ def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
 
 
 def as_matrix(labels: Any, name: str, n_claims: int | None = None) -> np.ndarray:
-    """Return labels of claims as booleans.
+    """Return labels of claims (booleans, 0 or 1, or Entailment, Neutral, Contradiction) as booleans.
 
-    Without ``n_claims`` the result has one label a claim, shape (n,); with it one row a claim and one column a chunk,
-    shape (n_claims, n_chunks). A label is a boolean, 0 or 1, or the word Entailment, Neutral or Contradiction.
+    Shape (n,), a label a claim; with ``n_claims`` (n_claims, n_chunks), a row a claim and a column a chunk.
     """
     found = labels if isinstance(labels, np.ndarray) and labels.dtype == bool else np.asarray(labels, dtype=object)
     if n_claims is None and found.ndim != 1:

@@ -44,25 +44,19 @@ _BLOCK_CHARACTERS = 2_000_000
 
 
 def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> float:
-    """Mean share of each supporting fact found in a text.
+    """Mean share of each supporting fact found in a text, in [0, 1]; NaN without facts or with an empty fact.
 
     Parameters
     ----------
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see `ragbench.text.cutoffs.truncate`).
-    match : "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ equals A); "exact" (as
-        published: no character is changed) or "exact_subsequence". See `MATCHES`.
-
-    Returns
-    -------
-    float in [0, 1]; NaN without facts or with an empty fact.
+    match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ is A);
+        "exact" (as published: no character is changed) or "exact_subsequence".
 
     Source: thesis §2.3, Eq 2.2.
 
     >>> ir_score(["abcd", "xyz"], "..abc..xyz")
     0.875
-    >>> ir_score(["the quick brown fox"], "The fox: the quick\nbrown fox")
-    1.0
     """
     return float(_mean_per_question(part_scores(parts, text, match)[:, None], [len(parts)])[0, 0])
 
@@ -72,13 +66,8 @@ def part_scores(
 ) -> np.ndarray:
     """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2; NaN for an empty fact.
 
-    Parameters
-    ----------
-    positions : ascending cut positions in characters of the text; None: the whole text.
-
-    Returns
-    -------
-    float array, shape (len(parts),), or (len(parts), len(positions)) with positions.
+    ``positions`` : ascending cut positions in characters of the text; None: the whole text. Returns a float array,
+    shape (len(parts),), or (len(parts), len(positions)) with positions.
     """
     _check([parts], [text])
     cuts = np.array([[len(text)] if positions is None else positions], np.int64)
@@ -87,9 +76,7 @@ def part_scores(
 
 
 def strict_ir_score(scores: Any) -> np.ndarray:
-    """Eq 2.1: 1 where all supporting facts stand in the text, 0 where any is missing or cut, NaN where undefined.
-
-    ``scores`` are IR scores of Eq 2.2: their mean over the facts is 1 only where every fact is found whole.
+    """Eq 2.1, from scores of Eq 2.2: 1 where all supporting facts are found whole, else 0; NaN where undefined.
 
     Source: thesis §2.3, Eq 2.1.
 
@@ -135,8 +122,7 @@ def ir_score_table(
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
     cutoffs, tokenizer, begin_token : as in `ragbench.text.cutoffs.joined_cutoffs`.
     match : as in `ir_score`; cut positions are those of the text as it is.
-    positions : int array, shape (n, len(cutoffs)): cut positions in characters, when they are known; the tokenizer is
-        then not used.
+    positions : int array, shape (n, len(cutoffs)): cut positions in characters, in place of the tokenizer's.
     threads : default one per core.
 
     Returns

@@ -82,17 +82,13 @@ def reference_recall(
     *,
     prefix: bool = True,
 ) -> float:
-    """Share of the true references of which every sentence stands in some retrieved passage.
+    """Share of the true references of which every sentence stands in some passage; 0 without passages.
 
     Parameters
     ----------
     variant : see the module.
     empty : value without references (the released evaluation gives 0.0).
     prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be cut off.
-
-    Returns
-    -------
-    float in [0, 1]; 0 with references but no passages.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """

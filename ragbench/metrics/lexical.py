@@ -135,17 +135,14 @@ def bleu(
     effective_order: bool = True,
     brevity_penalty: bool = True,
 ) -> float:
-    """Return the sentence BLEU of a prediction.
+    """Return the sentence BLEU of a prediction; several references are those of one sentence, as in sacrebleu.
 
     Parameters
     ----------
     tokenizer : a name sacrebleu knows (``"13a"``, ``"zh"``, ``"char"``, ``"none"`` ...) or a callable text -> tokens;
         None: by script, "zh" for Chinese, "char" for other scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
-    effective_order : leave out n-gram orders the prediction is too short for.
-    brevity_penalty : False divides it out.
-
-    Several references are those of one corpus sentence, as in sacrebleu.
+    effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty : False divides it out.
 
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) is `bleu_avg`.
     """
@@ -248,16 +245,10 @@ def idf_weights(texts: Iterable[str]) -> dict[str, float]:
 
 
 def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, unseen: float | None = None) -> float:
-    """Return the F1 of the two texts' Porter-stemmed words, each weighted by its IDF and counted with repetition.
+    """F1 of two texts' Porter-stemmed words, each weighted by its IDF and counted with repetition; NaN without words.
 
-    Parameters
-    ----------
-    idf : stem -> weight, as `idf_weights` gives.
-    unseen : weight of a stem that ``idf`` lacks; default the largest in ``idf``, or 1 when it is empty.
-
-    Returns
-    -------
-    float in [0, 1]; NaN when neither text has a word.
+    ``idf`` : stem -> weight, as `idf_weights` gives. ``unseen`` : weight of a stem that ``idf`` lacks; default the
+    largest in ``idf``, or 1 when it is empty.
 
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """

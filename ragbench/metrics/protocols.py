@@ -1,7 +1,6 @@
-"""Scores of the evaluation protocols that the thesis reviews (§1.2): CRAG, RGB, eRAG.
+"""Scores of the evaluation protocols that the thesis reviews (§1.2): CRAG, RGB, eRAG; undefined values are NaN.
 
-Each takes labels and returns numbers. Undefined values are NaN. ARES's prediction-powered interval is
-`ragbench.stats.ppi_mean`.
+ARES's prediction-powered interval is `ragbench.stats.ppi_mean`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ def crag_score(
 ) -> float:
     """CRAG's truthfulness score, in [-1, 1]: a wrong answer costs what a right one earns, silence costs nothing.
 
-    ``groups``, the question type of each answer, asks for the macro-average: the mean of the groups' means. (The
-    competition's own weights of types, by popularity, are not public.)
+    ``groups``, the question type of each answer, asks for the mean of the groups' means (the competition's own weights
+    of types are not public).
 
     Source: thesis §1.2; CRAG (Yang et al. 2024), section 4.
 
@@ -43,9 +42,7 @@ def crag_score(
 
 
 def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> bool:
-    """RGB's exact match: every required answer stands in the prediction, whatever the case.
-
-    An answer given as a list of alternatives is met by any of them.
+    """RGB's exact match: every required answer (or one of its alternatives) is in the prediction, in any case.
 
     Source: RGB (Chen et al. 2024), section 3; thesis §1.2.
 
@@ -61,8 +58,7 @@ def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> 
 def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, float]:
     """RGB's accuracy (noise robustness, information integration): share of exact matches, see `contains_answer`.
 
-    With ``noise_ratio``, the share of noise documents behind each answer, the result is a dict from each ratio,
-    ascending, to the accuracy at it.
+    With ``noise_ratio``, the share of noise documents behind each answer: a dict from each ratio, ascending, to it.
 
     Source: RGB, section 3 and Table 1; thesis §1.2.
     """
@@ -90,11 +86,8 @@ def rgb_error_rates(
     Parameters
     ----------
     detected, correct : whether each answer says that the documents are wrong, and is right in spite of them.
-    among : what the correction rate is a share of. "detected": of the answers that detected the error, the share that
-        are right, as RGB's own evaluation counts. "all": of all answers, the share that are right, detected or not, as
-        the thesis words it.
-
-    A share of nothing is NaN (RGB's own evaluation gives 0).
+    among : what the correction rate is a share of: "detected", the answers that detected the error, as in RGB's own
+        code (a share of none is 0 there, NaN here); "all", all answers, as the thesis words it.
 
     Source: RGB, section 3; thesis §1.2.
     """
@@ -111,19 +104,17 @@ def erag_scores(
 
     Parameters
     ----------
-    document_scores : for each retrieved document, best first, the downstream score in [0, 1] of the answer that was
-        generated from it alone (exact match, ROUGE, accuracy ...).
+    document_scores : for each retrieved document, best first, the score in [0, 1] of the answer generated from it
+        alone.
     pool_scores : the same for all documents that could have been retrieved, for recall and the ideal ranking of nDCG;
         default: the retrieved ones, which leaves recall undefined.
-    relevant : a document counts as relevant for MRR from this downstream score on.
+    relevant : a document counts as relevant for MRR from this score on.
 
     Returns
     -------
-    dict: "precision" (mean score), "hit" (best score), "recall" (sum over the pool's sum), "f1" (harmonic mean of
-    precision and recall), "mrr" (1 / rank of the first relevant document, 0 when there is none), "ndcg" (gain = score,
-    discount log2(rank + 1)). Each in [0, 1]; NaN where undefined: no documents, or no downstream gain to be had.
-
-    Raises DataError for scores outside [0, 1] or NaN, or a pool with less gain than what was retrieved from it.
+    dict: "precision" (mean score), "hit" (best score), "recall" (sum over the pool's sum), "f1" (of precision and
+    recall), "mrr" (0 without a relevant document), "ndcg" (gain = score). NaN: no documents, or no downstream gain to
+    be had.
 
     Source: eRAG (Salemi & Zamani 2024), section 3; thesis §1.2.
     """

@@ -22,19 +22,14 @@ def rank_scores(
     *,
     by: str = "doc_id",
 ) -> dict[str, float]:
-    """Score one question's ranking.
+    """Score one question's ranking: value by measure; NaN when nothing is relevant.
 
     Parameters
     ----------
-    retrieved : hits, chunks or ids, best first. Several may belong to one document: each takes a rank, and only the
-        first one counts.
+    retrieved : hits, chunks or ids, best first. Of several of one document each takes a rank, and the first one counts.
     relevant : ids of the relevant documents, or id -> gain (a whole number).
     measures : names of ir_measures.
     by : what identifies a hit: ``"doc_id"``, ``"id"`` (of the chunk) or ``"title"``.
-
-    Returns
-    -------
-    Value by measure; NaN when nothing is relevant.
 
     >>> rank_scores(["x", "a", "b"], {"a", "b"}, ["RR", "R@2"])
     {'RR': 0.5, 'R@2': 0.5}

@@ -75,11 +75,7 @@ def answer_relevance(
     flags : those remarks, shape (n,), needed for "zero": True or 1 where the answer was called evasive.
     empty : value without generated questions, or where a vector is zero and so has no direction.
 
-    Returns
-    -------
-    float in [-1, 1].
-
-    Source: RAGAS, Eq 1. Paper value: 0.78 agreement with people on WikiEval (Table 1).
+    Source: RAGAS, Eq 1, in [-1, 1]. Paper value: 0.78 agreement with people on WikiEval (Table 1).
 
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
@@ -104,19 +100,15 @@ def answer_relevance(
 def context_relevance(
     extracted: Sequence[str] | int | None, sentences: Sequence[str] | int, *, empty: float = _NAN
 ) -> float:
-    """Share of a context's sentences that a question needs: CR = extracted / all sentences.
+    """Share of a context's sentences that a question needs: CR = extracted / all sentences, in [0, 1].
 
     Parameters
     ----------
-    extracted : what the model copied, or only how many; None where its reply could not be read. An empty list, or
-        nothing but "Insufficient Information", is 0.
+    extracted : what the model copied, or only how many; None (an unread reply) is NaN. An empty list, or nothing but
+        "Insufficient Information", is 0.
     sentences : the context's sentences, or only how many. With the sentences, an extracted text counts for each of them
         that it holds whole, each once; what is no copy counts for nothing. With a number every item counts as written.
     empty : value for a context without sentences.
-
-    Returns
-    -------
-    float in [0, 1]; NaN for ``extracted=None``.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
 
@@ -130,10 +122,8 @@ def context_relevance(
 
 
 def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: _Unread = "undefined") -> pd.DataFrame:
-    """Faithfulness of many answers, with counts beside it; None where an answer's statements are not known.
+    """Faithfulness of many answers; None where an answer's statements are not known.
 
-    Returns
-    -------
     DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
     """
     rows = []
@@ -152,10 +142,8 @@ def answer_relevance_table(
     noncommittal: _Noncommittal = "ignore",
     flags: Sequence[Sequence[Any] | None] | None = None,
 ) -> pd.DataFrame:
-    """Answer relevance of many answers, with counts beside it; None where generated questions are not known.
+    """Answer relevance of many answers; None where generated questions are not known.
 
-    Returns
-    -------
     DataFrame, one row per answer: answer_relevance, n (generated questions), noncommittal (flags set), zero_vectors,
     status ("scored", or why not).
     """
@@ -179,10 +167,8 @@ def answer_relevance_table(
 def context_relevance_table(
     extracted: Sequence[Sequence[str] | int | None], sentences: Sequence[Sequence[str] | int]
 ) -> pd.DataFrame:
-    """Context relevance of many contexts, with counts beside it.
+    """Context relevance of many contexts.
 
-    Returns
-    -------
     DataFrame, one row per context: context_relevance, n (sentences), extracted (that count), altered (texts that are no
     copies), insufficient (nothing extracted), status ("scored", or why not).
     """

@@ -62,12 +62,10 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     Parameters
     ----------
     scores : finite numbers, shape (n,). positive : booleans, shape (n,).
-    side : "above": positive is expected where score > threshold; "below": where score < threshold.
+    side : "above": positive is expected where score > threshold, and every threshold in [low, high) of the plateau does
+        equally well; "below": where score < threshold, and (low, high].
 
-    Returns
-    -------
-    Threshold with its plateau: for "above" every threshold in [low, high) does equally well, for "below" every one in
-    (low, high]. Sought in [min(0, smallest score), max(1, largest score)].
+    Sought in [min(0, smallest score), max(1, largest score)].
 
     Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
@@ -188,14 +186,10 @@ def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
 
 
 def _group_probabilities(ir_scores: Any, grades: Any, at: Any) -> np.ndarray:
-    """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
+    """Probability of each grade group at some IR scores, learnt from other answers: shape (len(at), 3).
 
     P(grade > 1) and P(grade = 5) are isotonic regressions, non-falling step functions of the score; the middle group
     has what lies between them. The two never cross, as grade 5 implies grade > 1.
-
-    Returns
-    -------
-    float array, shape (len(at), 3): the groups in the order of GROUPS, rows adding up to 1.
     """
     from sklearn.isotonic import IsotonicRegression
 

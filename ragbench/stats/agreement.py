@@ -47,7 +47,7 @@ def kappa(
     level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
-    """Cohen's kappa of two judges, with a percentile bootstrap interval over items.
+    """Cohen's kappa of two judges, in [-1, 1], with a percentile bootstrap interval over items.
 
     Parameters
     ----------
@@ -56,13 +56,8 @@ def kappa(
     labels : the possible labels in order, needed for weights unless they are numbers, whose distance is their
         difference.
 
-    Returns
-    -------
-    Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
-    is possible by chance); such resamples are left out of the percentiles. Bounds are NaN where every resample gives
-    the same kappa: judges who never differ, or one who gives everything the same label.
-
-    Raises ConfigError for unknown weights; DataError for labels of different number.
+    NaN without items, and when both judges give everything the same one label (no disagreement is possible by chance);
+    such resamples are left out. Bounds are NaN where every resample gives the same kappa.
 
     Source: Cohen (1960); weighted: Cohen (1968).
     """
@@ -147,15 +142,11 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
 
 
 def repeat_changes(labels: Any, **options: Any) -> Interval:
-    """Share of pairs of repeats in which a judge gave the same item two different labels.
+    """Share of pairs of repeats in which a judge gave the same item two different labels; 0: it repeats itself.
 
-    ``labels`` has shape (items, repeats), such as three grades of each answer; None or NaN where one is unread.
-
-    Returns
-    -------
-    Interval, by `bootstrap_ci` and its options, of the mean over items of the share of their pairs of repeats that
-    differ; 0: the judge repeats itself. Unlike the share of items that change at all, it does not grow with the number
-    of repeats. An item with fewer than two labels is left out and counted.
+    ``labels`` has shape (items, repeats), such as three grades of each answer; None or NaN where one is unread. The
+    interval, by `bootstrap_ci` and its options, is over items. Unlike the share of items that change at all, this does
+    not grow with the number of repeats. An item with fewer than two labels is left out and counted.
 
     >>> repeat_changes([[5, 5, 5], [5, 5, 4]]).estimate.__round__(3)
     0.333
@@ -192,12 +183,8 @@ def brier_score(probabilities: Any, groups: Any) -> float:
 
 
 def reliability_curve(probability: Any, outcome: Any, bins: int = 10, level: float = 0.95) -> pd.DataFrame:
-    """Predicted against observed frequency of one event, in bins of about equal numbers of points.
+    """Predicted against observed frequency of one event, in at most ``bins`` bins of about equal numbers of points.
 
-    There are at most ``bins``; equal predictions stay together.
-
-    Returns
-    -------
     DataFrame, one row per bin in ascending order: ``predicted`` (mean), ``observed`` (share), ``low``, ``high`` (exact
     binomial), ``n``. The bins are those of scikit-learn's calibration_curve (strategy "quantile"), which does not
     return the counts that the intervals need.

@@ -28,7 +28,7 @@ def correlation(
     level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
-    """Correlation of two variables with a percentile bootstrap interval.
+    """Correlation of two variables in [-1, 1], with a percentile bootstrap interval.
 
     Parameters
     ----------
@@ -36,10 +36,7 @@ def correlation(
     method : "pearson"; "spearman" (average ranks for ties); "kendall" (tau-b).
     groups : labels, shape (n,): points of one group (the systems of one question) are resampled together.
 
-    Returns
-    -------
-    Interval in [-1, 1]. NaN when a variable is constant or fewer than two pairs are left; resamples in which a
-    variable is constant are left out of the percentiles.
+    NaN when a variable is constant or fewer than two pairs are left; such resamples are left out of the percentiles.
     """
     check_known("method", [method], _METHODS)
     a, b = as_paired(x=x, y=y)
@@ -88,12 +85,8 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
     """Mean over groups of the correlation within each group, with a bootstrap interval over groups.
 
     What all points of a group share, the difficulty of a question for instance, does not enter; in `correlation` over
-    all points it does.
-
-    Returns
-    -------
-    Interval in [-1, 1], by `bootstrap_ci` and its options; ``n`` counts groups, ``n_missing`` those in which ``x`` or
-    ``y`` is constant, which have no correlation and do not enter the mean.
+    all points it does. ``n`` counts groups, ``n_missing`` those in which ``x`` or ``y`` is constant, which have no
+    correlation. ``options``: of `bootstrap_ci`.
 
     >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
     -1.0
@@ -109,13 +102,10 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
 def separation(
     values: Any, positive: Any, groups: Any = None, *, resamples: int = 1000, level: float = 0.95, seed: Seed = 0
 ) -> tuple[float, float, float]:
-    """Area under the ROC curve with a bootstrap interval over groups.
+    """Area under the ROC curve with a bootstrap interval over groups: (auc, low, high) in [0, 1].
 
-    Returns
-    -------
-    (auc, low, high) in [0, 1]: the chance that a value (finite) of the positive points is above one of the others, ties
-    half. NaN without both kinds; resamples without both are left out. Bounds are NaN where every resample gives the
-    same area, as with kinds that are wholly apart.
+    The chance that a value (finite) of the positive points is above one of the others, ties half. NaN without both
+    kinds; resamples without both are left out. Bounds are NaN where every resample gives the same area.
 
     Source: Hanley & McNeil (1982), the Mann-Whitney form.
     """
@@ -152,7 +142,7 @@ def conditional_logit(
     level: float = 0.95,
     seed: Seed = 0,
 ) -> WithinOdds:
-    """Odds ratio of an outcome for a step of x, within questions: conditional logistic regression, one stratum each.
+    """Odds ratio of an outcome for a step of x, within questions: conditional logistic regression, a stratum each.
 
     What all systems of a question share, such as its difficulty, cancels. A question whose systems all have the
     outcome, or none, says nothing.
@@ -160,15 +150,14 @@ def conditional_logit(
     Parameters
     ----------
     x : such as IR scores, shape (questions, systems). y : outcomes 0 and 1, same shape.
-    clusters : labels, shape (questions,); questions of one cluster are permuted and left out together. None: each is
-        on its own.
+    clusters : labels, shape (questions,); questions of one cluster are permuted and left out together.
     step : of x, that the ratio is for. resamples, seed : of the test, which permutes x among the systems.
 
     Returns
     -------
-    WithinOdds. Its ratio is in [0, inf], NaN where no question tells anything; ``n`` counts the questions that do,
-    ``n_missing`` the others and those with a missing value. The interval is a jackknife over clusters of the
-    logarithm, with t; NaN where leaving one out gives no finite ratio. The p-value is (hits + 1) / (resamples + 1).
+    WithinOdds. Its ratio is NaN where no question tells anything; ``n`` counts the questions that do, ``n_missing`` the
+    others. The interval is a jackknife over clusters of the logarithm, with t; NaN where leaving one out gives no
+    finite ratio. The p-value is (hits + 1) / (resamples + 1).
 
     >>> conditional_logit([[1, 0], [1, 0], [1, 0], [0, 1]], [[1, 0]] * 4).ratio.estimate.__round__(6)
     3.0
@@ -255,13 +244,9 @@ def preference_correlation(
     Parameters
     ----------
     labels : preferences in -2..2, positive when response 2 is better, shape (n_pairs, n_annotators) or (n_pairs,).
-        Each pair counts once per annotator; a missing label is NaN.
+        Each pair counts once per annotator (``n``: 560 for 280 pairs and two); a missing label is NaN.
     method : "pearson" or "spearman" as published. options : for `correlation`, whose bootstrap resamples pairs with all
         their annotators.
-
-    Returns
-    -------
-    Interval; ``n`` counts labels (560 for 280 pairs and two annotators).
 
     Source: RAGChecker, section 4.2, Tables 2 and 5. Paper values (overall, RAGChecker): 61.93 / 60.90 (x100).
     """

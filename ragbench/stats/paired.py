@@ -40,7 +40,7 @@ class PermutationTest:
 def paired_permutation_test(
     a: Any, b: Any, *, cluster: Any = None, resamples: int = 10_000, seed: Seed = 0
 ) -> PermutationTest:
-    """Test (two-sided) whether two systems have the same mean score, by flipping signs of the questions' differences.
+    """Test (two-sided) whether two systems have the same mean score, by flipping signs of their differences.
 
     Parameters
     ----------
@@ -48,10 +48,7 @@ def paired_permutation_test(
     cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are flipped together.
     resamples : random sign patterns; with up to 16 pairs (or clusters) all 2**n patterns are counted instead.
 
-    Returns
-    -------
-    PermutationTest with the mean of a - b. The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never
-    0; NaN without pairs.
+    The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never 0; NaN without pairs.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
@@ -139,12 +136,9 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
     """Smallest number of questions at which a paired comparison finds a difference.
 
     ``difference`` is the mean difference worth finding, ``sd`` the standard deviation of the per-question differences
-    (of a pilot run), ``power`` the chance of finding it. Divide ``alpha`` by the number of comparisons.
-
-    Returns
-    -------
-    A whole number, at least as many as a permutation test needs to reach alpha at all (6 at 0.05); inf for a difference
-    of 0 or more than ten million questions; NaN when difference or sd is.
+    (of a pilot run), ``power`` the chance of finding it. Divide ``alpha`` by the number of comparisons. At least as
+    many as a permutation test needs to reach alpha at all (6 at 0.05), also for sd 0; inf for a difference of 0 or more
+    than ten million questions; NaN when difference or sd is.
 
     >>> questions_needed(0.5, 1.0)
     34.0
@@ -214,11 +208,7 @@ def power_analysis(
         of the p-value (it is near 0.5 where p is near alpha): use it to plan the next run, not to judge this one.
     power : chance of finding it. alpha : as for `questions_needed`. resamples, seed : of the interval.
 
-    Returns
-    -------
-    PowerAnalysis. Undefined values are NaN: everything without pairs, all but the difference with one. All pairs
-    differing by the same amount (sd 0) need only as many questions as a permutation test needs to reach alpha at all
-    (6 at 0.05); a difference of 0, or more than ten million questions, is inf.
+    Undefined values are NaN: everything without pairs, all but the difference with one. Limits: see `questions_needed`.
 
     Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
     smallest two-sided p-value is 2 / 2**n.

@@ -37,12 +37,12 @@ def means(
     by : columns that make the groups, in the order of first appearance; none averages all rows.
     measures : the column to average, or several.
     groups : a column; rows that share its value (the systems of one question, the questions about one document) are
-        resampled together. None: each row is on its own.
+        resampled together.
 
     Returns
     -------
-    DataFrame: the columns of ``by``, metric (the measure's name; left out for a single one), mean, low, high, n
-    (scored), unscored; with ``groups`` also clusters (their number) and effective (see `Interval`).
+    DataFrame: the columns of ``by``, metric (left out for a single one), mean, low, high, n (scored), unscored; with
+    ``groups`` also clusters (their number) and effective (see `Interval`).
     """
     by, wanted = _several(by), _several(measures)
     check_known("column", [*by, *wanted, *_several(groups or ())], rows.columns)
@@ -71,7 +71,7 @@ def compare(
     cluster: str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Compare systems over the same questions, in pairs.
+    """Compare systems over the same questions, in pairs: the table of `compare_pairs`, by ``by``, a and b.
 
     Parameters
     ----------
@@ -81,12 +81,8 @@ def compare(
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
-        flipped together. None: each question is on its own.
+        flipped together.
     options : for `compare_pairs`.
-
-    Returns
-    -------
-    The table of `compare_pairs`, named by the columns of ``by``, then a and b.
 
     Raises DataError when a system has several rows for a question, or for rows of a run that was looked at (``until``).
     """
@@ -170,18 +166,16 @@ def compare_pairs(
     ----------
     scores : two arrays over the same questions by key, NaN where a score is missing.
     names : columns for the parts of the keys.
-    groups : by key, a label per question: questions of one label are resampled and their signs flipped together. None:
-        each question is on its own.
+    groups : by key, a label per question: questions of one label are resampled and their signs flipped together.
     power, alpha : of the questions needed. resamples : of the bootstrap. seed : of the bootstrap and the test.
 
     Returns
     -------
     DataFrame, one row per key: ``names``, mean a, mean b (over questions with both scores), difference (a - b), low,
-    high (95%, bootstrap), p (paired permutation test), p_holm (for all rows together), n, missing (questions without a
-    score of either), power (chance that as many questions show this difference again), needed (questions for it at
-    ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of rows). The last three are NaN
-    with ``groups``: they count questions that are on their own; the table then ends with clusters (their number) and
-    effective (see `Interval`).
+    high (95%, bootstrap), p, p_holm (for all rows together), n, missing (questions without a score of either), power
+    (chance that as many questions show this difference again), needed (questions for it at ``power`` and ``alpha``),
+    needed_all (with alpha divided by the number of rows). The last three are NaN with ``groups``: they count questions
+    on their own; the table then ends with clusters (their number) and effective (see `Interval`).
     """
     rows = []
     for key, pair in scores.items():
