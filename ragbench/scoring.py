@@ -319,22 +319,17 @@ def _plan(
     calls: Counter[str] = Counter()
     for label in wanted:
         if count := LABELS[label].calls:
-            calls.update(count(_complete_rows(label, table)))
+            calls += Counter(count(_complete_rows(label, table)))
     if who.checker is not None:
         calls.pop("claim check", None)
-    planned = _planned(calls if who.model is not None else {}, who.model, cassette, speeds)
+    planned = plan(calls, who.model, cassette, **speeds) if who.model is not None else Plan()
     if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:  # one claim and one text a prompt
         checks = 0
         for result in _results(_complete_rows("claim_labels", table)):
             both = 20 if who.model is not None else len(split_claims(result.response) + split_claims(result.reference))
             checks += both * (1 + len(result.chunks))
-        planned += _planned({"claim check": checks}, who.checker.model, cassette, speeds)
+        planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
     return planned
-
-
-def _planned(calls: Mapping[str, int], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
-    first = model[0] if isinstance(model, list | tuple) else model
-    return plan({name: n for name, n in calls.items() if n}, first, cassette, **speeds)
 
 
 # Labels: how each is made, and the calls that takes

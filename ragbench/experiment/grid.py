@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from os import PathLike
@@ -214,21 +214,12 @@ class Grid(BaseModel):
         labels = () if self.labels in (None, "embedded") else (self.labels,)
         return any(is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels))
 
-    @contextlib.contextmanager
-    def open_cassette(self, *, make: bool = True) -> Iterator[Cassette | None]:
+    def open_cassette(self, *, make: bool = True) -> contextlib.AbstractContextManager[Cassette | None]:
         """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
-        if not self.live or self.cassette is False:
-            yield None
-            return
-        if isinstance(self.cassette, Cassette):
-            yield self.cassette
-            return
+        if not self.live or self.cassette is False or isinstance(self.cassette, Cassette):
+            return contextlib.nullcontext(self.cassette if self.live and self.cassette else None)
         path = Path(self.cassette or self.home / "cassette.sqlite")
-        if not make and not path.exists():
-            yield None
-            return
-        with Cassette(path) as cassette:
-            yield cassette
+        return Cassette(path) if make or path.exists() else contextlib.nullcontext()
 
 
 def _in_words(error: ValidationError) -> ConfigError:
