@@ -43,7 +43,7 @@ _HOME = {
         "to_langchain",
     ],
     "experiment": ["Experiment", "diff", "load_rows"],
-    "experiment.run": ["closed_book_rows"],
+    "experiment.rows": ["closed_book_rows"],
     "report.audit": ["audit", "audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["EmbeddedChecker", "split_claims"],

@@ -23,8 +23,7 @@ import pandas as pd
 from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.experiment.rows import load_rows
-from ragbench.experiment.run import answers_of
+from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
 from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import grade

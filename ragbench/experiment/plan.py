@@ -22,7 +22,7 @@ def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank" (calls of retrievers),
     "generation" and "grading". ``cached``: replies on the cassette. ``speeds`` are for `ragbench.llm.plan`:
-    ``seconds_per_call`` of a step of which nothing is recorded, ``price``. ``until`` as for `run_experiment`: the steps
+    ``seconds_per_call`` of a step of which nothing is recorded, ``price``. ``until`` as for `Experiment.run`: the steps
     are those of all questions, and a note says what it is expected to save.
     """
     stop = experiment.stop(until or experiment.until)

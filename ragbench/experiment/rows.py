@@ -165,3 +165,47 @@ def system_names(rows: pd.DataFrame) -> list[str]:
         parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
         names.append(", ".join([str(row["retriever"]), *parts]))
     return names
+
+
+def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put beside rows of a run what scoring needs: ``rb.score(experiment.answers(rows), [...])``.
+
+    Adds ``system`` (the retriever, the other axes that take several values, and N) and ``chunks``, the texts that stand
+    in ``context``. Without documents, at N = 0, there are no chunks and no context.
+    """
+    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
+    if rows["data"].nunique() > 1:
+        names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
+    chunks = [
+        _parts(context, ends) if isinstance(context, str) and isinstance(ends, list) else [] if n == 0 else None
+        for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True)
+    ]
+    context = rows["context"].astype(object).where(rows["context"].notna(), None)
+    return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
+
+
+def closed_book_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put the answer without documents (N = 0) beside each answer with them: same question, generator, chunks, context.
+
+    So what retrieval adds is one paired comparison, in faithfulness and claims too: "BM25@300" with "BM25@300, closed
+    book". What the retriever did is that of the answer with documents; answer, grade and all else of the one without.
+
+    Returns
+    -------
+    The rows of `answers_of` with documents, and as many again. Raises DataError without answers of both kinds.
+    """
+    table = answers_of(rows)
+    closed, opened = table[table["N"] == 0], table[table["N"] > 0]
+    if closed.empty or opened.empty:
+        got = f"{len(closed)} rows at N = 0, {len(opened)} with documents"
+        raise DataError(got, "answers of a generator with and without documents", "run it with N: [0, 300]")
+    same, retrieved = ["data", "question_id", "generator", "judge"], ["chunker", "retriever", "k", "N", "ir_score"]
+    retrieved += ["context_tokens", "hits", "zero_hits", "retrieved", "context", "chunk_ends", "chunks", "system"]
+    beside = opened[[*same, *retrieved]].merge(closed.drop(columns=retrieved), on=same)
+    beside["system"] += ", closed book"
+    return pd.concat([opened, beside[list(opened)]], ignore_index=True)
+
+
+def _parts(context: str, ends: Sequence[int]) -> list[str]:
+    starts = [0, *(end + 1 for end in ends)][:-1]
+    return [context[start:end] for start, end in zip(starts, ends, strict=True)]

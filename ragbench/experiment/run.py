@@ -20,15 +20,16 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import document_clusters, judgements
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.grid import AXES, Cell, Grid
-from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, as_frame, no_room, system_names, without_text
+from ragbench.experiment.plan import plan_experiment
+from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, answers_of, as_frame, no_room, without_text
 from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
-from ragbench.llm import Cassette
+from ragbench.llm import Cassette, Plan
 from ragbench.llm.endpoints import ModelFacts, model_facts, window
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT
@@ -74,73 +75,6 @@ class _Run:
         """Return the options of `ragbench.llm.ask`."""
         asked = {"concurrency": self.experiment.concurrency, "progress": False, **self.experiment.options}
         return asked | {"cassette": self.cassette}
-
-
-def run_experiment(
-    experiment: Grid, executor: Executor | None = None, progress: bool = True, until: str | None = None
-) -> pd.DataFrame:
-    """Run a grid from its beginning and return its rows, as `load_rows` does.
-
-    Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by Ctrl-C,
-    is started again and soon where it was. The file of rows grows block by block, and holds those of this grid alone. A
-    failure of one question is a row with ``status`` "failed".
-
-    Parameters
-    ----------
-    executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
-        ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
-    progress : show a bar.
-    until : ends the run when it is decided, in place of the experiment's own; see `ragbench.experiment.until`.
-
-    Raises
-    ------
-    ConfigError, DataError, ModelError for what stops the whole run: no server of a model, too many prompts failed by
-    the servers, two processes on one run, a full disk.
-    """
-    stop = experiment.stop(until or experiment.until)
-    with _alone(experiment), experiment.open_cassette() as cassette:
-        run = _set_up(experiment, cassette)
-        executor_name = type(executor).__name__ if executor else "threads"
-        entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
-        file, rows = RowFile(experiment.path), []
-        total = sum(len(data.questions) * len(experiment.cells(name)) for name, data in run.data.items())
-        runs = manifests.earlier_runs(experiment.home)
-        _write_manifest(run, [*runs, entry | {"rows": total}])
-        pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
-        try:
-            with tqdm(total=total, unit="row", disable=not progress) as bar:
-                for name, data in run.data.items():
-                    cells, relevant = experiment.cells(name), judgements(data)
-                    clusters, differences = document_clusters(data) if stop else {}, {}
-                    for questions in _blocks(data, _block_size(run, cells), stop):
-                        block = _retrieve(run, name, cells, questions, pool)
-                        for row in block:
-                            row["relevant"] = relevant.get(row["question_id"])
-                        _answer(run, questions, block)
-                        _grade(run, questions, block)
-                        if stop:
-                            block = [row | {"until": stop.text} for row in block]
-                            differences |= stop.differences(block)
-                        file.append(block)
-                        rows += block
-                        bar.update(len(block))
-                        if stop and _ended(stop, differences, clusters, entry):
-                            total = len(rows)
-                            break
-        finally:
-            if cassette is None or cassette.mode != "replay":
-                for (axis, name), facts in run.models.items():  # what the servers made of num_ctx
-                    used = window(getattr(experiment, axis)[name])
-                    run.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
-            if executor is None:
-                pool.shutdown(wait=False, cancel_futures=True)
-            failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
-            entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
-            _write_manifest(run, [*runs, entry | {"rows": total}])
-    frame = as_frame(rows)
-    for warning in without_text(frame):
-        warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
-    return frame
 
 
 def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
@@ -460,50 +394,6 @@ def _tokenizer_name(tokenizer: Any) -> str:
     return getattr(tokenizer, "__name__", None) or named
 
 
-def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put beside rows of a run what scoring needs: ``rb.score(experiment.answers(rows), [...])``.
-
-    Adds ``system`` (the retriever, the other axes that take several values, and N) and ``chunks``, the texts that stand
-    in ``context``. Without documents, at N = 0, there are no chunks and no context.
-    """
-    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
-    if rows["data"].nunique() > 1:
-        names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
-    chunks = [
-        _parts(context, ends) if isinstance(context, str) and isinstance(ends, list) else [] if n == 0 else None
-        for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True)
-    ]
-    context = rows["context"].astype(object).where(rows["context"].notna(), None)
-    return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
-
-
-def closed_book_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put the answer without documents (N = 0) beside each answer with them: same question, generator, chunks, context.
-
-    So what retrieval adds is one paired comparison, in faithfulness and claims too: "BM25@300" with "BM25@300, closed
-    book". What the retriever did is that of the answer with documents; answer, grade and all else of the one without.
-
-    Returns
-    -------
-    The rows of `answers_of` with documents, and as many again. Raises DataError without answers of both kinds.
-    """
-    table = answers_of(rows)
-    closed, opened = table[table["N"] == 0], table[table["N"] > 0]
-    if closed.empty or opened.empty:
-        got = f"{len(closed)} rows at N = 0, {len(opened)} with documents"
-        raise DataError(got, "answers of a generator with and without documents", "run it with N: [0, 300]")
-    same, retrieved = ["data", "question_id", "generator", "judge"], ["chunker", "retriever", "k", "N", "ir_score"]
-    retrieved += ["context_tokens", "hits", "zero_hits", "retrieved", "context", "chunk_ends", "chunks", "system"]
-    beside = opened[[*same, *retrieved]].merge(closed.drop(columns=retrieved), on=same)
-    beside["system"] += ", closed book"
-    return pd.concat([opened, beside[list(opened)]], ignore_index=True)
-
-
-def _parts(context: str, ends: Sequence[int]) -> list[str]:
-    starts = [0, *(end + 1 for end in ends)][:-1]
-    return [context[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
 def _alone(experiment: Grid) -> Any:
     try:
         return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
@@ -511,3 +401,119 @@ def _alone(experiment: Grid) -> Any:
         raise ConfigError(
             f"another process is running {experiment.name!r}", "one process per run", "wait for it, or rename this one"
         ) from None
+
+
+class Experiment(Grid):
+    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
+
+    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take what an experiment.yaml has: names of what
+    ships (``retriever=["BM25", "SIM"]``), or a dict label -> name, ``{"use": NAME, option: value}`` or object.
+
+    Parameters
+    ----------
+    name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
+    data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
+    chunker : label -> function documents -> chunks.
+    retriever : label -> function chunks -> retriever (anything with ``search(queries, k)``).
+    k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever -> int).
+    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
+    generator : label -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
+        one model on several hosts. Empty: retrieval only.
+    judge : label -> ``EmbeddedGrader()``, or a chat model as above. Empty: answers without grades.
+    prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
+        models; one that is not named takes the thesis's. One model under two names is two prompts compared.
+    keep : function of a ``Cell``: which cells of the product there are. None: all.
+    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
+    tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
+    cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
+    concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
+    options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    until : ends the run when it is decided, such as ``"BM25 > SIM in fully_right by 0.95 or within 0.05"``; see
+        `ragbench.experiment.until`. Then no test for a fixed number of questions holds for its rows.
+    truncated : of an answer that ended at its limit of tokens, which is counted either way. ``"score"``: it is graded
+        like any other, as in the papers; ``"unscored"``: it gets no grade.
+    metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
+    embedder, reranker : of the retrievers and chunkers that name none themselves.
+
+    Raises ConfigError for an axis that cannot work.
+
+    Examples
+    --------
+    >>> Experiment(
+    ...     "first look",
+    ...     data="minihop",
+    ...     chunker={"100 tokens": {"use": "token_chunks", "size": 100}},
+    ...     retriever=["BM25", "SIM"],
+    ...     N=(0, 100, 1000),
+    ...     generator="extractive",
+    ...     judge="embedded",
+    ... ).run()  # doctest: +SKIP
+    """
+
+    def plan(self, until: str | None = None, **speeds: Any) -> Plan:
+        """Say what `run` will take, by step; see `ragbench.experiment.plan.plan_experiment`."""
+        return plan_experiment(self, until, **speeds)
+
+    def run(self, executor: Executor | None = None, progress: bool = True, until: str | None = None) -> pd.DataFrame:
+        """Run a grid from its beginning and return its rows, as `load_rows` does.
+
+        Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by
+        Ctrl-C, is started again and soon where it was. The file of rows grows block by block, and holds those of this
+        grid alone. A failure of one question is a row with ``status`` "failed".
+
+        Parameters
+        ----------
+        executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
+            ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
+        progress : show a bar.
+        until : ends the run when it is decided, in place of the experiment's own; see `ragbench.experiment.until`.
+
+        Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a model, too many prompts
+        failed by the servers, two processes on one run, a full disk.
+        """
+        stop = self.stop(until or self.until)
+        with _alone(self), self.open_cassette() as cassette:
+            run = _set_up(self, cassette)
+            executor_name = type(executor).__name__ if executor else "threads"
+            entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
+            file, rows = RowFile(self.path), []
+            total = sum(len(data.questions) * len(self.cells(name)) for name, data in run.data.items())
+            runs = manifests.earlier_runs(self.home)
+            _write_manifest(run, [*runs, entry | {"rows": total}])
+            pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
+            try:
+                with tqdm(total=total, unit="row", disable=not progress) as bar:
+                    for name, data in run.data.items():
+                        cells, relevant = self.cells(name), judgements(data)
+                        clusters, differences = document_clusters(data) if stop else {}, {}
+                        for questions in _blocks(data, _block_size(run, cells), stop):
+                            block = _retrieve(run, name, cells, questions, pool)
+                            for row in block:
+                                row["relevant"] = relevant.get(row["question_id"])
+                            _answer(run, questions, block)
+                            _grade(run, questions, block)
+                            if stop:
+                                block = [row | {"until": stop.text} for row in block]
+                                differences |= stop.differences(block)
+                            file.append(block)
+                            rows += block
+                            bar.update(len(block))
+                            if stop and _ended(stop, differences, clusters, entry):
+                                total = len(rows)
+                                break
+            finally:
+                if cassette is None or cassette.mode != "replay":
+                    for (axis, name), facts in run.models.items():  # what the servers made of num_ctx
+                        used = window(getattr(self, axis)[name])
+                        run.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
+                if executor is None:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
+                entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
+                _write_manifest(run, [*runs, entry | {"rows": total}])
+        frame = as_frame(rows)
+        for warning in without_text(frame):
+            warnings.warn(warning, stacklevel=2)  # shown at the line that called run()
+        return frame
+
+    answers = staticmethod(answers_of)
