@@ -7,7 +7,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ragbench.errors import DataError
@@ -38,8 +38,9 @@ def checks() -> list[Check]:
     return [*_packages(), *_weights(), *data_checks(), _ollama()]
 
 
-def check_lines(results: Sequence[Check]) -> str:
+def check_lines(results: Iterable[Check]) -> str:
     """Write checks as aligned lines, each missing thing followed by what to do."""
+    results = list(results)
     width = max(len(check.name) for check in results)
     lines = []
     for check in results:
@@ -81,12 +82,8 @@ def _weights() -> Iterator[Check]:
     yield verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
 
 
-def data_checks() -> list[Check]:
+def data_checks() -> Iterator[Check]:
     """Say which data sets are on this machine."""
-    return list(_data())
-
-
-def _data() -> Iterator[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 

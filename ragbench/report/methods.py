@@ -23,7 +23,7 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.escape import in_latex, in_markdown
-from ragbench.report.tables import first_line
+from ragbench.report.tables import NEEDS
 
 CLAIMS = "What may be claimed"
 RESAMPLES = 2000  # of the bootstrap behind the tables
@@ -49,6 +49,13 @@ _RETRIEVERS = {
 }
 _EMBEDDERS = {"MiniLM": ("wang2020minilm", "reimers2019sbert"), "multilingual-e5": ("wang2024e5",)}
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
+# What a run may use that was made for English, by a word of its description in the manifest.
+_ENGLISH = {
+    "MiniLM": "the vectors of MiniLM",
+    "extractive reader": "the extractive reader",
+    "EmbeddedGrader": "the embedded grader",
+}
+_SETTINGS = ("match", "max_chars", "order", "per_prompt", "truncated")  # which no other sentence says
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 
@@ -72,7 +79,7 @@ class Methods:
         text = "\n\n".join(_as_latex(p) for p in self.paragraphs)
         items = "\n".join(rf"\item {in_latex(claim)}" for claim in self.claims)
         text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
-        return f"{first_line(text)}\n{text}\n"
+        return f"{NEEDS}\n{text}\n"
 
     @property
     def bibliography(self) -> str:
@@ -87,18 +94,12 @@ class Methods:
 
 
 def _with_citations(text: str, escape: Callable[[str], str], cite: Callable[[str], str]) -> str:
-    *pairs, last = _MARK.split(text)  # text, keys, text, keys, ..., text
-    cited = (escape(before) + cite(keys) for before, keys in zip(pairs[::2], pairs[1::2], strict=True))
-    return "".join([*cited, escape(last)])
+    parts = _MARK.split(text)  # text, keys, text, keys, ..., text
+    return "".join(cite(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def _pandoc(keys: str) -> str:
     return f" [{'; '.join(f'@{key}' for key in keys.split(','))}]"
-
-
-def _as_markdown(text: str) -> str:
-    """Write a paragraph as Markdown, its citations as Pandoc reads them."""
-    return _with_citations(text, in_markdown, _pandoc)
 
 
 def as_plain(text: str) -> str:
@@ -106,8 +107,11 @@ def as_plain(text: str) -> str:
     return _with_citations(text, str, _pandoc)
 
 
+def _as_markdown(text: str) -> str:
+    return _with_citations(text, in_markdown, _pandoc)
+
+
 def _as_latex(text: str) -> str:
-    """Write a paragraph for LaTeX, its citations as commands."""
     return _with_citations(text, in_latex, lambda keys: rf"~\cite{{{keys}}}")
 
 
@@ -140,7 +144,6 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     rows, missing = counts.get("rows", 0), counts.get("missing", 0)
     left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
     left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
-    machine = manifest.get("machine", {})
     prompts = {name: f"{name} ({sha[:12]})" for name, sha in manifest.get("prompts", {}).items()}
     judges = _axis(manifest, "judge")
     facts = {
@@ -149,13 +152,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "version": manifest.get("packages", {}).get("ragbench", ""),
         "revision": f" (revision {git['revision'][:12]}{changed})" if git.get("revision") else "",
         "when": f" between {began[0]} and {began[-1]}" if len(set(began)) > 1 else f" on {began[0]}" if began else "",
-        "machine": ", ".join(
-            [
-                f"{machine.get('system', '')} {machine.get('processor', '')}".strip(),
-                *([f"{machine['cores']} cores"] if machine.get("cores") else []),
-                *([f"{machine['memory_gib']} GiB of memory"] if machine.get("memory_gib") else []),
-            ]
-        ),
+        "machine": manifest.get("machine", {}),
         "data": [*_data(manifest)],
         "chunks": [*_chunks(manifest)],
         "retrievers": [*dict.fromkeys(_retrievers(manifest))],
@@ -169,8 +166,8 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "left": left,
         "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
         "others": [*_other_languages(manifest)],
-        "english": _made_for_english(manifest),
-        "changed": [f"{name} = {value}" for name, value in _changed(parameters)],
+        "english": [words for mark, words in _ENGLISH.items() if mark in json.dumps(manifest.get("axes", {}))],
+        "changed": [f"{name} = {parameters[name]}" for name in _SETTINGS if _is_changed(name, parameters)],
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
         "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
         "embedded": any("provider" not in judge for judge in judges.values()),
@@ -265,19 +262,8 @@ def _other_languages(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{sum(others.values())} of the {facts['questions']:,} questions of {label} ({named})"
 
 
-def _made_for_english(manifest: Mapping[str, Any]) -> list[str]:
-    """Name what a run used that was made for English."""
-    axes = json.dumps(manifest.get("axes", {}))
-    known = {"MiniLM": "the vectors of MiniLM", "extractive reader": "the extractive reader"}
-    known |= {"EmbeddedGrader": "the embedded grader"}
-    return [words for mark, words in known.items() if mark in axes]
-
-
-def _changed(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a run that are not ragbench's defaults and that no other sentence says."""
-    for name in ("match", "max_chars", "order", "per_prompt", "truncated"):
-        if name in parameters and parameters[name] != Experiment.model_fields[name].default:
-            yield name, parameters[name]
+def _is_changed(name: str, parameters: Mapping[str, Any]) -> bool:
+    return name in parameters and parameters[name] != Experiment.model_fields[name].default
 
 
 def _chunks(manifest: Mapping[str, Any]) -> Iterator[str]:

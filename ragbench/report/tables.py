@@ -20,10 +20,10 @@ from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.stats import MISSING
 
 PREAMBLE = r"\usepackage[T1]{fontenc} \usepackage{booktabs} \usepackage{longtable} \usepackage{graphicx}"
+NEEDS = f"% needs {PREAMBLE}; for characters beyond Latin lualatex or xelatex, and a font that has them"
 # Shrinks what is wider than the text, and nothing else.
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _LONG = 45  # rows that still fit on one page
-_SET_BY_PDFLATEX = re.compile(r"[\x20-\x7e\u00a1-\u017f\u2013\u2014\u2018-\u201e\u2020\u2022\u2026\u20ac\n]*")
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,7 @@ def _latex(texts: pd.DataFrame, right: set[str], caption: str, label: str, notes
         tex = styler.to_latex(**options, position="htbp", position_float="centering")
         tex = tex.replace(r"\begin{tabular}", rf"{FIT}{{\begin{{tabular}}").replace(r"\end{tabular}", r"\end{tabular}}")
         tex = tex.replace(r"\end{table}", rf"{under}\end{{table}}")
-    return f"{first_line(tex)}\n{tex}"
-
-
-def first_line(text: str) -> str:
-    """Return the comment that says what a text needs to compile."""
-    if _SET_BY_PDFLATEX.fullmatch(text):
-        return f"% needs {PREAMBLE}"
-    return f"% compile with lualatex or xelatex and a font that has all characters below; needs {PREAMBLE}"
+    return f"{NEEDS}\n{tex}"
 
 
 def label_of(text: str) -> str:

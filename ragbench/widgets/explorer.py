@@ -7,7 +7,7 @@ them up and writes the text again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -43,8 +43,7 @@ class RetrievalExplorer(Panel):
 
     Choose a question from the list (type to narrow it), by the buttons, or type one of your own. The slider moves the
     cut; the IR score of every retriever follows. In each text the longest match of each supporting fact before the cut
-    is marked with the fact's number, colour and underline: the very match that the IR score counts. Where it is known
-    which documents are relevant (`ragbench.data.relevance.judgements`), ranking metrics of all hits are listed below.
+    is marked with the fact's number, colour and underline: the very match that the IR score counts.
 
     Parameters
     ----------
@@ -58,13 +57,11 @@ class RetrievalExplorer(Panel):
     Attributes
     ----------
     question : the Question shown.
-    rankings : `ScoredHits` by retriever.
+    rankings : hits by retriever, with their scores at every cut-off.
     scores : IR score by retriever at the slider's cut-off; NaN where undefined.
-    relevant : document -> gain, of the question shown.
+    relevant : document -> gain, of the question shown (`ragbench.data.relevance.judgements`).
     ranks : by retriever, the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a
         relevant document.
-
-    Raises ConfigError without questions or retrievers, for things that are neither, or for numbers that cannot work.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -96,26 +93,16 @@ class RetrievalExplorer(Panel):
         self._cutoffs = np.arange(0, max_tokens + 1, step)
         self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}  # by question: hits, errors; by retriever
 
-        wide = ipywidgets.Layout(width="auto")
+        wide = {"layout": ipywidgets.Layout(width="auto")}
         self._listed = {f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)}
-        self.chooser = ipywidgets.Combobox(
-            options=[*self._listed],
-            placeholder="choose a question, or type your own and press Enter",
-            description="Question",
-            continuous_update=False,
-            layout=wide,
-        )
+        hint = "choose a question, or type your own and press Enter"
+        box = {"placeholder": hint, "description": "Question", "continuous_update": False}
+        self.chooser = ipywidgets.Combobox(options=[*self._listed], **box, **wide)
         self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
         self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
-        self.slider = ipywidgets.IntSlider(
-            value=cutoff // step * step,
-            min=0,
-            max=int(self._cutoffs[-1]),
-            step=step,
-            description="Cut at N",
-            tooltip="tokens of retrieved text that the reader would see",
-            layout=wide,
-        )
+        reach = {"min": 0, "max": int(self._cutoffs[-1]), "step": step, "value": cutoff // step * step}
+        hint = "tokens of retrieved text that the reader would see"
+        self.slider = ipywidgets.IntSlider(description="Cut at N", tooltip=hint, **reach, **wide)
         self.summary = ipywidgets.HTML()
         flow = ipywidgets.Layout(flex="1 1 0", min_width="230px", max_height="460px", overflow="auto")
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
@@ -216,7 +203,7 @@ def _as_questions(questions: Any) -> list[Question]:
 
 
 @dataclass
-class ScoredHits:
+class _ScoredHits:
     """One retriever's hits for one question, joined with one space, and how much of the facts is there at every cut."""
 
     hits: Sequence[Hit]  # best first
@@ -227,7 +214,6 @@ class ScoredHits:
     scores: np.ndarray  # (cut-offs,): IR score, NaN without facts
     shares: np.ndarray  # (facts, cut-offs): longest match of each fact over its length
     compared: tuple[Sequence[str], Normalised]  # facts and text in the form in which they were matched
-    _starts: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); (0, 0) without any."""
@@ -235,27 +221,25 @@ class ScoredHits:
         length = 0 if np.isnan(share) else round(share * len(whole))
         if not length:
             return 0, 0
-        if (fact, length) not in self._starts:
-            pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
-            # The metric says how long the match is; the first place where a piece of that length stands is it.
-            self._starts[fact, length] = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
-        start = self._starts[fact, length]
+        pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
+        # The metric says how long the match is; the first place where a piece of that length stands is it.
+        start = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
         return within.span(start, start + length)
 
 
 def _score_hits(
     hits: Sequence[Hit], facts: Sequence[str], cutoffs: Sequence[int], offsets: TokenOffsets, match: str = "substring"
-) -> ScoredHits:
+) -> _ScoredHits:
     """Score what one retriever found for one question at every cut-off, in tokens, ascending; without facts NaN."""
     chunks = [hit.chunk.text for hit in hits]
     text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
     shares = part_scores(facts, text, match, positions=cuts)
     scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
     tokens = offsets.joined_ends(chunks, len(text)).size
-    return ScoredHits(hits, facts, text, tokens, cuts, scores, shares, comparable(facts, text, MATCHES[match][1]))
+    return _ScoredHits(hits, facts, text, tokens, cuts, scores, shares, comparable(facts, text, MATCHES[match][1]))
 
 
-def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
+def column(name: str, ranking: _ScoredHits, cutoff: int, tokens: int) -> str:
     """HTML of one retriever's chunks: facts' matches marked, a line at cut-off number ``cutoff``, at ``tokens``."""
     cut = int(ranking.cuts[cutoff])
     spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]

@@ -66,8 +66,7 @@ class LabellingTool(Panel):
 
     Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move between items, up
     and down between questions about one item, Enter goes to the next open item. To correct a label, go back and label
-    again. Who wrote what is labelled is never shown. With a second person's labels in the same file, or in a label file
-    beside it, the agreement of the two is shown.
+    again. With a second person's labels in the same file, or one beside it, the agreement of the two is shown.
 
     Parameters
     ----------
@@ -83,8 +82,6 @@ class LabellingTool(Panel):
     ----------
     session : the `ragbench.labelling.people.Session` behind the form.
     labels : what this annotator says now, as `ragbench.labelling.people.Label` records.
-
-    Raises ConfigError for items that do not fit the kind, or no annotator; DataError for bad rows in the label file.
 
     Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
     """
@@ -118,18 +115,9 @@ class LabellingTool(Panel):
             ways["up"].layout.display = ways["down"].layout.display = "none"
             choose = ""
         help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open."
-        children = [
-            ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"),
-            self._head,
-            self._bar,
-            self._item,
-            *self._boxes.values(),
-            self._asked,
-            row(self._buttons.values()),
-            row([*ways.values(), self._note]),
-            self._agreement,
-        ]
-        super().__init__(children, self.session.kind.title, _KEYS)
+        above = [ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"), self._head, self._bar, self._item]
+        below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
+        super().__init__([*above, *self._boxes.values(), self._asked, *below], self.session.kind.title, _KEYS)
         self.add_class("rb-labelling")
         self._draw()
         self._draw_agreement()
