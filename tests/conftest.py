@@ -75,15 +75,10 @@ def _ctrl_c_works():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_certificate(tmp_path_factory):
-    """For each client httpx reads all certificates that it trusts, 40 ms; no test asks a server that has one."""
-    import certifi
-
-    end = "-----END CERTIFICATE-----\n"
-    path = tmp_path_factory.mktemp("tls") / "one.pem"
-    path.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
+def _no_certificates():
+    """For each client httpx reads all certificates that it trusts, 40 ms; no server of these tests has one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(path))
+        patch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
         yield
 
 
