@@ -179,11 +179,6 @@ def test_what_may_be_a_mistake_is_told_and_the_command_goes_on(note):
     assert [word for word in words if word not in said] == [], said
 
 
-def test_a_full_folder_is_refused_before_anything_is_scored(capsys):
-    assert cli.main(["score", "answers.csv", "--metrics", "exact_match", "--to", "full"]) == 2
-    assert "mean" not in capsys.readouterr().out
-
-
 def test_a_plan_needs_no_folder_commas_part_metrics_and_a_page_is_written(capsys):
     assert cli.main(["score", "answers.csv", "--metrics", "keypoints", "--labels", "ollama:llama3:8b", "--plan"]) == 0
     assert "total" in capsys.readouterr().out

@@ -50,7 +50,7 @@ BOOKS = {
         {"LIMIT": 40, "SAMPLE": 60}, "10_chunk_lengths 10_figure_2.6_as_run 10_figure_2.6_paper"
     ),
     "11_thesis_ir_score": Book(
-        {"LIMIT": 40},
+        {"LIMIT": 20},
         "11_table_3.1 11_reorder 11_by_type",
         {"Table 3.1": 50},
         recorded=frozenset({"Table 3.1"}),
@@ -64,14 +64,14 @@ BOOKS = {
         live={"Table 3.2": ("generator", "judge")},
     ),
     "13_thesis_grades": Book(
-        {"LIMIT": 40},
+        {"LIMIT": 20},
         "13_judge_confusion 13_table_3.3 13_table_3.3_published 13_table_3.3_model",
         {"Table 3.3": 30},
         recorded=frozenset({"Table 3.3"}),
         live={"Table 3.3": ("decomposer", "generator", "judge")},
     ),
     "14_thesis_thresholds": Book(
-        {"LIMIT": 120},
+        {"LIMIT": 60},
         "14_figure_3.1 14_figure_3.2 14_reliability",
         {"Figure 3.1": 3, "Figure 3.2": 15},
         recorded=frozenset({"Equation 3.1", "Figure 3.1", "Figure 3.2"}),
@@ -83,29 +83,29 @@ BOOKS = {
     ),
     "15_thesis_related_protocols": Book({"QUESTIONS": 20}),
     "16_thesis_real_answers": Book(
-        {"RESAMPLES": 200},
+        {"RESAMPLES": 50},
         "16_grade_shares",
         {},
         recorded=frozenset({"Recorded answers, grades", "Table 3.3", "Figure 3.1"}),
     ),
     "17_thesis_real_thresholds": Book(
-        {"RESAMPLES": 200}, "17_figure_3.1_model 17_agreement", {}, recorded=frozenset({"Equation 3.1", "Figure 3.1"})
+        {"RESAMPLES": 50}, "17_figure_3.1_model 17_agreement", {}, recorded=frozenset({"Equation 3.1", "Figure 3.1"})
     ),
     "20_ragchecker_metrics": Book({}, "20_table_3 20_tables_6_15 20_correlation_with_f1"),
     "20b_ragchecker_checker": Book({"CLAIMS": 60}, "20_checker_confusion", {"Checker validation": 16}),
     "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
-    "22_ragchecker_systems": Book({"LIMIT": 8, "RESAMPLES": 50}, "22_systems 22_correlation_with_f1", {"Table 3": 108}),
+    "22_ragchecker_systems": Book({"LIMIT": 8, "RESAMPLES": 20}, "22_systems 22_correlation_with_f1", {"Table 3": 108}),
     "23_ragchecker_diagnosis": Book(
-        {"SOURCE": "minihop", "PER_KIND": 2, "CHECKED": 1, "ALL_DOCUMENTS": False, "RESAMPLES": 50},
+        {"SOURCE": "minihop", "PER_KIND": 2, "CHECKED": 1, "ALL_DOCUMENTS": False, "RESAMPLES": 20},
         "23_figure_6 23_figure_7 23_figure_8 23_figure_10 23_equal_budget",
         {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
     ),
-    "24_ragchecker_real_answers": Book({"RESAMPLES": 200}, "24_survival"),
+    "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival"),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {"Table 1": 6}),
     "40_rageval_generate": Book({"DOCUMENTS": 6}),
     "41_rageval_dragonball": Book({"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}}, "41_table_1 41_table_3"),
     "42_rageval_experiments": Book(
-        {"DOCUMENTS": 4, "RESAMPLES": 50}, "42_table_5 42_prefix 42_by_type", {"Table 4": 6, "Table 5": 36}
+        {"DOCUMENTS": 4, "RESAMPLES": 20}, "42_table_5 42_prefix 42_by_type", {"Table 4": 6, "Table 5": 36}
     ),
     "43_rageval_quality": Book(
         {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 2}},
@@ -113,20 +113,20 @@ BOOKS = {
         {"Section 4": 5, "Table 3": 8, "Table 4": 6, "Table 5": 36},
     ),
     "44_rageval_languages": Book(
-        {"LIMIT": 8, "RESAMPLES": 50}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
+        {"LIMIT": 8, "RESAMPLES": 20}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
     ),
     "90_concordance": Book(
-        {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
+        {"LIMIT": 8, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 10},
         "90_grade_agreement 90_correlations 90_rankings_200 90_rankings_800 90_ranking_correlations",
     ),
     "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
     "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
-    "94_half_the_evidence": Book({"RESAMPLES": 200}, "94_evidence 94_half_minus"),
+    "94_half_the_evidence": Book({"RESAMPLES": 50}, "94_evidence 94_half_minus"),
     "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
     "96_questions_without_answer": Book({}, "96_no_answer"),
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
-    "98_stop_when_decided": Book({"RUNS": 40, "GROUPS": 60}, "98_stop"),
+    "98_stop_when_decided": Book({"RUNS": 20, "GROUPS": 60}, "98_stop"),
 }
 
 
@@ -232,7 +232,7 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
     seconds = []
     written = []
     for _ in range(2):
-        seconds.append(run_all(parameters={"DATA": "minihop", "LIMIT": 10, "NOBODY": 1}))
+        seconds.append(run_all(parameters={"DATA": "minihop", "LIMIT": 4, "NOBODY": 1}))
         made = [p for p in (tmp_path / "figures").iterdir() if p.suffix != ".lock"]
         written.append({p.name: without_clocks(p) for p in made})
     assert [list(s) for s in seconds] == [["12_thesis_context_budget"]] * 2
@@ -415,11 +415,11 @@ def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(metrics, r
 @pytest.mark.parametrize("name", [name for name, book in BOOKS.items() if book.live])
 def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, run, tmp_path):
     path = next(p for p in find() if p.stem == name)
-    live = {"DATA": "minihop", "LIMIT": 12, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
+    live = {"DATA": "minihop", "LIMIT": 6, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
     out, calls = run(path, live)
     opening = load_prompt("multiquery_decomposition").partition("{")[0]
     decomposed = sum(opening in call.prompt for call in calls)
-    assert decomposed == (0 if name.startswith("12") else 12)  # once a question; notebook 12 has BM25 alone
+    assert decomposed == (0 if name.startswith("12") else live["LIMIT"])  # once a question; notebook 12 has BM25 alone
     ledger = pd.read_csv(out / "ledger.csv")
     replayed = by_a_recorded_model(ledger)
     ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]

@@ -17,7 +17,7 @@ import pandas as pd
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.claims import CHECKS, COUNTS, LOWER_IS_BETTER, METRICS, claim_counts, claim_metrics
-from ragbench.widgets.base import Panel, escape, mark, row
+from ragbench.widgets.base import Panel, escape, mark, number_table, row
 
 _AS_GIVEN = "as given"
 _ENTAILED = LABELS[0]
@@ -306,7 +306,7 @@ def _place(side: str, column: int) -> str:
 
 
 def _short(text: str, size: int = 60) -> str:
-    """Cut a text to one line of at most ``size`` characters."""
+    """Cut a text, of any language, to one line of at most ``size`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= size else line[: size - 1] + "…"
 
@@ -328,10 +328,8 @@ def _texts(result: RagResult, position: int, count: int) -> str:
 
 def _metrics_table(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
     """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they rest on."""
-    rows = []
-    for name, value in values.items():
-        words = f"undefined: {reasons[name]}" if name in reasons else _number(value)
-        look = "class='rb-quiet'" if name in reasons else "class='rb-number'"
-        rows.append(f"<tr><td>{name.replace('_', ' ')}</td><td {look}>{escape(words)}</td></tr>")
+    words = {
+        name: f"undefined: {reasons[name]}" if name in reasons else _number(value) for name, value in values.items()
+    }
     rest = ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS) if counts else ""
-    return f"<table><tbody>{''.join(rows)}</tbody></table><p class='rb-quiet'>{rest}</p>"
+    return number_table(["metric", ""], [[name.replace("_", " "), escape(w)] for name, w in words.items()], rest)

@@ -26,7 +26,7 @@ from ragbench.llm.failures import _looks_like_key
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
-MUTATED = int(os.environ.get("RAGBENCH_MUTATED", "3000"))  # replies of the wire fuzz
+MUTATED = int(os.environ.get("RAGBENCH_MUTATED", "1500"))  # replies of the wire fuzz
 
 
 class Said(BaseModel):
