@@ -1,11 +1,13 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from ragbench._lazy import public_names
 from ragbench.data.answers import read_answers, write_ragas
@@ -47,25 +49,18 @@ def load_dataset(
         raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
     if name not in table and (name != "auto" or table is DATASETS):
         raise unknown_data(name, table if table is DATASETS else ("auto", *table))
-    data = _first_available(list(table.values()) if name == "auto" else [table[name]], options)
-    if per_kind is None:
-        return data
-    seen: Counter[tuple[Any, str]] = Counter()
-    kept = []
-    for question in data.questions:
-        kind = (question.meta.get("domain"), question.kind)
-        seen[kind] += 1
-        if seen[kind] <= per_kind:
-            kept.append(question)
-    return replace(data, questions=tuple(kept))
-
-
-def _first_available(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
-    *others, last = loaders
+    *others, last = table.values() if name == "auto" else [table[name]]
     for load in others:
         with contextlib.suppress(NotHereError):
-            return load(**options)
-    return last(**options)
+            data = load(**options)
+            break
+    else:
+        data = last(**options)
+    if per_kind is None:
+        return data
+    kinds = pd.Series([f"{question.meta.get('domain')} {question.kind}" for question in data.questions], dtype=object)
+    first = kinds.groupby(kinds).cumcount() < per_kind
+    return replace(data, questions=tuple(itertools.compress(data.questions, first)))
 
 
 def unknown_data(name: str, known: Iterable[str]) -> ConfigError:

@@ -127,14 +127,15 @@ def _read(path: Path, ending: str) -> list[str]:
     return texts
 
 
-def _check_size(path: Path, size: int, tags: int = 0) -> None:
-    if size > MAX_LINE or tags > _MAX_TAGS:
-        got = f"{path} has {f'{tags:,} elements' if tags else f'{size:,} bytes'}"
-        raise DataError(got, f"at most {_MAX_TAGS:,} elements and {MAX_LINE:,} bytes", "split it into several files")
-
-
-def _tags(raw: bytes) -> int:
-    return raw.count(b"<") - raw.count(b"</")
+def _check_size(path: Path, parts: Iterable[bytes]) -> None:
+    """Refuse parts of a file with too many bytes or elements; parts after one that is too large are not asked for."""
+    tags = 0
+    for raw in parts:
+        tags += raw.count(b"<") - raw.count(b"</")
+        if len(raw) > MAX_LINE or tags > _MAX_TAGS:
+            got = f"{path} has a part of {len(raw):,} bytes and {tags:,} elements"
+            expected = f"at most {_MAX_TAGS:,} elements and {MAX_LINE:,} bytes"
+            raise DataError(got, expected, "split it into several files")
 
 
 def _lines(pieces: Iterable[str]) -> str:
@@ -161,20 +162,13 @@ def _docx_text(path: Path) -> list[str]:
     from docx.oxml import parse_xml
 
     with zipfile.ZipFile(path) as packed:
-        parts = [
-            info for info in packed.infolist() if info.filename.startswith("word/") and info.filename[-4:] == ".xml"
-        ]
-        for info in parts:
-            _check_size(path, info.file_size)
-        for info in parts:
-            _check_size(path, 0, _tags(packed.read(info)))
+        names = [name for name in packed.namelist() if re.match(r"word/.*\.xml$", name)]
+        _check_size(path, (packed.open(name).read(MAX_LINE + 1) for name in names))
     main = docx.Document(str(path)).part
     named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
-    order = ("header", "", "footnotes", "endnotes", "footer")
     pieces: list[str] = []
-    for kind in order:
-        found = [named[n] for n in sorted(named) if kind and re.search(rf"/{kind}\d*\.xml$", n)] if kind else [main]
-        for part in found:
+    for kind in ("header", "", "footnotes", "endnotes", "footer"):
+        for part in [named[n] for n in sorted(named) if re.search(rf"/{kind}\d*\.xml$", n)] if kind else [main]:
             root = part.element if hasattr(part, "element") else parse_xml(part.blob)
             pieces += [*_docx_pieces(root), "\n"]
     if any(part.reltype.endswith("/aFChunk") for part in main.rels.values()):
@@ -218,8 +212,7 @@ def _html_text(path: Path) -> list[str]:
     from lxml import etree
 
     raw = path.read_bytes()
-    _check_size(path, len(raw))
-    _check_size(path, 0, _tags(raw))
+    _check_size(path, [raw])
     try:
         raw.decode("utf-8")
         encoding = "utf-8"
