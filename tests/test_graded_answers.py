@@ -116,9 +116,9 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(write_lines):
         ({"grade": "3"}, "line 2: 'grade' is '3'"),
         ({"grade": True}, "line 2: 'grade' is True"),
         ({"second_grade": 9}, "line 2: 'second_grade' is 9"),
-        ({"split": "train"}, "line 2: split is 'train'"),
+        ({"split": "train"}, "line 2: 'split' is 'train'"),
         ({"id": "a"}, "line 2: id 'a' was there before"),
-        ({"split": "test"}, "line 2: question 'q' is in both splits"),
+        ({"split": "test"}, "line 2: question_id 'q' is in both splits"),
     ],
 )
 def test_a_bad_line_is_named(write_lines, change, message):

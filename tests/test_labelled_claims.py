@@ -67,7 +67,7 @@ def test_an_own_file_is_joined_with_its_texts(write_lines):
     [
         ({"label": "entailed"}, "'label' is 'entailed'"),
         ({"second_label": "Perhaps"}, "'second_label' is 'Perhaps'"),
-        ({"split": "train"}, "split is 'train'"),
+        ({"split": "train"}, "'split' is 'train'"),
         ({"document": "Mos"}, "no document 'Mos'"),
         ({"claim": " "}, "'claim' is empty"),
         ({"id": "a"}, "'a' was there before"),

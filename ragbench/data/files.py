@@ -13,7 +13,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any, AnyStr, TypeVar
+from typing import IO, Annotated, Any, AnyStr, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -25,7 +25,7 @@ MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, n
 MAX_LINE = 64 * 2**20  # characters or bytes of a line in a file that is read line by line
 MAX_UNPACKED = 2**30  # bytes of a compressed file that is read as a whole
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
-_SPLITS = ("dev", "test")  # of labelled rows: settings are chosen on the first, and measured on the second
+Split = Literal["dev", "test"]  # of labelled rows: settings are chosen on the first, and measured on the second
 _LISTED = 8
 _NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -280,32 +280,28 @@ def split_records(
     path: str | Path,
     split: str | None,
     make: Callable[[dict, str], Any],
-    keys: Callable[[Any], Sequence[str]],
-    group: Callable[[Any], str],
-    noun: str,
+    once: Callable[[Any], Sequence[str]],
+    group: str,
 ) -> tuple:
     """Make the records of a JSON-lines file whose rows have a ``split``, and keep those of one, or all.
 
     Parameters
     ----------
-    keys : what may occur only once, in words, such as "id 'a'".
-    group : what must not be in both splits, and ``noun``, what that is: a question, a document.
+    make, once : as for `each_record`.
+    group : the field whose value must not be in both splits.
     """
     if split is not None:
-        check_known("split", [split], _SPLITS)
+        check_known("split", [split], get_args(Split))
     split_of: dict[str, str] = {}
 
     def checked(row: dict, where: str) -> Any:
         record = make(row, where)
-        if record.split not in _SPLITS:
-            raise DataError(f"{where}: split is {record.split!r}", "'dev' or 'test'", "write one of the two")
-        if split_of.setdefault(group(record), record.split) != record.split:
-            got = f"{where}: {noun} {group(record)!r} is in both splits"
-            do = f"move them together, or tuning sees the test {noun}s"
-            raise DataError(got, f"all rows about a {noun} in one split", do)
+        if split_of.setdefault(getattr(record, group), record.split) != record.split:
+            got = f"{where}: {group} {getattr(record, group)!r} is in both splits"
+            raise DataError(got, f"all rows of a {group} in one split", "move them together, or tuning sees test rows")
         return record
 
-    records = each_record(path, read_jsonl(path), checked, keys)
+    records = each_record(path, read_jsonl(path), checked, once)
     return tuple(record for record in records if split in (None, record.split))
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import Filled, as_record, split_records
+from ragbench.data.files import Filled, Split, as_record, split_records
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
@@ -333,7 +333,7 @@ class _LabelledClaim:
     document: Filled
     claim: Filled
     label: Label
-    split: str
+    split: Split
     first_label: Label | None = None
     second_label: Label | None = None
     text: str = ""
@@ -360,7 +360,6 @@ def load_labelled_claims(
         split,
         lambda row, where: _labelled_claim(row, where, texts),
         lambda claim: [f"id {claim.id!r}", f"the claim {claim.claim!r} about {claim.document!r}"],
-        lambda claim: claim.document,
         "document",
     )
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, as_record, split_records
+from ragbench.data.files import Filled, Plain, Split, as_record, split_records
 from ragbench.errors import DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import grade
@@ -40,7 +40,7 @@ class GradedAnswer:
     question_id: Filled
     text: Annotated[Plain, Field(validation_alias="answer")]  # an empty answer is an answer: a judge must grade it too
     grade: _Grade
-    split: str
+    split: Split
     second_grade: _Grade | None = None
 
 
@@ -55,7 +55,7 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
     """
     path = packaged_data("minihop", "graded_answers.jsonl") if path is None else Path(path)
     make = partial(as_record, GradedAnswer)
-    return split_records(path, split, make, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
+    return split_records(path, split, make, lambda row: [f"id {row.id!r}"], "question_id")
 
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
