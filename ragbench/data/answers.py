@@ -76,17 +76,16 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     repairs: Counter[str] = Counter()
     errors: list[DataError] = []
     for column in frame.columns.intersection([*_TEXTS, *_LISTS]):
-        cells = []
+        read = _text if column in _TEXTS else _list
+        cells: list[Any] = []
         for place, value in zip(places, _whole_numbers(frame[column]), strict=True):
             try:
-                if csv and column == "reference" and isinstance(value, str) and re.match(r"\s*\[|.*\|\|", value):
-                    value = _from_text(value, column, place, repairs, csv)
-                read = _text(value, column, place, repairs) if column in _TEXTS else None
-                if column == "reference" and isinstance(read, str):
-                    warn_of_no_word(read, place)
-                cells.append(read if column in _TEXTS else _list(value, column, place, repairs, csv))
+                cells.append(read(value, column, repairs, csv))
             except DataError as error:
-                errors.append(error)
+                errors.append(DataError(f"{place}: {error.got}", error.expected, error.do))
+                continue
+            if column == "reference" and isinstance(cells[-1], str):
+                warn_of_no_word(cells[-1], place)
         if len(cells) == len(frame):
             frame[column] = pd.Series(cells, frame.index, dtype=object)
     raise_all(errors, name, len(frame))
@@ -180,7 +179,9 @@ def _whole_numbers(cells: pd.Series) -> pd.Series:
     return cells.astype("Int64").astype(object) if whole else cells
 
 
-def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
+def _text(value: Any, column: str, repairs: Counter[str], csv: bool) -> Any:
+    if csv and column == "reference" and isinstance(value, str) and re.match(r"\s*\[|.*\|\|", value):
+        value = _from_text(value, column, repairs, csv)
     if isinstance(value, np.generic | np.ndarray):
         value = int(value) if isinstance(value, np.floating) and value.is_integer() else value.tolist()
     if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
@@ -195,19 +196,19 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
         repairs[f"{{cells}} of {column!r} held a number: written as text"] += 1
         value = str(value)
     if not isinstance(value, str):
-        raise _bad(value, f"{place}: {column!r}", "a text (of a conversation: the last question and answer)")
+        raise _bad(value, repr(column), "a text (of a conversation: the last question and answer)")
     return value
 
 
-def _list(value: Any, column: str, place: str, repairs: Counter[str], csv: bool) -> Any:
+def _list(value: Any, column: str, repairs: Counter[str], csv: bool) -> Any:
     if isinstance(value, Mapping) and column in _IDS:
         return value  # gains by id
     if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, str):
-        value = _from_text(value, column, place, repairs, csv)
+        value = _from_text(value, column, repairs, csv)
     if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        raise _bad(value, f"{place}: {column!r}", "a list of texts")
+        raise _bad(value, repr(column), "a list of texts")
     items = []
     for item in value:
         if isinstance(item, Mapping) and isinstance(item.get("text"), str):
@@ -217,15 +218,15 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str], csv: bool)
         elif isinstance(item, str) or column in _IDS:
             items.append(item)
         else:
-            raise _bad(item, f"{place}: item {len(items)} of {column!r}", "a text")
+            raise _bad(item, f"item {len(items)} of {column!r}", "a text")
     return items
 
 
-def _from_text(text: str, column: str, place: str, repairs: Counter[str], csv: bool) -> list[Any]:
+def _from_text(text: str, column: str, repairs: Counter[str], csv: bool) -> list[Any]:
     try:
         items = written_list(text, csv=csv, numbers=column in _IDS)
     except ValueError as error:
-        got = f"{place}: {column!r} begins like a list and cannot be read as one: {text[:40]!r}"
+        got = f"{column!r} begins like a list and cannot be read as one: {text[:40]!r}"
         do = "write the cell with json.dumps, or save the table as JSON lines or Parquet"
         raise DataError(got, str(error), do) from None
     if csv and column in _IDS:  # 1.0 in a list of numbers that pandas wrote
