@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def total(self) -> PlannedStep:
-        """The sum over the steps; a sum with an unknown part is unknown (a step with nothing left to do is not)."""
+        """The sum over the steps; a sum with an unknown part is unknown."""
         return replace(_sum("total", self.steps), basis="")
 
     def to_frame(self) -> Any:
@@ -86,9 +86,8 @@ class Plan:
 
 
 def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
-    left = [step for step in steps if step.remaining]
     counts = [sum(getattr(step, n) for step in steps) for n in ("calls", "cached", "remaining")]
-    amounts = [math.fsum(getattr(step, n) for step in left) for n in ("seconds", "cost")]
+    amounts = [math.fsum(getattr(step, n) for step in steps) for n in ("seconds", "cost")]
     return PlannedStep(name, *counts, *amounts, "; ".join(dict.fromkeys(step.basis for step in steps if step.basis)))
 
 
