@@ -78,6 +78,7 @@ def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
 )
 def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
     assert full_name(name) == "llama3:8b"
+    assert full_name("host:5000/llama3") == "host:5000/llama3:latest"  # the number of a port is no tag
     fake.models = {"llama3:8b": DIGEST, name: DIGEST}
     ask(chat_model(f"ollama:{name}", host=fake.url), ["p"], cassette=tmp_path / "c.sqlite", progress=False)
     assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite", progress=False)[0].cached
