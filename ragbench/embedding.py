@@ -32,6 +32,7 @@ from ragbench.text.wordpiece import minilm_dir
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
 _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
+_LONG = ("refuse", "average")  # what happens to a text longer than the model's context
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
 _SAMPLE = 50  # texts whose language is looked at
@@ -167,7 +168,7 @@ _FAILURES = {
     "busy": ("a free server", "run again later; vectors made so far are kept"),
     "timeout": ("vectors within deadline_s", "raise deadline_s, or look whether the server hangs"),
     "server": ("HTTP 200", "look into the server's log, then run again; vectors made so far are kept"),
-    "truncated": ("a text that fits into the model's context", "make smaller chunks, or take another model"),
+    "truncated": ("a text that fits the model's context", "make smaller chunks, take another model, or long: average"),
     "unusable": ("one vector of numbers for each text", "check that host=... is an Ollama server"),
 }
 
@@ -180,18 +181,20 @@ class OllamaEmbedder(_Arrays):
     name : as ``ollama list`` shows it.
     host : address of the server; default ``OLLAMA_HOST``, else this machine.
     deadline_s : seconds to wait for the vectors of 16 texts.
+    long : a text longer than the model's context, which the server never cuts in silence: "refuse" it, or "average"
+        the vectors of its halves (of their halves ...), weighted by length.
 
     Raises DataError for a text without a word; ModelError, whose ``kind`` is "down", "no_model", "busy" ..., when the
-    server cannot answer, when a text is longer than the model's context (the server never cuts one in silence), and
-    when the model is replaced under its name meanwhile.
+    server cannot answer, when a text is too long, and when the model is replaced under its name meanwhile.
     """
 
     block = 64  # texts embedded between two writes to disk: a laptop takes a minute for them
 
-    def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
+    def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0, long: str = "refuse") -> None:
         from ollama import Client
 
-        self.name, self.deadline_s = name, deadline_s
+        check_known("way with long texts", [long], _LONG)
+        self.name, self.deadline_s, self.long = name, deadline_s, long
         self._client = Client(host, timeout=deadline_s)
 
     def __repr__(self) -> str:
@@ -205,7 +208,7 @@ class OllamaEmbedder(_Arrays):
             able = ", ".join(name for name in self._listed() if "embedding" in (self._show(name) or ()))
             do = f"name one that makes vectors; this server has: {able or 'none'}"
             raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})", do)
-        return self._name_and_digest()
+        return self._name_and_digest() + ("+average" if self.long == "average" else "")
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), dimension)."""
@@ -215,7 +218,7 @@ class OllamaEmbedder(_Arrays):
             raise DataError(got, "some text", "leave out documents and questions without text")
         used = self.model_id
         vectors = [v for i in range(0, len(texts), _AT_ONCE) for v in self._vectors(texts[i : i + _AT_ONCE])]
-        if texts and self._name_and_digest() != used:
+        if texts and self._name_and_digest() != used.removesuffix("+average"):
             raise self._failure("unusable", "was replaced by another model under its name meanwhile")
         return checked_vectors(vectors, len(texts), repr(self))
 
@@ -227,6 +230,10 @@ class OllamaEmbedder(_Arrays):
                 raise
             if len(texts) > 1:  # the server does not say which
                 return [v for text in texts for v in self._vectors([text])]
+            if self.long == "average" and len(texts[0]) > 1:
+                halves = _halves(texts[0])
+                mean = np.average(self._vectors(halves), axis=0, weights=[len(half) for half in halves])
+                return [mean / np.linalg.norm(mean)]
             got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
             error = self._failure("truncated", got)
             error.text = texts[0]  # type: ignore[attr-defined]
@@ -281,6 +288,18 @@ def _kind(error: Exception) -> str:
         return "truncated"
     by_status = {401: "auth", 403: "auth", 404: "no_model", 429: "busy", 503: "busy"}
     return by_status.get(status, "server" if status >= 500 or isinstance(error, httpx.HTTPError) else "unusable")
+
+
+def _halves(text: str) -> list[str]:
+    """Cut a text in two, between words where it has several.
+
+    >>> _halves("one two three"), _halves("四个汉字")
+    (['one', 'two three'], ['四个', '汉字'])
+    """
+    words = text.split()
+    parts, glue = (words, " ") if len(words) > 1 else (words[0], "")
+    middle = len(parts) // 2
+    return [glue.join(parts[:middle]), glue.join(parts[middle:])]
 
 
 def full_name(name: str) -> str:

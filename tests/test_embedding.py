@@ -440,6 +440,22 @@ def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_aske
     assert caught.value.kind == "down"
 
 
+def test_a_long_text_is_the_average_of_its_halves_where_asked_for(tmp_path):
+    def short_alone(texts):
+        return Served.vectors(texts) if max(map(len, texts)) <= 6 else (400, {"error": "exceeds the context length"})
+
+    with Served(short_alone) as served:
+        embedder = OllamaEmbedder("letters", served.url, long="average")
+        whole, mean, short = embedder.embed_array(["four six", "ab cde fgh", "five"])
+    assert short.tolist() == [4, 1]
+    assert whole.tolist() == pytest.approx([25 / 674**0.5, 7 / 674**0.5])  # of 4 x [4, 1] + 3 x [3, 1]
+    by_hand = 2 * np.array([2, 1]) + 7 * np.array([3, 1]) / 10**0.5  # "ab", and "cde fgh" in its turn
+    assert mean.tolist() == pytest.approx(list(by_hand / np.linalg.norm(by_hand)))
+    assert embedder.model_id == "letters:latest@0123456789ab+average"  # other vectors than those of whole texts
+    with pytest.raises(ConfigError, match="average, refuse"):
+        OllamaEmbedder("letters", long="cut")
+
+
 def test_embedders_by_name_and_wrong_names(monkeypatch):
     assert make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
     made = make_embedder("ollama:bge-m3:567m", host="http://127.0.0.1:9", deadline_s=5)

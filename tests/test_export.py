@@ -207,7 +207,7 @@ def cited(folder: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def live_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    with FakeOllama(reply=reply) as server:
+    with FakeOllama(reply=reply, window=2048) as server:  # lowers 4,096 in silence
         model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
         experiment(
             folder, 4, name="my_run", generator={"llama": model}, judge={"llama": model}, options=QUICK,
@@ -330,7 +330,7 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
         "N = 4 and 20 tokens", "N = 0 asks without documents.", "longest common substring", "characters composed (NFC)",
         "llama3:8b", DIGEST[:12],
         "seed = 3", "temperature = 0.0",
-        "num_ctx = 4096", manifest["prompts"]["thesis_grade"][:12], manifest["prompts"]["thesis_with_documents"][:12],
+        "num_ctx = 2048", manifest["prompts"]["thesis_grade"][:12], manifest["prompts"]["thesis_with_documents"][:12],
         "2,000 resamples, seed 0", "2 of 20 rows failed", f"Python {manifest['python']}",
     ):  # fmt: skip
         assert text in told, text

@@ -41,7 +41,7 @@ def live(folder, server, seed=3, **changes):
 
 @pytest.fixture(scope="module")
 def server():
-    with FakeOllama(reply=reply) as fake:
+    with FakeOllama(reply=reply, window=2048) as fake:  # lowers 4,096 in silence
         yield fake
 
 
@@ -87,7 +87,7 @@ def test_models_stand_with_provider_digest_and_options(told):
     for axis in ("generator", "judge"):
         model = told["axes"][axis]["llama"]
         told_of = {name: model[name] for name in ("provider", "model", "digest", "num_ctx")}
-        assert told_of == {"provider": "ollama", "model": "llama3:8b", "digest": DIGEST, "num_ctx": 4096}
+        assert told_of == {"provider": "ollama", "model": "llama3:8b", "digest": DIGEST, "num_ctx": 2048}
         assert model["options"]["options"]["temperature"] == 0.0
     assert "127.0.0.1" not in json.dumps(told)
 

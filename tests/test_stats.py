@@ -257,6 +257,12 @@ def test_correlation_agrees_with_scipy_ties_included(method):
 
 
 @pytest.mark.parametrize("method", THEIRS)
+def test_two_points_have_a_correlation(method):
+    for y, expected in (([3, 4], 1), ([4, 3], -1)):
+        assert stats.correlation([1, 2], y, method, resamples=0).estimate == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", THEIRS)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_correlation_interval_is_the_percentile_over_resampled_points(method, grouped):
     rng = np.random.default_rng(1)

@@ -331,5 +331,6 @@ def _model(model: Mapping[str, Any], entries: dict[str, str]) -> str:
     options = dict(model.get("options", {}))
     options |= options.pop("options", {}) if isinstance(options.get("options"), Mapping) else {}
     facts = [model["provider"], f"digest {digest}" if digest else "digest not known"]
+    options |= {"num_ctx": model["num_ctx"]} if model.get("num_ctx") else {}  # in use, perhaps not what was asked for
     facts += [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
     return f"{model['model']} ⟦{key}{',ollama' if ollama else ''}⟧ ({', '.join(facts)})"

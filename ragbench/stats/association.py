@@ -65,7 +65,8 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
 def _kendall(x: np.ndarray, y: np.ndarray) -> float:
     from scipy.stats import kendalltau  # slow to import
 
-    return float(kendalltau(x, y, method="asymptotic").statistic) if x.size > 1 else float("nan")
+    method = "asymptotic" if x.size > 2 else "exact"  # of the p value, which of two points has no variance
+    return float(kendalltau(x, y, method=method).statistic) if x.size > 1 else float("nan")
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
