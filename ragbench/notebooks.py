@@ -150,10 +150,7 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    place = next((i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])), None)
-    if place is None:
-        do = "tag it in JupyterLab's side bar"
-        raise DataError(f"{path.name} has no cell tagged 'parameters'", "one such cell", do)
+    place = next(i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", []))
     if missing := [name for name in parameters if f"{name} =" not in book.cells[place].source]:
         got = f"{path.name} has no parameter {', '.join(missing)}"
         raise DataError(got, "a name of its parameters cell", "check the spelling")
@@ -176,12 +173,10 @@ def _tidy(book: Any) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its view.
-            for output in cell.outputs:
-                data = output.get("data", {})
+            for data in (output.get("data", {}) for output in cell.outputs):
                 data.pop("application/vnd.jupyter.widget-view+json", None)
                 if "text/plain" in data:
                     data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
-            # Progress bars are not kept.
             cell.outputs = [o for o in cell.outputs if not _is_progress(o)]
 
 

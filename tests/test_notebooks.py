@@ -274,13 +274,6 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
     assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
 
 
-def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
-    two = notebook(tmp_path / "two.ipynb", "1", new_markdown_cell("# text"), "", "2")
-    shares: list[float] = []
-    execute(two, out=tmp_path / "out.ipynb", moved=shares.append)
-    assert shares == [0.5, 0.5]
-
-
 def notebook(path, *cells):
     """Write a notebook; a text is a code cell."""
     nbformat.write(new_notebook(cells=[new_code_cell(c) if isinstance(c, str) else c for c in cells]), path)
@@ -300,11 +293,11 @@ def book(tmp_path):
     return notebook(tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), parameters, shown)
 
 
-def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_path):
-    before = book.read_bytes()
-    assert said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb"))[-1] == "42\n"
+def test_a_notebook_runs_with_other_parameters_stays_as_it_was_and_says_how_far_it_is(book, tmp_path):
+    before, shares = book.read_bytes(), []
+    assert said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb", moved=shares.append))[-1] == "42\n"
     assert book.read_bytes() == before
-    assert said(execute(book, out=tmp_path / "plain.ipynb"))[-1] == "10\n"
+    assert shares == [1 / 3] * 3  # of the cells with code, the one with the parameters among them
 
 
 def test_an_unknown_parameter_is_named(book, tmp_path):
@@ -325,25 +318,17 @@ def test_notebooks_are_found_by_paper_and_in_order():
     assert all(p.stem.startswith("1") for p in find("thesis"))
 
 
-def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
-    first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()")
+def test_notebooks_of_one_kernel_share_its_process_and_no_name_even_after_a_failure(tmp_path):
+    first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()", "1 / 0")
     second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", "'left' in globals()")
     with _shared_kernel() as kernel:
-        for path in (first, second):
-            execute(path, out=path, kernel=kernel)
+        with pytest.raises(NotebookError, match="ZeroDivisionError"):
+            execute(first, out=first, kernel=kernel)
+        execute(second, out=second, kernel=kernel)
         assert kernel.has_kernel
     assert not kernel.has_kernel
-    assert said(second) == [*said(first), "False"]
+    assert said(second) == [said(first)[0], "False"]
     assert [cell.execution_count for cell in nbformat.read(second, 4).cells] == [1, 2]
-
-
-def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_path):
-    failing = notebook(tmp_path / "1.ipynb", "left = 3", "1 / 0")
-    asking = notebook(tmp_path / "2.ipynb", "'left' in globals()")
-    with _shared_kernel() as kernel:
-        with pytest.raises(NotebookError, match="ZeroDivisionError"):
-            execute(failing, out=failing, kernel=kernel)
-        assert said(execute(asking, out=asking, kernel=kernel)) == ["False"]
 
 
 @pytest.mark.posix

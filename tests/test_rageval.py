@@ -92,16 +92,6 @@ def test_a_failed_search_is_unscored_and_not_zero():
     assert scores(rows, "q2") == (0.5, 1.0)
 
 
-def test_intervals_hold_the_mean_and_are_per_cell():
-    rows = retrieval.retrieval_rows(rageval.generated(documents=6), {"BM25": retrieval.bm25("en")})
-    table = means(rows, BY, retrieval.MEASURES)
-    assert len(table) == 7 * 2 * 2
-    assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"]) & (table["low"] < table["high"])).all()
-    one = rows[(rows["setting"] == "TopK 4") & rows["prefix"]]
-    cell = table[(table["setting"] == "TopK 4") & table["prefix"] & (table["metric"] == "eir")]
-    assert cell["mean"].item() == pytest.approx(np.nanmean(one["eir"]))
-
-
 # --- a slow oracle: its own chunks, BM25 and matching, in plain loops ------------------------------------------------
 
 
@@ -184,6 +174,8 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
 
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
+    chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
+    assert [c.text for c in retrieval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     data = Dataset("one", (question,), (document,))
@@ -235,12 +227,6 @@ def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     assert torn["windows"] > len(chunks["windows"]) / 2
     assert len(chunks["characters"]) > 2 * len(chunks["tokens"])
     assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(length(d.text, "tokens") for d in documents)
-
-
-def test_metadata_goes_before_the_text_and_an_empty_title_adds_nothing():
-    chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
-    assert [c.text for c in retrieval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
-    assert chunks[0].text == "Text."
 
 
 # --- terms and queries -----------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
 from ragbench.papers import published
-from ragbench.papers.rageval.retrieval import SETTINGS, Build, ShortQueries, bm25, cut, one_language, with_titles
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.papers.rageval.retrieval import SETTINGS, ShortQueries, bm25, cut, one_language, with_titles
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
@@ -151,10 +151,7 @@ def answers(
     generator: Any = None,
     settings: Mapping[str, tuple[int, int]] | None = None,
     *,
-    build: Build | None = None,
-    how: str = "characters",
     budget: int = _INPUT_TOKENS,
-    prompt: Prompt | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Answer a data set's questions, all in one language, from retrieved passages under the settings of section 5.1.
@@ -162,12 +159,10 @@ def answers(
     Parameters
     ----------
     generator : a reader, or a model from `chat_generator`; None: the extractive reader over these documents.
-    settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5.
-    build : what builds the retriever from chunks; None: BM25 for the language.
-    how : how documents are cut, see `cut`; their title stands before each chunk, for the generator too.
+    settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5. Chunks are made by `cut`, each
+        with its title before it, for the generator too, and searched by BM25 for the language.
     budget : tokens of prompt, question and passages together, by the embedded WordPiece. The passages are cut to what
         the longest question leaves, for a reader too.
-    prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
     options : for `Experiment`: ``cassette``, ``folder`` ...
 
     Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
@@ -178,7 +173,7 @@ def answers(
     from ragbench.text.wordpiece import default_tokenizer
 
     language = one_language(data.questions)
-    prompt = prompt or f"rageval_answer_{language}"
+    prompt = f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
     longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
@@ -186,7 +181,7 @@ def answers(
         raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
     settings = settings or {"TopK 5": SETTINGS["TopK 5"]}
     sizes = dict.fromkeys(size for size, _ in settings.values())
-    chunks = {str(size): with_titles(cut(data.documents, size, how, language)) for size in sizes}
+    chunks = {str(size): with_titles(cut(data.documents, size, language=language)) for size in sizes}
     if generator is None:  # a reader knows how rare a word is among the chunks it reads
         abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
         generators = {size: ExtractiveReader(some, abstention=abstention) for size, some in chunks.items()}
@@ -198,7 +193,7 @@ def answers(
         **{
             "data": {data.name: data},
             "chunker": {size: (lambda documents, some=some: some) for size, some in chunks.items()},
-            "retriever": {"BM25": lambda some: ShortQueries(some, build or bm25(language))},
+            "retriever": {"BM25": lambda some: ShortQueries(some, bm25(language))},
             "k": sorted({k for _, k in settings.values()}),
             "N": budget - longest,
             "generator": generators,
@@ -229,8 +224,6 @@ def judge_answers(
     judged = [i for i, ok in enumerate(rows["status"] == "ok") if ok and verdicts[i]]
     asked, texts = [asked[i] for i in judged], rows["answer"].iloc[judged].tolist()
     points = [q.meta["keypoints"] for q in asked]
-    if not judged:
-        return verdicts
     if model is None:
         labels: Any = embedded_keypoint_verdicts(points, texts, [q.meta["language"] for q in asked])
     else:
