@@ -553,6 +553,7 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
         (raw(("sections", 0, "facts", 0, "say"), ["{goods}.", "{owner}."]), "state different fields"),
         (raw(("sections", 0, "facts", 3, "say"), ["By {ownr}."]), "'ownr', which is missing"),
         (raw(("questions", "factual", 0, "say"), ["It took {takings}."]), "has 1 statements"),
+        (raw(("questions", "factual", 0, "say", 1), "In cash it was {a.cash}."), "'a.cash', which no document states"),
         (raw(("questions", "factual", 0, "ask"), ["What did it take?"]), "does not name 'shop'"),
         (raw(("sections", 0, "facts", 3, "lost", "ask"), "Who is the owner?"), "does not name 'shop'"),
         (raw(("questions", "summary", 0, "section"), "none"), "names the section 'none'"),
