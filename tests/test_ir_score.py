@@ -290,10 +290,7 @@ BPE = TokenOffsets(byte_level_bpe())
 
 @settings(max_examples=80, deadline=None)
 @given(
-    CHUNKS,
-    st.lists(st.integers(0, 30), min_size=1, max_size=4),
-    st.booleans(),
-    st.sampled_from(["WordPiece", "BPE"]),
+    CHUNKS, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.booleans(), st.sampled_from(["WordPiece", "BPE"])
 )
 def test_token_counts_add_up_over_the_join(tokens, chunks, cutoffs, begin_token, kind):
     joined = {"WordPiece": tokens, "BPE": BPE}[kind]

@@ -331,16 +331,11 @@ class ModelChecker(_PairChecker):
         name = self.model if isinstance(self.model, str) else getattr(self.model, "model", type(self.model).__name__)
         return f"ModelChecker({name!r})"
 
-    @staticmethod
-    def prompt(text: str, claim: str) -> str:
-        """Return the prompt of one pair."""
-        return f"Document: {text}\nClaim: {claim}"
-
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
-        prompts = [self.prompt(*pair) for pair in pairs]
+        prompts = [f"Document: {text}\nClaim: {claim}" for text, claim in pairs]
         replies = ask(self.model, prompts, **({"step": "claim check", "num_predict": BOUNDS["label"]} | self.options))
         read = [_VERDICT.match(reply.text) if reply.ok else None for reply in replies]
         failed = [reply for reply, verdict in zip(replies, read, strict=True) if verdict is None]

@@ -261,20 +261,14 @@ def _count_extracted(extracted: Sequence[str] | int, sentences: Sequence[str] | 
     """Return how many sentences count, of how many, and how many texts are no copies."""
     copied, known = _texts_or_number(extracted, "extracted"), _texts_or_number(sentences, "sentences")
     total = known if isinstance(known, int) else len(known)
-    if isinstance(copied, int):
-        return _at_most(copied, total), total, 0
-    match = match_sentences(copied, [] if isinstance(known, int) else known)
-    if isinstance(known, int):
-        return 0 if match.insufficient else _at_most(len(copied), total), total, 0
-    return len(match.sentences), total, len(match.altered)
-
-
-def _at_most(count: int, total: int) -> int:
+    if not (isinstance(copied, int) or isinstance(known, int)):
+        match = match_sentences(copied, known)
+        return len(match.sentences), total, len(match.altered)
+    count = copied if isinstance(copied, int) else 0 if match_sentences(copied, []).insufficient else len(copied)
     if count > total:
-        raise DataError(
-            f"{count} extracted of {total} sentences", "at most all of them", "pass the sentences themselves"
-        )
-    return count
+        got = f"{count} extracted of {total} sentences"
+        raise DataError(got, "at most all of them", "pass the sentences themselves")
+    return count, total, 0
 
 
 def _texts_or_number(value: Any, name: str) -> list[str] | int:

@@ -72,7 +72,12 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     >>> best_threshold([0.1, 0.2, 0.6, 0.9], [False, False, True, True])
     Threshold(value=0.4, low=0.2, high=0.6, agreement=1.0, plateaus=1)
     """
-    values, labels = _labelled(scores, positive, side)
+    check_known("side", [side], ("above", "below"))
+    values, labels = _scores(scores), np.asarray(positive)
+    same_length(scores=values, labels=labels)
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
+    labels = labels.astype(bool)
     if labels.all() or not labels.any():
         kind = "positive" if labels.any() else "negative"
         raise DataError(
@@ -256,15 +261,6 @@ def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
             "leave unscored answers out, and report how many they are",
         )
     return scores, marks.astype(np.int64)
-
-
-def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.ndarray]:
-    check_known("side", [side], ("above", "below"))
-    values, labels = _scores(scores), np.asarray(positive)
-    same_length(scores=values, labels=labels)
-    if not np.isin(labels, (0, 1)).all():
-        raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
-    return values, labels.astype(bool)
 
 
 def _scores(scores: Any) -> np.ndarray:

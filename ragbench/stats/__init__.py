@@ -12,8 +12,7 @@ _HOMES = {
     "association": "conditional_logit correlation preference_correlation preference_difference separation"
     " within_correlation WithinOdds",
     "intervals": "binomial_ci bootstrap_ci Interval interval_text MISSING paired_bootstrap_difference with_interval",
-    "paired": "holm paired_permutation_test paired_power PermutationTest power_analysis power_curve PowerAnalysis"
-    " questions_needed",
+    "paired": "holm paired_permutation_test paired_power PermutationTest power_analysis PowerAnalysis questions_needed",
     "ppi": "label_next ppi_difference ppi_mean ppi_shares stratified_draw",
     "sequence": "anytime_interval betting_capital units_until_decided",
     "tables": "compare compare_pairs means",

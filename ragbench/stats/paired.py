@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,19 +237,6 @@ def _detectable(n: int, sd: float, power: float, alpha: float) -> float:
     while paired_power(n, high, 1.0, alpha) < power:
         high *= 2
     return sd * float(brentq(lambda d: paired_power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9))
-
-
-def power_curve(analysis: PowerAnalysis, sizes: Sequence[int] | None = None) -> list[tuple[int, float]]:
-    """Power at several numbers of questions, as (questions, power); empty where the analysis has no sd.
-
-    Default sizes: a dozen or two from 5 to beyond both n and what is needed (4 n where that is inf).
-    """
-    if math.isnan(analysis.sd):
-        return []
-    if sizes is None:
-        end = 1.5 * max(analysis.needed if math.isfinite(analysis.needed) else 4 * analysis.n, analysis.n, 10)
-        sizes = np.unique(np.geomspace(5, end, 24).round().astype(int)).tolist()
-    return [(int(n), paired_power(int(n), analysis.difference, analysis.sd, analysis.alpha)) for n in sizes]
 
 
 def _spread(differences: np.ndarray) -> float:
