@@ -162,6 +162,14 @@ def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
     assert rows.loc[rows["finish"] == "length", "answer"].str.len().gt(0).tolist() == [True] * 3
 
 
+@pytest.mark.parametrize(("check", "step"), [("truncated answers", "generate"), ("truncated grades", "grade")])
+def test_replies_that_failed_at_their_limit_are_counted_by_their_step(check, step):
+    rows = pd.DataFrame({"finish": ["stop", ""], "judge_raw": "x", "error_step": ["", step], "error_kind": "truncated"})
+    frame = audit_rows(rows)
+    assert counts(frame, "rows", check) == (1, 2)
+    assert sum(counts(frame, "rows", name)[0] for name in ("truncated answers", "truncated grades")) == 1
+
+
 # -- grades ------------------------------------------------------------------------------------------------------------
 
 
