@@ -309,7 +309,7 @@ def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
         rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "embedded")
 
 
-@pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int8), ["x" * 100_000] * 200], ids=["numbers", "texts"])
+@pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"])
 def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refused(tmp_path, monkeypatch, cells):
     monkeypatch.setattr(tables, "MAX_UNPACKED", 10_000_000)
     pd.DataFrame({"answer": cells}).to_parquet(tmp_path / "a.parquet")

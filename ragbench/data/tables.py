@@ -89,28 +89,21 @@ def _read_parquet(path: str | Path) -> pd.DataFrame:
         import pyarrow.parquet as pq
     except ImportError:
         raise ConfigError(f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"') from None
+    batches, size = [], 0
     try:
         with pq.ParquetFile(path) as file:
-            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-            columns = [group.column(i) for group in groups for i in range(group.num_columns)]
-            # A run of equal values takes no room in the file; in memory each takes eight bytes, or those of its text.
-            size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
-            batches = []
-            for batch in file.iter_batches(_BATCH) if size <= MAX_UNPACKED else ():
-                size += batch.nbytes
+            for batch in file.iter_batches(_BATCH):
                 batches.append(batch)
-                if size > MAX_UNPACKED:
-                    break
-            table = pa.Table.from_batches(batches, file.schema_arrow)
+                size += batch.nbytes
+                if size > MAX_UNPACKED:  # a run of equal values takes no room in the file
+                    got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+                    raise DataError(got, "a smaller table", "split it, or pass the columns you need as a data frame")
+            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
     except (OSError, ValueError) as error:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a Parquet file", "check that it was written completely") from None
-    if size > MAX_UNPACKED:
-        got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
-        raise DataError(got, "a smaller table", "split it, or pass the columns that you need as a data frame")
-    return table.to_pandas()
 
 
 def as_table(source: Any) -> Table:
