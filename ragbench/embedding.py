@@ -134,10 +134,6 @@ class E5(_Encoder):
         """Embed queries, likewise."""
         return self._embed(texts, "query: ")
 
-    def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens that the model reads of each document, prefix and marks included."""
-        return [len(encoding.ids) for encoding in _e5()[1]([f"passage: {text}" for text in texts])]
-
     def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
         _require_texts(texts)
         model, encode = _e5()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ragbench import chunking, data, retrieval
@@ -67,17 +68,6 @@ def is_model(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return bool(value) and all(map(is_model, value))
     return isinstance(value, str) or hasattr(value, "ainvoke")
-
-
-class _FunctionReader:
-    """A plain function (question, context) -> answer as a reader."""
-
-    def __init__(self, function: Callable[[str, str], str], name: str) -> None:
-        self.function, self.name = function, name
-
-    def answer(self, question: str, context: str) -> str:
-        """Answer one question."""
-        return self.function(question, context)
 
 
 def parse_axis(axis: str, value: Any, models: Mapping[str, Any], folder: Path = Path()) -> dict[str, Any]:
@@ -157,7 +147,7 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
     if method and (callable(getattr(value, method, None)) or is_model(value)):
         return value
     if axis == "generator" and callable(value):
-        return _FunctionReader(value, label)
+        return SimpleNamespace(name=label, answer=value)
     if not method and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
         return value
     raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", _WANTED[axis], "see docs/experiment.md")

@@ -9,8 +9,7 @@ from typing import Any
 
 from ragbench.llm.failures import CallError
 
-LOOP = "loop"  # our own: a reply that repeated itself and was not read to its end
-CUT_SHORT = frozenset({LOOP, "length", "max_tokens", "MAX_TOKENS", "model_length"})
+CUT_SHORT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 
 
 @dataclass(frozen=True, slots=True)
