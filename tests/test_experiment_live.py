@@ -141,6 +141,12 @@ def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(tmp_path
     assert len(server.calls) - asked == 180 - healthy
 
 
+def test_a_server_that_answers_nothing_ends_a_short_run_too(tmp_path, server):
+    server.fault = lambda prompt, before: Fault("500")
+    with pytest.raises(ModelError, match="3 of 3 prompts failed at the server"):
+        live(tmp_path, server, 1, judge=None).run(progress=False)
+
+
 def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
     grid = {"retriever": {"a": Named, "b": lambda c: Named(c, broken="x")}, "N": (0, 4), "per_prompt": "systems"}
     rows = live(tmp_path, server, 1, **grid).run(progress=False)
