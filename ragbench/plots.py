@@ -24,6 +24,7 @@ from ragbench._lazy import public_names
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.grades import GRADE_COLUMNS
 from ragbench.paths import figures_dir
+from ragbench.text.escape import in_csv
 
 __dir__ = public_names(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
@@ -182,7 +183,7 @@ def save_figure(
     Parameters
     ----------
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
-    table : the numbers drawn.
+    table : the numbers drawn; in the CSV no cell is a formula to a spreadsheet.
     alt : the picture in words, stored in the PNG's description and beside it as text.
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     """
@@ -202,7 +203,7 @@ def save_figure(
         figure.set_layout_engine("none")
         figure.savefig(paths["pdf"], metadata={"CreationDate": None, "Producer": None, "Creator": None})
         figure.set_layout_engine(layout)
-    table.to_csv(paths["csv"], index=False, float_format="%.6g", lineterminator="\n")
+    in_csv(table).to_csv(paths["csv"], index=False, float_format="%.6g", lineterminator="\n")
     paths["alt"].write_text(alt.strip() + "\n", encoding="utf-8")
     return paths
 

@@ -277,7 +277,7 @@ def _language_caveat(table: pd.DataFrame) -> str:
     texts = [column for column in ("question", "answer", "reference") if column in table]
     rows = table[texts].to_numpy()
     others = other_languages([str(cell) for cell in row if not is_missing(cell)] for row in rows)
-    named = ", ".join(f"{name} {n}" for name, n in others.items())
+    named = ", ".join(f"{name.capitalize()} {n}" for name, n in others.items())
     return f"{sum(others.values())} of {len(table)} answers are not in English ({named})" if others else ""
 
 

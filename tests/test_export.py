@@ -25,17 +25,17 @@ from ragbench import plots
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
-from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.report.export import MARKER, _load_scores, export, export_scores, save_scores
 from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references, score_methods
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
+from ragbench.text.escape import in_csv, in_latex, in_markdown
 
 COMMANDS = {
     r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textless{}": "<",
     r"\textgreater{}": ">", r"\textbar{}": "|", r"\textasciigrave{}": "`", 
-    "$-$": "−", r"\&": "&", r"\%": "%", r"\$": "$", r"\#": "#", r"\_": "_", r"\{": "{",
-    r"\}": "}", "-{}-": "--",
+    "$-$": "−", r"\&": "&", r"\%": "%", r"\$": "$", r"\#": "#", r"\_": "_",
+    r"\textbraceleft{}": "{", r"\textbraceright{}": "}", "-{}-": "--",
 }  # fmt: skip
 
 
@@ -120,6 +120,12 @@ def test_escaped_text_reads_as_the_text_and_compiles(text):
             continue
         back, rest = back + (COMMANDS[command] if command else rest[0]), rest[len(step) :]
     assert back == text
+
+
+def test_a_brace_in_a_name_does_not_close_or_open_a_field_of_bibtex():
+    entry = re.sub(r"\\text\w+\{\}", "", in_latex("my{model}}"))
+    assert "{" not in entry
+    assert "}" not in entry
 
 
 def test_line_breaks_and_control_characters_become_spaces():
@@ -744,12 +750,13 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
     text = (tmp_path / "out" / "methods.md").read_text(encoding="utf-8").replace("\\", "")
     methods, claims = text.split("## What may be claimed")
     assert "Settings that are not ragbench's defaults: max_chars = 500." in methods
-    assert "Language: 1 of the 2 questions of mills (german 1) are not in English." in claims
+    foreign = "1 of the 2 questions of mills (German 1) and 1 of the 1 documents of mills (German 1)"
+    assert f"Language: {foreign} are not in English." in claims
     assert "The extractive reader and the embedded grader were made for English" in claims
     assert "only where max_chars = 500 there too" in claims
     rows = [{"question": q.text, "answer": german, "reference": german, "chunks": [german]} for q in asked]
     with pytest.warns(UserWarning, match="not in English"):
         table = rb.score(rows, ["ragchecker"], "embedded")
     assert any(
-        "Language: 2 of 2 answers are not in English (german 2)" in claim for claim in score_methods(table).claims
+        "Language: 2 of 2 answers are not in English (German 2)" in claim for claim in score_methods(table).claims
     )

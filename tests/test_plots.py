@@ -87,6 +87,8 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert paths["png"].read_bytes()[:4] == b"\x89PNG"
     assert b"Two curves." in paths["png"].read_bytes()
     assert paths["pdf"].read_bytes()[:4] == b"%PDF"
+    named = plots.save_figure(figure, "99_y", curves.assign(retriever="=1+1"), "Two curves.")["csv"].read_text()
+    assert "'=1+1" in named  # no formula to a spreadsheet
     # What is changed after saving is laid out anew.
     assert isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
     pd.testing.assert_frame_equal(pd.read_csv(paths["csv"]), curves)

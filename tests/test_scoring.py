@@ -196,7 +196,7 @@ def test_embedded_labels_are_named_open_in_the_inspector_and_have_means(minilm):
 def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
     german = {"question": "Wie hoch ist der Turm?", "answer": "Der Turm ist 330 Meter hoch.", "chunks": ["Der Turm."]}
     rows = [ROWS[0], german | {"reference": "Der Turm ist nicht 120 Meter hoch."}]
-    with pytest.warns(UserWarning, match=r"1 of 2 answers are not in English \(german 1\).*labels='ollama"):
+    with pytest.warns(UserWarning, match=r"1 of 2 answers are not in English \(German 1\).*labels='ollama"):
         score(rows, ["ragchecker"], "embedded")
     chinese = {"references": ["塔高三百三十米。", "船在夜里经过。"], "chunks": ["塔高三百三十米。山很高。"]}
     assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]

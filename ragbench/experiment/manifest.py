@@ -6,6 +6,7 @@ import functools
 import hashlib
 import inspect
 import json
+import math
 import os
 import platform
 import re
@@ -30,6 +31,7 @@ from ragbench.text.languages import other_languages
 FORMAT = "ragbench-run-1"
 _CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
 _HASH = re.compile(r"[0-9a-f]{32,64}")
+_SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
 
 
 def now() -> str:
@@ -135,12 +137,15 @@ def _plain(value: Any) -> Any:
 def data_facts(data: Dataset) -> dict[str, Any]:
     """Return name, counts and hashes of a data set."""
     asked = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
+    sample = data.documents[:: math.ceil(len(data.documents) / _SAMPLE) or 1]
     return {
         "name": data.name,
         "questions": len(data.questions),
         "documents": len(data.documents),
         "excluded": len(data.excluded),
         "other_languages": other_languages([q.text, q.answer] for q in data.questions),
+        "sampled_documents": len(sample),
+        "documents_in_other_languages": other_languages([d.text[:_MAX_CHARS]] for d in sample),
         "questions_sha256": _sha256(asked),
         "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
     }

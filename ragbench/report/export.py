@@ -44,12 +44,12 @@ from ragbench.report.audit import (
     scored_contexts,
     varying,
 )
-from ragbench.report.escape import from_csv, in_csv, in_latex, in_markdown
 from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
 from ragbench.report.page import GRADES, page, worst_answers
 from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
 from ragbench.stats.tables import stopped_by_looking
+from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
 
 MARKER = ".ragbench-export.json"  # lists what an export wrote
 _MAX_SYSTEMS = 40  # of one figure
@@ -458,7 +458,7 @@ class _Folder:
                 self.text(f"tables/{table.stem}.{kind}", text)
         alts = {}
         for stem, figure, numbers, alt in figures:
-            paths = plots.save_figure(figure, stem, in_csv(numbers), alt, folder=self.path / "figures", dpi=300)
+            paths = plots.save_figure(figure, stem, numbers, alt, folder=self.path / "figures", dpi=300)
             self.done.files += [f"figures/{path.name}" for path in paths.values()]
             alts[stem] = alt
         self.text("methods.md", paragraphs.markdown)

@@ -22,8 +22,8 @@ from ragbench.errors import check_known
 from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
-from ragbench.report.escape import in_latex, in_markdown
 from ragbench.report.tables import NEEDS
+from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
 RESAMPLES = 2000  # of the bootstrap behind the tables
@@ -255,11 +255,15 @@ def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_languages(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how many questions of a data set are not in English, for those that have any."""
+    """Yield how many questions and documents of a data set are not in English, for those that have any."""
     for label, facts in _axis(manifest, "data").items():
-        if others := facts.get("other_languages"):
-            named = ", ".join(f"{language} {n}" for language, n in others.items())
-            yield f"{sum(others.values())} of the {facts['questions']:,} questions of {label} ({named})"
+        documents, sample = facts["documents"], facts.get("sampled_documents", 0)
+        asked = f"{facts['questions']:,} questions of {label}"
+        read = f"{sample:,} documents of {label}" + (" looked at" if sample < documents else "")
+        for key, of in (("other_languages", asked), ("documents_in_other_languages", read)):
+            if others := facts.get(key):
+                named = ", ".join(f"{language.capitalize()} {n}" for language, n in others.items())
+                yield f"{sum(others.values())} of the {of} ({named})"
 
 
 def _is_changed(name: str, parameters: Mapping[str, Any]) -> bool:

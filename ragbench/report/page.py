@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ragbench.report.methods import CLAIMS, Methods, as_plain
 from ragbench.report.tables import RunTable, as_texts
 
 _ENOUGH = 0.67  # the thesis's threshold k
+_DPI, _CSS = 300, 120  # pixels an inch: of the files that an export draws, and on the page
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -23,7 +25,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; marg
 table { border-collapse: collapse; font-size: 0.85rem; }
 caption { text-align: left; white-space: nowrap; font-weight: bold; padding: 0.4rem 0; }
 th, td { padding: 0.2rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }
-.wide { overflow-x: auto; margin: 1rem 0; } img { max-width: 100%; } pre { white-space: pre-wrap; font-size: 0.85rem; }
+.wide { overflow-x: auto; margin: 1rem 0; } .number { white-space: nowrap; } img { max-width: 100%; }
+pre { white-space: pre-wrap; font-size: 0.85rem; }
 aside { border: 1px solid #999; padding: 0 1rem; }
 figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem; }
 </style></head><body>
@@ -32,12 +35,14 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 {% for note in notes %}<p><small>Note: {{ note }}.</small></p>
 {% endfor %}
 <h2>Results</h2>
-{% for alt, data in figures %}<figure><img alt="{{ alt }}" src="data:image/png;base64,{{ data }}">
+{% for alt, data, width in figures %}<figure>
+<img alt="{{ alt }}" src="data:image/png;base64,{{ data }}" width="{{ width }}">
 <figcaption>{{ alt }}</figcaption></figure>
 {% endfor %}
 {% for table, texts in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
 <tr>{% for head in texts.columns %}<th>{{ head }}</th>{% endfor %}</tr>
-{% for row in texts.to_numpy() %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% for row in texts.to_numpy() %}<tr>{% for cell in row %}
+<td{% if cell is interval %} class="number"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>{% for note in table.notes %}<small>{{ note }}</small><br>{% endfor %}</div>
 {% endfor %}
 <h2>Methods</h2>
@@ -62,11 +67,15 @@ def page(
     notes: Sequence[str] = (),
 ) -> str:
     """Write the page; ``figures`` are PNG files, each with its alt text."""
-    drawn = [(alt, base64.b64encode(file.read_bytes()).decode()) for file, alt in figures]
+    images = [(alt, file.read_bytes()) for file, alt in figures]
+    # The width stands in a PNG's head: by it, letters have one size in all figures.
+    drawn = [(alt, base64.b64encode(png).decode(), int.from_bytes(png[16:20]) * _CSS // _DPI) for alt, png in images]
     texts = [(each, as_texts(each.frame if each.shown is None else each.shown)[0]) for each in tables]
     parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts, "checks": render(audit)}
     parts |= {"paragraphs": [as_plain(p) for p in methods.paragraphs], "heading": CLAIMS, "claims": methods.claims}
-    return Environment(autoescape=True).from_string(_PAGE).render(parts)
+    jinja = Environment(autoescape=True)
+    jinja.tests["interval"] = re.compile(r"\S+ \[[^\]]*\]").fullmatch
+    return jinja.from_string(_PAGE).render(parts)
 
 
 def worst_answers(rows: pd.DataFrame, top: int = 10) -> RunTable:

@@ -16,8 +16,8 @@ from pandas.io.formats.style import Styler
 
 from ragbench.errors import ConfigError
 from ragbench.paths import results_dir
-from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.stats import MISSING
+from ragbench.text.escape import in_csv, in_latex, in_markdown
 
 PREAMBLE = r"\usepackage[T1]{fontenc} \usepackage{booktabs} \usepackage{longtable} \usepackage{graphicx}"
 NEEDS = f"% needs {PREAMBLE}; for characters beyond Latin lualatex or xelatex, and a font that has them"

@@ -15,9 +15,10 @@ FUNCTION_WORDS = {
     "english": "the of and to in is was for that with as by on are from it this which be at who what when where how or "
     "a an did does do were had has have whose why his her its their than not but also into both are s",
     "german": "der die das und den dem des ist war mit sich auf für im nicht ein eine einer von zu als auch wird wurde "
-    "wer wo wann wie welche welcher welches nach bei aus durch am",
+    "wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen eines dass vom zum zur "
+    "es sie sind hat haben über bis oder aber kein keine worden werden wenn noch nur",
     "french": "le la les des et est une un dans du que qui pour sur par avec au aux ce cette il elle sont été quel "
-    "quelle où quand comment pas ne se ou d l",
+    "quelle où quand comment pas ne se ou d l à fut était depuis plus leur ses cet mais dont",
 }
 # Scripts without blanks between words, and Korean, whose words change with the particles on them.
 UNSPACED = (

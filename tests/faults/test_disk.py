@@ -29,8 +29,8 @@ from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit, render
-from ragbench.report.escape import in_csv, in_markdown
 from ragbench.report.export import export
+from ragbench.text.escape import in_csv, in_markdown
 
 resource = pytest.importorskip("resource", reason="Windows has no resource limits")
 LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}

@@ -12,7 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-_LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
+_LATEX = {character: rf"\{character}" for character in "&%$#_"} | {
+    "{": r"\textbraceleft{}",  # BibTeX counts the braces of \{ too
+    "}": r"\textbraceright{}",
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
