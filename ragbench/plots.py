@@ -502,6 +502,8 @@ def dots(
         axis.set_title(_wrapped(title, 9 * size[0] / (ncols + 1)), fontsize=10)
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
+    if np.ptp(axes[0, 0].get_xlim()) < 1e-9:  # all values alike but for rounding
+        axes[0, 0].set_xlim(at - 0.1, at + 0.1)
     for axis in axes[-1]:
         axis.set_xlabel(_wrapped(xlabel, 9 * size[0] / (ncols + 1)))
     axes[0, 0].set_yticks(range(len(rows)), shown, fontsize=8)

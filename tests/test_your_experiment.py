@@ -16,7 +16,7 @@ from ragbench.cli import main
 from ragbench.data import load_minihop, load_questions
 from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
-from ragbench.experiment import Experiment
+from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
@@ -85,6 +85,14 @@ def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path
     assert len(re.findall(r"grade [123]: ", said)) == 6
     assert "embedded, 3 times: share of pairs of grades that differ 0.000" in said
     assert (results / "your_experiment" / "rows.jsonl").is_file()
+
+
+@pytest.mark.slow
+def test_the_notebook_of_a_new_folder_runs_as_it_is(tmp_path, results, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    folder = your_experiment.create_project(tmp_path / "mine")
+    execute(folder / "91_your_experiment.ipynb", out=tmp_path / "done.ipynb")
+    assert load_manifest(results / "your_experiment")["axes"]["data"].keys() == {"mine"}
 
 
 def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):
