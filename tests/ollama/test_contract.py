@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -72,6 +72,15 @@ SITUATIONS = {
 }
 
 
+# What 0.30, with llama.cpp's server inside, answers otherwise; its count leaves out what its cache had.
+FROM_0_30 = {
+    "a prompt that is too long is cut": {"fields": {"done": True}},
+    "cut where asked for": {"fields": {"done": True}},
+    "refused where asked for": {"words": "exceed_context_size_error"},
+    "a schema of no type": {"status": 400, "words": "JSON schema conversion failed"},
+}
+
+
 @pytest.fixture(scope="module")
 def double():
     models = {"smollm2:latest": "a" * 64, "all-minilm:latest": "b" * 64}
@@ -92,6 +101,9 @@ def server(request) -> str:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_answer(server, name):
     situation = SITUATIONS[name]
+    version = httpx.get(f"{server}/api/version").json()["version"]
+    if tuple(map(int, version.split(".")[:2])) >= (0, 30):
+        situation = replace(situation, **FROM_0_30.get(name, {}))
     answer = httpx.post(f"{server}{situation.path}", json=situation.body, timeout=120)
     assert answer.status_code == situation.status, answer.text
     said = answer.json()

@@ -64,7 +64,7 @@ def model_of(address: str, name: str = "smollm2"):
 
 def runners(address: str) -> list[int]:
     """Return the processes that run the models of one server, and of no other that tests have started."""
-    found = subprocess.run(["pgrep", "-f", "ollama runner"], capture_output=True, text=True, check=False)
+    found = subprocess.run(["pgrep", "-f", "ollama runner|llama-server"], capture_output=True, text=True, check=False)
     pids = map(int, found.stdout.split())
     return [pid for pid in pids if f"OLLAMA_HOST={address}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()]
 

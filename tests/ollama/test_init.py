@@ -1,13 +1,15 @@
-"""The experiment.yaml of `ragbench init`, its commented lines with the names of pulled models, on a real Ollama."""
+"""The experiment.yaml of `ragbench init` and the commands of README and docs, on a real Ollama."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from ollama import Client
+from test_docs import commands
 
 from ragbench import cli
 
@@ -39,3 +41,18 @@ def test_the_commented_lines_work_with_pulled_names(ollama, tmp_path, monkeypatc
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert "all-minilm:latest@" in json.dumps(manifest["axes"]["retriever"])
     assert len(pd.read_csv(folder / "scores.csv")) == len(rows)
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if "ollama:" in command])
+def test_a_command_of_the_docs_runs_as_it_stands(command, ollama, tmp_path, monkeypatch, capsys):
+    """The model that it names is SmolLM2 here, which is no judge: the doctor says so."""
+    Client(ollama).create(model="llama3:8b", from_="smollm2", parameters={"num_predict": 48, "num_thread": 1})
+    monkeypatch.setenv("OLLAMA_HOST", ollama)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It burnt down in 1902.")
+    (tmp_path / "answers.csv").write_text("question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n")
+    status = cli.main(shlex.split(command)[1:])
+    said = capsys.readouterr()
+    assert status == int("NOT FIT" in said.out), said
+    assert said.out
