@@ -249,6 +249,9 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
 def test_the_page_holds_all_of_it_and_loads_nothing(exported):
     text = (exported.folder / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'(?:src|href)="(?!data:)', text) == []
+    whole = re.findall(r'<td class="number">([^<]*)<', text)
+    assert whole
+    assert all("[" in cell for cell in whole)  # intervals are not broken
     for stem in ("ir_score", "grades", "seconds"):
         picture = base64.b64encode((exported.folder / "figures" / f"{stem}.png").read_bytes()).decode()
         alt = (exported.folder / "figures" / f"{stem}.txt").read_text(encoding="utf-8").strip()

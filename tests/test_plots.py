@@ -172,6 +172,11 @@ def models() -> pd.DataFrame:
     return pd.DataFrame({"panel": ["CN"] * 3 + ["EN"] * 3, "name": list("abcabc"), **measures})
 
 
+def test_dots_of_equal_values_have_an_axis_wider_than_rounding():
+    alike = pd.DataFrame({"pair": ["a - b", "c - d"], "difference": [0.0, -1.4e-17]})
+    assert plots.dots(alike, "pair", "difference", xlabel="x").axes[0].get_xlim() == (-0.1, 0.1)
+
+
 def test_rank_lines_start_at_the_rank_by_the_left_measure_and_end_at_the_right_one():
     figure = plots.rank_lines(models(), ["x", "y"], "name", "panel")
     chinese, english = figure.axes

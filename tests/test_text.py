@@ -202,6 +202,13 @@ def test_a_word_of_unknown_characters_is_as_rare_as_a_piece_outside_the_vocabula
     assert word_weight("the") < word_weight("river") < word_weight("\U00012000")
 
 
+def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
+    german = "Es misst acht Meter und wurde nach einem Brand erneuert. Zum Hafen sind es zehn Minuten."
+    french = "Il fut construit par Ada Holm. On y arrive à pied depuis la gare de Bensk en dix minutes."
+    spanish = "El faro fue construido por un ingeniero y se encuentra en la costa; la torre es de piedra."
+    assert [language_of([text]) for text in (german, french, spanish)] == ["german", "french", None]
+
+
 def test_a_few_foreign_names_do_not_change_the_language_of_an_unspaced_text():
     assert language_of(["北京大学的学生在 London 和 Paris 学习语言"]) == "chinese"
     assert language_of(["The capital of the country is Beijing (北京) and was so in the past."]) == "english"
