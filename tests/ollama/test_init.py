@@ -43,6 +43,7 @@ def test_the_commented_lines_work_with_pulled_names(ollama, tmp_path, monkeypatc
     assert len(pd.read_csv(folder / "scores.csv")) == len(rows)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", [command for command in commands() if "ollama:" in command])
 def test_a_command_of_the_docs_runs_as_it_stands(command, ollama, tmp_path, monkeypatch, capsys):
     """The model that it names is SmolLM2 here, which is no judge: the doctor says so."""
