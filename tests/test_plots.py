@@ -408,7 +408,7 @@ def unreadable(figure, monkeypatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("count", [2, 13])
+@pytest.mark.parametrize("count", [2, 6, 13])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_is_cut_or_covered_whatever_the_number_of_systems(kind, count, monkeypatch):
     figure = KINDS[kind](NAMES[:count])
