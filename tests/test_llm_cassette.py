@@ -59,6 +59,16 @@ def run(fake, cassette, prompts=("p0", "p1", "p2"), schema=None, **options):
     return replies, len(fake.calls) - before
 
 
+def test_a_cassette_without_replies_is_one_all_the_same(fake, path):
+    from ragbench.labelling.checkers import make_checker
+
+    empty = Cassette(path)
+    assert (len(empty), bool(empty)) == (0, True)
+    fake.reply = lambda body: "Yes"
+    make_checker("ollama:llama3:8b", host=fake.url, cassette=empty).check(["It burnt."], "It burnt.")
+    assert len(empty) == 1
+
+
 # -- the key -----------------------------------------------------------------------------------------------------------
 
 

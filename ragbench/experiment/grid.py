@@ -216,8 +216,10 @@ class Grid(BaseModel):
 
     def open_cassette(self, *, make: bool = True) -> contextlib.AbstractContextManager[Cassette | None]:
         """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
-        if not self.live or self.cassette is False or isinstance(self.cassette, Cassette):
-            return contextlib.nullcontext(self.cassette if self.live and self.cassette else None)
+        if not self.live or self.cassette is False:
+            return contextlib.nullcontext()
+        if isinstance(self.cassette, Cassette):
+            return contextlib.nullcontext(self.cassette)
         path = Path(self.cassette or self.home / "cassette.sqlite")
         return Cassette(path) if make or path.exists() else contextlib.nullcontext()
 

@@ -152,6 +152,9 @@ class Cassette:
     def __len__(self) -> int:
         return int(self.rows("SELECT count(*) FROM replies WHERE ok = 1")[0][0])
 
+    def __bool__(self) -> bool:
+        return True  # an empty one is a cassette too: ``cassette or None`` keeps it
+
     def __enter__(self) -> Cassette:
         return self
 
