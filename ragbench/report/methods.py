@@ -145,7 +145,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
     left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
     prompts = {name: f"{name} ({sha[:12]})" for name, sha in manifest.get("prompts", {}).items()}
-    judges = _axis(manifest, "judge")
+    judges, axes = _axis(manifest, "judge"), json.dumps(manifest.get("axes", {}))
     facts = {
         "manifest": manifest,
         "parameters": parameters,
@@ -166,7 +166,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "left": left,
         "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
         "others": [*_other_languages(manifest)],
-        "english": [words for mark, words in _ENGLISH.items() if mark in json.dumps(manifest.get("axes", {}))],
+        "english": [words for mark, words in _ENGLISH.items() if mark in axes],
         "changed": [f"{name} = {parameters[name]}" for name in _SETTINGS if _is_changed(name, parameters)],
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
         "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
