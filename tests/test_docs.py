@@ -16,7 +16,6 @@ from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS
 from ragbench.experiment import Experiment, load_rows
 from ragbench.experiment.grid import AXES
-from ragbench.labelling.people import Label
 from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
 from ragbench.paths import packaged_data, project_root
@@ -112,7 +111,8 @@ def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(page, own_fi
     monkeypatch.setenv("OLLAMA_HOST", fake.url)
     before = [(table, dict(table)) for table in (CHUNKERS, DATASETS, METRICS, RETRIEVERS, LABELS)]
     (own_files / "answers.csv").write_text("question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n")
-    rb.append_labels("drafts.csv", [Label("draft", "line-1", "draft", "accept", "ab", "2026-01-01")])
+    accepted = {"kind": "draft", "item": "line-1", "aspect": "draft", "label": "accept", "annotator": "ab"}
+    rb.append_labels("drafts.csv", [accepted])
     names: dict = {"rb": rb}
     try:
         for number, block in enumerate(blocks(page, "python")):

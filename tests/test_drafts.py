@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from fake_ollama import FakeOllama
@@ -257,8 +256,8 @@ def test_a_person_accepts_edits_and_drops_drafts_and_only_the_accepted_are_writt
     accepted = rb.data.load_questions(to).questions
     assert [q.answer for q in accepted] == [loaded[0].answer, "40 m"]
     assert {q.meta["accepted_by"] for q in accepted} == {"ab"}
-    other = load_labels(tmp_path / "labels.csv")[0]
-    rb.append_labels(tmp_path / "cd.csv", [replace(other, label="drop", annotator="cd")])
+    other = load_labels(tmp_path / "labels.csv").iloc[:1].assign(label="drop", annotator="cd")
+    rb.append_labels(tmp_path / "cd.csv", other)
     counts = rb.accept_drafts(loaded, [tmp_path / "labels.csv", tmp_path / "cd.csv"], to)
     assert (counts["accepted"], counts["dropped"]) == (1, 2)
 

@@ -8,6 +8,7 @@ import re
 
 import ipywidgets
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,15 @@ AT = "2026-11-21T10:00:00+00:00"
 
 
 def row(item, label, annotator="ana", kind="grade", aspect="grade", note=""):
-    return people.Label(kind, item, aspect, label, annotator, AT, note)
+    return dict(zip(people.COLUMNS, (kind, item, aspect, label, annotator, AT, note), strict=True))
+
+
+def table(*rows):
+    return pd.DataFrame(rows, columns=people.COLUMNS)
+
+
+def loaded(*paths):
+    return people.load_labels(*paths).to_dict("records")
 
 
 def session_of(items, kind, folder, annotator="ana", **options):
@@ -48,29 +57,32 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "deep" / "labels.csv"
     rows = [row("q1", "4", note='says "five", not six'), row("q2", "1", note="a, b"), row("问题", "5", "李")]
     people.append_labels(path, rows[:1])
-    people.append_labels(path, rows[1:])
+    people.append_labels(path, table(*rows[1:]))
     with pytest.raises(DataError, match="a new row: the label '7' of grade"):
         people.append_labels(path, [row("q9", "4"), row("q1", "7")])
-    assert people.load_labels(path) == rows
+    assert loaded(path) == rows
     assert path.read_text(encoding="utf-8").splitlines()[0] == "kind,item,aspect,label,annotator,at,note"
     assert path.read_text(encoding="utf-8").count("kind,item") == 1
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))  # saved by a spreadsheet
+    assert loaded(path) == rows
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
 def test_any_note_survives_the_file_on_one_line(tmp_path_factory, note):
     path = tmp_path_factory.mktemp("notes") / "labels.csv"
     people.append_labels(path, [row("q1", "4", note=note), row("q2", "3")])
-    assert [one.note for one in people.load_labels(path)] == [" ".join(note.splitlines()), ""]
+    assert [one["note"] for one in loaded(path)] == [" ".join(note.splitlines()), ""]
     assert len(path.read_text(encoding="utf-8").splitlines()) == 3
 
 
 def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
     rows = [row("q1", "4"), row("q2", "3"), row("q1", "5"), row("q2", ""), row("q1", "2", "bo")]
-    assert [(x.item, x.label, x.annotator) for x in people.current(rows)] == [("q1", "5", "ana"), ("q1", "2", "bo")]
+    held = people.current(table(*rows))[["item", "label", "annotator"]]
+    assert held.to_numpy().tolist() == [["q1", "5", "ana"], ["q1", "2", "bo"]]
     other = row("q1", "1", kind="rubric", aspect="quality")
-    assert people.current([*rows, other], "rubric") == [other]
-    aspects = [row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")]
-    assert people.current(aspects) == aspects
+    assert people.current(table(*rows, other), "rubric").to_dict("records") == [other]
+    aspects = table(*(row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")))
+    assert people.current(aspects).equals(aspects)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +106,7 @@ def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(labels_file, 
     assert says in str(caught.value)
 
 
-def test_a_file_of_something_else_is_left_alone(tmp_path):
+def test_a_file_of_something_else_is_left_alone(tmp_path, labels_file):
     path = tmp_path / "thesis.csv"
     path.write_text("a;b\n1;2\n")
     with pytest.raises(DataError, match="is no label file"):
@@ -102,6 +114,9 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(DataError, match="line 1: 'a;b'"):
         people.load_labels(path)
     assert path.read_text() == "a;b\n1;2\n"
+    assert loaded(tmp_path) == loaded(labels_file)  # of a folder its label files
+    people.append_labels(tmp_path / "more.csv", [row("q2", "3")])
+    assert [one["item"] for one in loaded(tmp_path)] == ["q1", "q2"]
 
 
 def _write_many(path, annotator, n):
@@ -120,12 +135,7 @@ def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
         writer.join(60)
     rows = people.load_labels(path)
     assert len(rows) == 80
-    assert {name: len(own) for name, own in people.by_annotator(people.current(rows)).items()} == {"ana": 20, "bo": 20}
-
-
-def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(labels_file):
-    labels_file.write_bytes(b"\xef\xbb\xbf" + labels_file.read_bytes().replace(b"\n", b"\r\n"))
-    assert people.load_labels(labels_file) == [row("q1", "4")]
+    assert people.current(rows).groupby("annotator").size().to_dict() == {"ana": 20, "bo": 20}
 
 
 # the session
@@ -137,9 +147,9 @@ def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
     for n, key in enumerate("451", 1):
         assert session.item.id == order[n - 1]
         assert session.press(key, note=f"note {n}")
-        rows = people.load_labels(tmp_path / "l.csv")
-        assert [(r.item, r.label, r.note) for r in rows][-1] == (order[n - 1], key, f"note {n}")
-        assert len(rows) == n == session.done
+        last = loaded(tmp_path / "l.csv")[-1]
+        assert (last["item"], last["label"], last["note"]) == (order[n - 1], key, f"note {n}")
+        assert len(loaded(tmp_path / "l.csv")) == n == session.done
 
 
 def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
@@ -176,7 +186,7 @@ def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is
         for _ in range(3):
             session.press("5")  # whatever stands on the right is much better
     assert set(sides.values()) == {"one", "two"}
-    stored = {(r.item, r.aspect): r.label for r in people.load_labels(tmp_path / "l.csv")}
+    stored = {(r["item"], r["aspect"]): r["label"] for r in loaded(tmp_path / "l.csv")}
     assert len(stored) == 60
     assert all(label == ("2" if sides[item] == "two" else "-2") for (item, _), label in stored.items())
     session.go(3)
@@ -209,7 +219,7 @@ def test_ranks_ask_for_one_document_after_the_other_by_its_letter_and_allow_ties
     assert "Rank of A" in session.asked()[session.aspect]
     assert not session.press("4")
     assert all(session.press(key) for key in "212")
-    stored = {r.aspect: r.label for r in people.load_labels(tmp_path / "l.csv")}
+    stored = {r["aspect"]: r["label"] for r in loaded(tmp_path / "l.csv")}
     assert stored == {f"safety/{name}": rank for name, rank in zip(shown, "212", strict=True)}
     assert session.aspect == f"clarity/{shown[0]}"
     assert (session.shown_label(f"safety/{shown[1]}"), session.done) == ("1", 0)
@@ -220,8 +230,8 @@ def test_keypoints_are_asked_one_by_one(tmp_path):
     session = session_of([item], "keypoints", tmp_path)
     session.press("1")
     session.press("2")
-    rows = people.load_labels(tmp_path / "l.csv")
-    assert [(r.aspect, r.label) for r in rows] == [("1", "covered"), ("2", "contradicted")]
+    rows = loaded(tmp_path / "l.csv")
+    assert [(r["aspect"], r["label"]) for r in rows] == [("1", "covered"), ("2", "contradicted")]
     assert session.done == 1
 
 
@@ -259,58 +269,66 @@ def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, s
 
 
 def ratings(labels, annotator, kind="grade", aspect="grade"):
-    return [row(f"q{i}", label, annotator, kind, aspect) for i, label in enumerate(labels)]
+    return table(*(row(f"q{i}", label, annotator, kind, aspect) for i, label in enumerate(labels)))
 
 
 def test_agreement_by_hand():
     # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7 - .5) / .5.
     a = ratings(list("1111555555"), "ana")
     b = ratings(list("1115551155"), "bo")
-    table = people.agreement(a, b, resamples=200).iloc[0]
-    assert (table["n"], table["only_a"], table["only_b"]) == (10, 0, 0)
-    assert table["agreement"] == pytest.approx(0.7)
-    assert table["kappa"] == pytest.approx(0.4)
-    assert table["kappa_low"] < 0.4 < table["kappa_high"]
-    assert math.isnan(table["weighted_kappa"])  # grades are categories
+    agreed = people.agreement(a, b, resamples=200).iloc[0]
+    assert (agreed["n"], agreed["only_a"], agreed["only_b"]) == (10, 0, 0)
+    assert agreed["agreement"] == pytest.approx(0.7)
+    assert agreed["kappa"] == pytest.approx(0.4)
+    assert agreed["kappa_low"] < 0.4 < agreed["kappa_high"]
+    assert math.isnan(agreed["weighted_kappa"])  # grades are categories
+    fewer = people.agreement(a.iloc[:9], b.iloc[2:], resamples=0).iloc[0]
+    assert (fewer["n"], fewer["only_a"], fewer["only_b"]) == (7, 2, 1)
 
 
 def test_preferences_are_compared_by_aspect_with_distance():
     rng = np.random.default_rng(3)
     one, two = (rng.integers(-2, 3, 60) for _ in range(2))
     a, b = (ratings(map(str, values), who, "preference", "overall") for who, values in (("ana", one), ("bo", two)))
-    table = people.agreement(a, b, resamples=0).set_index("aspect")
-    assert list(table.index) == ["correctness", "completeness", "overall"]
-    mine = table.loc["overall"]
+    by_aspect = people.agreement(a, b, resamples=0).set_index("aspect")
+    assert list(by_aspect.index) == ["correctness", "completeness", "overall"]
+    mine = by_aspect.loc["overall"]
     assert mine["kappa"] == pytest.approx(cohen_kappa_score(one, two))
     assert mine["weighted_kappa"] == pytest.approx(cohen_kappa_score(one, two, weights="quadratic"))
     assert mine["within_one"] == pytest.approx(np.mean(np.abs(one - two) <= 1))
-    assert table.loc["correctness", "n"] == 0
-    assert math.isnan(table.loc["correctness", "agreement"])
+    assert by_aspect.loc["correctness", "n"] == 0
+    assert math.isnan(by_aspect.loc["correctness", "agreement"])
 
 
 def test_ranks_are_compared_by_criterion():
-    one = [row("d", rank, "ana", "ranks", f"safety/{name}") for name, rank in zip("abc", "123", strict=True)]
-    two = [row("d", rank, "bo", "ranks", f"safety/{name}") for name, rank in zip("abc", "132", strict=True)]
-    table = people.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
-    assert (table["n"], table["agreement"], table["within_one"]) == (3, pytest.approx(1 / 3), 1)
-    assert table["weighted_kappa"] == pytest.approx(cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic"))
+    one, two = (
+        table(*(row("d", rank, who, "ranks", f"safety/{name}") for name, rank in zip("abc", ranks, strict=True)))
+        for who, ranks in (("ana", "123"), ("bo", "132"))
+    )
+    agreed = people.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
+    assert (agreed["n"], agreed["agreement"], agreed["within_one"]) == (3, pytest.approx(1 / 3), 1)
+    assert agreed["weighted_kappa"] == pytest.approx(cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic"))
 
 
 def test_verdicts_on_keypoints_are_pooled():
-    a = [row("q", v, "ana", "keypoints", str(i)) for i, v in enumerate(["covered", "neither", "covered"])]
-    b = [row("q", v, "bo", "keypoints", str(i)) for i, v in enumerate(["covered", "covered", "covered"])]
-    table = people.agreement(a, b, resamples=0)
-    assert (len(table), table["n"].iloc[0]) == (1, 3)
-    assert table["agreement"].iloc[0] == pytest.approx(2 / 3)
+    a, b = (
+        table(
+            *(row("q", verdict, who, "keypoints", str(i)) for i, verdict in enumerate(["covered", second, "covered"]))
+        )
+        for who, second in (("ana", "neither"), ("bo", "covered"))
+    )
+    agreed = people.agreement(a, b, resamples=0)
+    assert (len(agreed), agreed["n"].iloc[0]) == (1, 3)
+    assert agreed["agreement"].iloc[0] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
     ("a", "b"),
     [
         (ratings("12", "ana"), ratings("12", "ana")),
-        (ratings("12", "ana") + ratings("12", "cy"), ratings("12", "bo")),
+        (pd.concat([ratings("12", "ana"), ratings("12", "cy")]), ratings("12", "bo")),
         (ratings("12", "ana"), ratings(["1", "2"], "bo", "rubric", "quality")),
-        ([], []),
+        (table(), table()),
     ],
 )
 def test_agreement_wants_two_people_and_one_kind(a, b):
@@ -332,15 +350,6 @@ def test_answers_become_items_without_their_generator():
         people.grade_items([question], [Answer("q9", "x", "m")])
 
 
-def test_partners_are_found_in_the_same_file_and_beside_it(tmp_path):
-    people.append_labels(tmp_path / "a.csv", [*ratings("12", "ana"), *ratings("13", "bo")])
-    people.append_labels(tmp_path / "b.csv", [*ratings("45", "cy"), row("q", "3", "di", "rubric", "quality")])
-    (tmp_path / "other.csv").write_text("x,y\n")
-    found = people.partners(tmp_path / "a.csv", "grade", "ana")
-    assert {name: [r.label for r in rows] for name, rows in found.items()} == {"bo": ["1", "3"], "cy": ["4", "5"]}
-    assert people.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
-
-
 # the form, without a browser
 
 
@@ -358,8 +367,8 @@ def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
     first = form.session.item
     form._note.value = " unsure "
     button(form, "4").click()
-    stored = people.load_labels(tmp_path / "l.csv")
-    assert [(r.item, r.label, r.note) for r in stored] == [(first.id, "4", "unsure")]
+    (stored,) = loaded(tmp_path / "l.csv")
+    assert (stored["item"], stored["label"], stored["note"]) == (first.id, "4", "unsure")
     assert form._note.value == ""
     assert "item 2 of 3 · 1 done" in form._head.value
     assert form.session.item.texts["Question"] in form._item.value
@@ -367,7 +376,7 @@ def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
     button(form, "back").click()
     assert first.texts["Question"] in form._item.value
     button(form, "5").click()
-    assert [label.label for label in form.labels] == ["5"]
+    assert form.labels["label"].tolist() == ["5"]
 
 
 def test_a_key_pressed_twice_does_not_label_an_item_nobody_has_seen(tmp_path):
@@ -407,8 +416,8 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     assert form._agreement.value == ""
     for key in "1155":
         button(form, key).click()
-    rows = [row(label.item, "1" if i < 1 else "5", "bo") for i, label in enumerate(form.labels)]
-    people.append_labels(tmp_path / "bo.csv", rows)
+    rows = [row(item, "1" if i < 1 else "5", "bo") for i, item in enumerate(form.labels["item"])]
+    people.append_labels(tmp_path / "bo.csv", [*rows, row("q", "3", "di", "rubric", "quality")])
     again = tool(tmp_path, 4)
     assert "all done" in again._head.value
     # Three of four the same; by chance .5 * .25 + .5 * .75 = .5, kappa (.75 - .5) / .5.
@@ -417,4 +426,4 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     kappa, low, high = map(float, re.findall(r"-?[\d.]+", cells[4]))
     assert low <= kappa == 0.5 <= high
     (tmp_path / "bo.csv").write_text((tmp_path / "bo.csv").read_text() + "broken\n")
-    assert "line 6" in tool(tmp_path, 4)._agreement.value
+    assert "line 7" in tool(tmp_path, 4)._agreement.value

@@ -6,7 +6,6 @@ import pytest
 from notebook_parts import parts
 
 from ragbench import papers
-from ragbench.labelling.people import Label
 from ragbench.records import Document, Question
 
 # Notebook 91: which step failed, so that every outcome and every rank can be read off
@@ -55,17 +54,17 @@ def asked(number, domain="finance", language="en", kind="factual", points=("It r
     return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about)
 
 
-def label(kind, item, aspect, said, annotator="ana"):
-    return Label(kind, item, aspect, str(said), annotator, "2026-11-21T10:00:00+00:00")
+def table_of(*rows):
+    return pd.DataFrame(rows, columns=["kind", "item", "aspect", "label", "annotator"], dtype=object)
 
 
 def score(item, said, annotator="ana"):
-    return label("rubric", item, "quality", said, annotator)
+    return "rubric", item, "quality", str(said), annotator
 
 
 def ranked(item, aspect="safety", annotator="ana", **ranks):
     names = {f"{aspect}/{name.replace('_', '-')}": rank for name, rank in ranks.items()}
-    return [label("ranks", item, name, rank, annotator) for name, rank in names.items()]
+    return [("ranks", item, name, str(rank), annotator) for name, rank in names.items()]
 
 
 def test_a_sample_goes_by_seed_and_name_and_not_by_order_or_by_what_else_there_is():
@@ -94,7 +93,7 @@ def test_items_show_what_annotators_are_given():
 
 def test_scores_are_averaged_by_hand():
     given = {"finance/en/factual/a": 5, "finance/en/factual/b": 3, "finance/en/summary/c": 4, "law/zh/summary/d": 2}
-    labels = [*(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo")]
+    labels = table_of(*(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo"))
     means = PEOPLE.quality_means(labels, ["language", "domain"]).set_index("language")
     assert means[["domain", "mean", "n"]].to_dict("index") == {
         "zh": {"domain": "law", "mean": 3.0, "n": 1},
@@ -106,24 +105,24 @@ def test_scores_are_averaged_by_hand():
 
 
 def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
-    table = PEOPLE.table_2([score("finance/zh/factual/a", 4)])
+    table = PEOPLE.table_2(table_of(score("finance/zh/factual/a", 4)))
     printed = papers.published("rageval", "Table 2")
     assert table[["row", "column"]].to_numpy().tolist() == printed[["row", "column"]].to_numpy().tolist()
     assert table.iloc[0].tolist() == ["CN", "Finance", 4, 1, 69]
     assert table["value"].isna().sum() == 5
     assert (table.loc[1:, ["n", "unscored"]] == [0, 70]).all(axis=None)
-    assert PEOPLE.table_2([])["value"].isna().all()
+    assert PEOPLE.table_2(table_of())["value"].isna().all()
 
 
 def test_shares_of_first_ranks_by_hand_with_ties():
-    labels = [
+    labels = table_of(
         *ranked("finance/en/d1", RAGEval=1, zero_shot=2, one_shot=3),
         *ranked("finance/en/d2", RAGEval=2, zero_shot=2, one_shot=3),  # only the order counts
         *ranked("finance/en/d9", RAGEval=1, zero_shot=2),  # half done: no order
         *ranked("finance/en/d3", RAGEval=2, zero_shot=3, one_shot=1),
         *ranked("finance/en/d3", "clarity", RAGEval=2, zero_shot=1, one_shot=1),
         *ranked("finance/en/d3", "clarity", "bo", RAGEval=1, zero_shot=2, one_shot=3),
-    ]
+    )
     table = PEOPLE.rank_shares(labels, ["criterion", "writer"]).set_index(["criterion", "writer"])
     first = table["first"].to_dict()
     assert first["safety", "RAGEval"] == pytest.approx(2 / 3)
@@ -149,7 +148,7 @@ def test_people_and_judge_are_compared_by_hand():
     assert table.loc[("zh", "completeness"), "difference"] == 0
     assert table["n"].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
     assert both["unscored"].tolist() == [1, 1, 1]  # one verdict could not be read
-    alone = PEOPLE.figure_6([], sides[1])
+    alone = PEOPLE.figure_6(table_of(), sides[1])
     assert alone["people"].isna().all()
     assert alone["unscored"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
 

@@ -18,7 +18,7 @@ from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import run_folder
-from ragbench.labelling.people import Label, append_labels
+from ragbench.labelling.people import append_labels
 from ragbench.notebooks import execute, find
 
 
@@ -32,7 +32,7 @@ def results(tmp_path, monkeypatch):
 def grades_of(questions, systems, by=lambda question, system: "5"):
     """Grades of one person, as the form of the template's section 11 writes them: every question under every system."""
     return [
-        Label("grade", f"{question}/{system}", "grade", by(i, j), "me", "2026-01-31T09:30:00+00:00")
+        {"kind": "grade", "item": f"{question}/{system}", "aspect": "grade", "label": by(i, j), "annotator": "me"}
         for i, question in enumerate(questions)
         for j, system in enumerate(systems)
     ]

@@ -28,7 +28,7 @@ from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
-from ragbench.labelling.people import Label, LabelItem, current, load_labels, read_edits
+from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm.endpoints import endpoints_of
 from ragbench.paths import written_whole
@@ -323,18 +323,16 @@ def accept_drafts(
     counts: accepted, edited (among them), dropped, open (nobody has said anything).
     """
     paths = [labels] if isinstance(labels, str | Path) else labels
-    said: dict[str, list[Label]] = {}
-    for label in current(load_labels(*paths), "draft"):
-        said.setdefault(label.item, []).append(label)
+    said = dict(list(current(load_labels(*paths), "draft").groupby("item")))
     counts = Counter({"accepted": 0, "edited": 0, "dropped": 0, "open": 0})
     kept = []
     for question in questions:
-        about = said.get(question.id, [])
-        if not about or any(label.label == "drop" for label in about):
-            counts["dropped" if about else "open"] += 1
+        about = said.get(question.id)
+        if about is None or about["label"].eq("drop").any():
+            counts["open" if about is None else "dropped"] += 1
             continue
-        edits = next((read_edits(label.note) for label in reversed(about) if label.note), {})
-        by = ", ".join(sorted({label.annotator for label in about}))
+        edits = next((read_edits(note) for note in reversed(about["note"].tolist()) if note), {})
+        by = ", ".join(sorted({*about["annotator"]}))
         text, answer = edits.get("Question", question.text), edits.get("Answer", question.answer)
         kept.append(replace(question, text=text, answer=answer, meta={**question.meta, "accepted_by": by}))
         counts.update(accepted=1, edited=bool(edits))

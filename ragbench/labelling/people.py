@@ -5,24 +5,24 @@ A label is a text, as in the file. The wording is ours, the scales are the paper
 ``grade``       the thesis's five categories (§2.4).
 ``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
-``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4): one rank per document.
+``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4): one rank per document,
+                its aspect is "criterion/candidate".
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts; question and answer may be edited, which the note holds.
 
-The file is one CSV for all kinds, to which rows are only appended: kind, item, aspect, label, annotator, at, note. The
-last row of a kind, item, aspect and annotator is what that person says; an empty label takes it back. Two people may
-write to one file, or each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
+The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The last row of a kind,
+item, aspect and annotator is what that person says; an empty label takes it back. Two people may write to one file, or
+each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES, Answer, Question, facts_of, questions_of
 from ragbench.stats import annotator_agreement, binomial_ci, kappa
+
+COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
 
 # What is asked
 
@@ -175,126 +177,80 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> lis
 # The label file
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One row of a label file. An aspect of ranks is "criterion/candidate"."""
-
-    kind: str
-    item: str
-    aspect: str
-    label: str
-    annotator: str
-    at: str
-    note: str = ""
-
-
-_HEADER = ",".join(column.name for column in fields(Label))
-
-
-def append_labels(path: str | Path, labels: Iterable[Label]) -> None:
-    """Append rows to a label file; a new file gets its header in the same write.
+def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str, str]]) -> None:
+    """Append rows with the columns `COLUMNS` (``at`` and ``note`` may be missing) to a label file, new or old.
 
     Writers take turns by a lock, so that a reader or a second annotator sees whole rows. Line breaks become blanks: one
     row, one line. DataError for a row that `load_labels` would refuse; nothing is written then.
     """
     path = Path(path).expanduser()
-    rows = [[" ".join(part.splitlines()) for part in astuple(label)] for label in labels]
-    for row in rows:
-        _label(row, f"{path}, a new row")
+    rows = pd.DataFrame(labels, columns=COLUMNS).fillna("").map(lambda text: " ".join(str(text).splitlines()))
+    for row in rows.to_numpy().tolist():
+        _checked(row, f"{path}, a new row")
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), open(path, "a+b") as file:
         begun = file.tell() > 0
-        if begun and not is_label_file(path):
-            raise DataError(f"{path} is no label file", f"the first line {_HEADER}", "choose another file")
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([*([] if begun else [_HEADER.split(",")]), *rows])
-        file.write(text.getvalue().encode("utf-8"))
+        if begun and not _is_label_file(path):
+            raise DataError(f"{path} is no label file", f"the first line {','.join(COLUMNS)}", "choose another file")
+        file.write(rows.to_csv(None, index=False, header=not begun, lineterminator="\n").encode("utf-8"))
 
 
-def load_labels(*paths: str | Path) -> list[Label]:
-    """Read label files, every row in the order given: the history. `current` gives what holds.
+def load_labels(*paths: str | Path) -> pd.DataFrame:
+    """Read label files, or all label files of a folder, every row in the order given; `current` gives what holds.
 
     DataError names file and line of every bad row: a wrong number of columns, an unknown kind, aspect or label, an
     empty item or annotator.
     """
-    return [label for path in paths for label in each_record(path, _rows(Path(path).expanduser()), _label)]
+    rows = []
+    for path in (Path(path).expanduser() for path in paths):
+        for file in filter(_is_label_file, sorted(path.glob("*.csv"))) if path.is_dir() else [path]:
+            lines = read_text(file).splitlines()
+            if lines[0] != ",".join(COLUMNS):
+                do = "check that this is a label file; a spreadsheet may have changed its separator when saving"
+                raise DataError(f"{file}, line 1: {lines[0][:80]!r}", f"the columns {','.join(COLUMNS)}", do)
+            numbered = ((f"line {number}", row) for number, row in enumerate(csv.reader(lines[1:]), 2) if row)
+            rows += each_record(file, numbered, _checked)
+    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
-def current(labels: Iterable[Label], kind: str | None = None) -> list[Label]:
-    """Return the label that holds for each kind (or one), item, aspect and annotator: the last, if not taken back."""
-    of_kind = [label for label in labels if kind in (None, label.kind)]
-    last = {(label.kind, label.item, label.aspect, label.annotator): label for label in of_kind}
-    return [label for label in last.values() if label.label]
+def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
+    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last, if not taken back."""
+    rows = labels if kind is None else labels[labels["kind"] == kind]
+    rows = rows.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
+    return rows[rows["label"] != ""].reset_index(drop=True)
 
 
-def by_annotator(labels: Iterable[Label]) -> dict[str, list[Label]]:
-    """Part rows by annotator, in order of first appearance."""
-    parts: dict[str, list[Label]] = {}
-    for label in labels:
-        parts.setdefault(label.annotator, []).append(label)
-    return parts
+def _is_label_file(path: Path) -> bool:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        return file.readline().rstrip("\r\n") == ",".join(COLUMNS)
 
 
-def read_edits(note: str) -> dict[str, str]:
-    """Return the texts that an edited item's note holds, by heading; none for a note in a person's own words."""
-    if not note.startswith("{"):
-        return {}
-    try:
-        edits = json.loads(note)
-    except ValueError:
-        got = f"a note of edits that cannot be read: {note[:60]!r}"
-        raise DataError(got, "JSON, as the labelling form writes it", "mend or remove that line") from None
-    return {heading: text for heading, text in edits.items() if text.strip()}
-
-
-def is_label_file(path: str | Path) -> bool:
-    """Say whether a file begins with the header of a label file."""
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.readline().rstrip("\r\n") == _HEADER
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    text = read_text(path)
-    if not is_label_file(path):
-        do = "check that this is a label file; a spreadsheet may have changed its separator when saving"
-        raise DataError(f"{path}, line 1: {text.splitlines()[0][:80]!r}", f"the columns {_HEADER}", do)
-    lines = list(csv.reader(text.splitlines()))
-    return ((f"line {number}", row) for number, row in enumerate(lines[1:], 2) if row)
-
-
-def _label(row: list[str], where: str) -> Label:
-    """Make a row's label; DataError when a part of it is none of the known ones."""
-
-    def fault() -> str:
-        if len(row) != len(fields(Label)):
-            return f"{len(row)} columns instead of {len(fields(Label))}"
-        kind, item, aspect, label, annotator, *_ = row
-        if kind not in KINDS:
-            return f"the kind {kind!r}; there are {', '.join(KINDS)}"
-        known = KINDS[kind]
+def _checked(row: list[str], where: str) -> list[str]:
+    """Return a row; DataError when a part of it is none of the known ones."""
+    fault = ""
+    if len(row) != len(COLUMNS):
+        fault = f"{len(row)} columns instead of {len(COLUMNS)}"
+    elif row[0] not in KINDS:
+        fault = f"the kind {row[0]!r}; there are {', '.join(KINDS)}"
+    else:
+        name, item, aspect, label, annotator, *_ = row
+        kind = KINDS[name]
         if not (item.strip() and annotator.strip() and aspect.strip()):
-            return "an empty item, aspect or annotator"
-        if known.aspects and (aspect.partition("/")[0] if known.each else aspect) not in known.aspects:
-            return f"the aspect {aspect!r} of {kind}; it has {', '.join(known.aspects)}"
-        return (
-            f"the label {label!r} of {kind}; it has {', '.join(known.labels)}"
-            if label not in ("", *known.labels)
-            else ""
-        )
-
-    if wrong := fault():
-        raise DataError(f"{where}: {wrong}", "a row as the labelling form writes it", "mend or remove that line")
-    return Label(*row)
+            fault = "an empty item, aspect or annotator"
+        elif kind.aspects and (aspect.partition("/")[0] if kind.each else aspect) not in kind.aspects:
+            fault = f"the aspect {aspect!r} of {name}; it has {', '.join(kind.aspects)}"
+        elif label not in ("", *kind.labels):
+            fault = f"the label {label!r} of {name}; it has {', '.join(kind.labels)}"
+    if fault:
+        raise DataError(f"{where}: {fault}", "a row as the labelling form writes it", "mend or remove that line")
+    return row
 
 
 # How far two people agree
 
 
-def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Compare two annotators' labels of one kind, one person's rows each (what holds is found by `current`).
+def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Compare two annotators' labels of one kind, one person's rows each (`current` is applied).
 
     ``resamples``, ``seed``: of kappa's bootstrap interval; 0 resamples for none. DataFrame, one row per aspect
     (keypoints: one for all of them; ranks: one per criterion), with the columns
@@ -307,39 +263,29 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
 
     Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    sides = [current(a), current(b)]
-    people = [{label.annotator for label in side} for side in sides]
-    kinds = {label.kind for side in sides for label in side}
-    if len(kinds) != 1 or max(map(len, people)) > 1 or people[0] & people[1]:
-        got = f"labels of kind {', '.join(sorted(kinds))} by {', '.join(sorted(people[0] | people[1]))}"
-        do = "part the rows with current(labels, kind) and by_annotator(labels)"
+    a, b = current(a), current(b)
+    kinds, people = ({*a[column], *b[column]} for column in ("kind", "annotator"))
+    if len(kinds) != 1 or len(people) != 2 or a["annotator"].nunique() != 1 or b["annotator"].nunique() != 1:
+        got = f"labels of kind {', '.join(sorted(kinds))} by {', '.join(sorted(people))}"
+        do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
     kind = KINDS[kinds.pop()]
-    first, second = ({(label.item, label.aspect): label.label for label in side} for side in sides)
-    keys = dict.fromkeys([*first, *second])
-    table = pd.DataFrame([(aspect, first.get((item, aspect)), second.get((item, aspect))) for item, aspect in keys])
-    about = table[0].str.partition("/")[0] if kind.each else table[0]
+    table = a.merge(b, on=["item", "aspect"], how="outer", suffixes=("_a", "_b"))
+    about = table["aspect"].str.partition("/")[0] if kind.each else table["aspect"]
     rows = []
     for aspect in kind.aspects or ("all keypoints",):
-        part = table[about.eq(aspect) | (not kind.aspects)]
-        both = part.dropna()
-        counts = {"n": len(both), "only_a": part[2].isna().sum(), "only_b": part[1].isna().sum()}
-        shares = binomial_ci(int((both[1] == both[2]).sum()), len(both)).columns("agreement")
+        given = table.loc[about.eq(aspect) | (not kind.aspects), ["label_a", "label_b"]]
+        first, second = (given.dropna()[side] for side in given)
+        counts = {"n": len(first), "only_a": given["label_b"].isna().sum(), "only_b": given["label_a"].isna().sum()}
+        shares = binomial_ci(int((first == second).sum()), len(first)).columns("agreement")
         options: dict[str, Any] = {"labels": list(kind.labels), "resamples": resamples, "seed": seed}
-        row = {"aspect": aspect} | counts | shares | kappa(both[1], both[2], **options).columns("kappa")
+        row = {"aspect": aspect} | counts | shares | kappa(first, second, **options).columns("kappa")
         row |= {"weighted_kappa": math.nan, "within_one": math.nan}
         if kind.ordered:
-            row["weighted_kappa"] = kappa(both[1], both[2], weights="quadratic", **options).estimate
-            row["within_one"] = annotator_agreement(both[[1, 2]].to_numpy(float)).estimate
+            row["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
+            row["within_one"] = annotator_agreement(given.dropna().to_numpy(float)).estimate
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def partners(path: str | Path, kind: str, annotator: str) -> dict[str, list[Label]]:
-    """Return other people's labels of one kind that hold, by annotator: in the file, and in label files beside it."""
-    files = [file for file in sorted(Path(path).expanduser().parent.glob("*.csv")) if is_label_file(file)]
-    people = by_annotator(current(load_labels(*files), kind))
-    return {name: labels for name, labels in people.items() if name != annotator}
 
 
 # One person's way through the items, without a screen. The form only draws it
@@ -377,14 +323,13 @@ class Session:
                 raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
         self.annotator = annotator.strip()
         self.items = list(items) if seed is None else sorted(items, key=lambda i: self._hash(i.id))
-        self._labels: dict[tuple[str, str], str] = {}
-        self._notes: dict[tuple[str, str], str] = {}
+        self._given: dict[tuple[str, str], tuple[str, str]] = {}  # item and aspect -> label and note
         if self.path.is_file() and self.path.stat().st_size:
-            labels = by_annotator(current(load_labels(self.path), kind)).get(self.annotator, [])
-            self._labels = {(label.item, label.aspect): label.label for label in labels}
-            self._notes = {(label.item, label.aspect): label.note for label in labels}
+            rows = current(load_labels(self.path), kind)
+            for row in rows[rows["annotator"] == self.annotator].itertuples():
+                self._given[row.item, row.aspect] = row.label, row.note
         self.position, self.aspect = 0, ""
-        self.go(self._next_open(-1))
+        self._next_open(-1)
 
     def _hash(self, text: str) -> str:
         return hashlib.sha256(f"{self.seed}/{text}".encode()).hexdigest()
@@ -414,48 +359,50 @@ class Session:
             for letter, name in shown
         }
 
-    def label_of(self, aspect: str, item: LabelItem | None = None) -> str:
-        """The label that an aspect of an item has, as in the file; empty when it has none."""
-        return self._labels.get(((item or self.item).id, aspect), "")
+    def _label_of(self, aspect: str, item: LabelItem) -> str:
+        return self._given.get((item.id, aspect), ("", ""))[0]
 
     def edited_texts(self) -> dict[str, str]:
         """The texts of the item that may be changed, by heading, as they were last edited."""
-        texts = {heading: self.item.texts[heading] for heading in self.kind.edited}
-        return texts | read_edits(self._notes.get((self.item.id, self.aspect), ""))
+        if not self.kind.edited:
+            return {}
+        _, note = self._given.get((self.item.id, self.aspect), ("", ""))
+        return {heading: self.item.texts[heading] for heading in self.kind.edited} | read_edits(note)
 
     def edits_note(self, texts: Mapping[str, str]) -> str:
         """Write what was changed as a note for `press`; empty when nothing was."""
         changed = {heading: text for heading, text in texts.items() if text.strip() != self.item.texts[heading].strip()}
         return json.dumps(changed, ensure_ascii=False) if changed else ""
 
-    def is_done(self, item: LabelItem) -> bool:
-        """Whether all that is asked of an item has a label."""
-        return all(self.label_of(aspect, item) for aspect in self.asked(item))
+    def _is_done(self, item: LabelItem) -> bool:
+        return all(self._label_of(aspect, item) for aspect in self.asked(item))
 
     @property
     def done(self) -> int:
-        """How many items are done."""
-        return sum(self.is_done(item) for item in self.items)
+        """How many items have all labels that are asked for."""
+        return sum(self._is_done(item) for item in self.items)
 
     @property
-    def labels(self) -> list[Label]:
-        """This annotator's labels that hold, of the session's items."""
+    def labels(self) -> pd.DataFrame:
+        """This annotator's labels that hold, of the session's items: the columns kind to annotator of the file."""
         known = {item.id for item in self.items}
-        held = ((*key, label) for key, label in self._labels.items() if key[0] in known)
-        return [Label(self.kind.name, *key, self.annotator, "") for key in held]
+        given = ((*key, label) for key, (label, _) in self._given.items() if key[0] in known)
+        rows = [(self.kind.name, *labelled, self.annotator) for labelled in given]
+        return pd.DataFrame(rows, columns=COLUMNS[:5], dtype=object)
 
     def go(self, position: int) -> None:
         """Show another item (beyond an end, the last or first) and ask what is open of it."""
         self.position = min(max(position, 0), len(self.items) - 1)
-        self.aspect = next((a for a in self.asked() if not self.label_of(a)), next(iter(self.asked())))
+        asked = list(self.asked())
+        self.aspect = next((aspect for aspect in asked if not self._label_of(aspect, self.item)), asked[0])
 
     def next_open(self) -> None:
         """Show the next item that is not done, from the start again after the end; stay when all are."""
-        self.go(self._next_open(self.position))
+        self._next_open(self.position)
 
-    def _next_open(self, after: int) -> int:
+    def _next_open(self, after: int) -> None:
         order = [*range(after + 1, len(self.items)), *range(after + 1)]
-        return next((i for i in order if not self.is_done(self.items[i])), max(after, 0))
+        self.go(next((i for i in order if not self._is_done(self.items[i])), after))
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) question about the item, staying at the ends."""
@@ -474,19 +421,19 @@ class Session:
         """
         if key not in self.choices():
             return False
-        label, before = self._turned(self.kind.keys[key]), self.label_of(self.aspect)
+        label, before = self._turned(self.kind.keys[key]), self._label_of(self.aspect, self.item)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        row = Label(self.kind.name, self.item.id, self.aspect, label, self.annotator, at, note)
-        append_labels(self.path, [row])  # raises on a full disk: the item stays open then
-        self._labels[self.item.id, self.aspect], self._notes[self.item.id, self.aspect] = label, note
+        row = (self.kind.name, self.item.id, self.aspect, label, self.annotator, at, note)
+        append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])  # raises on a full disk: the item stays open
+        self._given[self.item.id, self.aspect] = label, note
         asked = list(self.asked())
         later = asked[asked.index(self.aspect) + 1 :]
         if not before:  # a first pass goes on to what is open; a correction walks through the rest of the item
-            later = [aspect for aspect in later if not self.label_of(aspect)]
+            later = [aspect for aspect in later if not self._label_of(aspect, self.item)]
         if later:
             self.aspect = later[0]
         else:
-            self.next_open() if self.is_done(self.item) else self.go(self.position)
+            self.next_open() if self._is_done(self.item) else self.go(self.position)
         return True
 
     def _turned(self, label: str) -> str:
@@ -496,5 +443,11 @@ class Session:
 
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
-        label = self.label_of(aspect)
+        label = self._label_of(aspect, self.item)
         return next((key for key, value in self.kind.keys.items() if label and value == self._turned(label)), "")
+
+
+def read_edits(note: str) -> dict[str, str]:
+    """Return the texts that the note of an edited item holds, by heading."""
+    edits = json.loads(note) if note.startswith("{") else {}
+    return {heading: text for heading, text in edits.items() if text.strip()}

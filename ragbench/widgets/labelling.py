@@ -12,7 +12,7 @@ import ipywidgets
 import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
-from ragbench.labelling.people import Label, LabelItem, Session, agreement, partners
+from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
 from ragbench.widgets.base import Panel, escape, row, tag
@@ -81,7 +81,7 @@ class LabellingTool(Panel):
     Attributes
     ----------
     session : the `ragbench.labelling.people.Session` behind the form.
-    labels : what this annotator says now, as `ragbench.labelling.people.Label` records.
+    labels : what this annotator says now, as a data frame with the columns of the file.
 
     Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
     """
@@ -128,15 +128,18 @@ class LabellingTool(Panel):
         return f"LabellingTool({session.kind.name}: {session.done} of {len(session.items)} items, {session.path.name})"
 
     @property
-    def labels(self) -> list[Label]:
+    def labels(self) -> pd.DataFrame:
         """What this annotator says now about the items."""
         return self.session.labels
 
     def agreement(self) -> dict[str, pd.DataFrame]:
         """Compare with everybody else who has labelled: tables of `ragbench.labelling.people.agreement` by name."""
         session = self.session
-        others = partners(session.path, session.kind.name, session.annotator)
-        return {name: agreement(session.labels, rows, resamples=500) for name, rows in others.items() if session.labels}
+        if session.labels.empty:
+            return {}
+        rows = current(load_labels(session.path.parent), session.kind.name)
+        others = rows[rows["annotator"] != session.annotator].groupby("annotator", sort=False)
+        return {name: agreement(session.labels, own, resamples=500) for name, own in others}
 
     def _press(self, name: str, words: str, action: Callable[[str], None], hint: str = "") -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")

@@ -26,7 +26,7 @@ class Form:
         self.out.locator(".rb-item section").first.click()
 
     def rows(self):
-        return people.load_labels(self.path) if self.path.exists() else []
+        return people.load_labels(self.path).to_dict("records") if self.path.exists() else []
 
     def press(self, key, rows=None, sees=None):
         """Press a key, and wait until the file has so many rows, or the form shows a text."""
@@ -57,14 +57,14 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     form.out.get_by_role("button", name="3 partly right, incomplete").click()  # the mouse
     form.wait(3, "item 4 of 5 · 3 done")
     form.press("1", 4, "item 5 of 5 · 4 done")  # the keys still work
-    order = [r.item for r in form.rows()]
-    assert [r.label for r in form.rows()] == ["4", "5", "3", "1"]
+    order = [r["item"] for r in form.rows()]
+    assert [r["label"] for r in form.rows()] == ["4", "5", "3", "1"]
     assert len(set(order)) == 4
 
     form.press("ArrowLeft", sees="item 4 of 5")
     form.press("ArrowLeft", sees="item 3 of 5")
     form.press("2", 5, "item 5 of 5 · 4 done")  # a correction, and on to the open item
-    assert (form.rows()[-1].item, form.rows()[-1].label) == (order[2], "2")
+    assert [form.rows()[-1][name] for name in ("item", "label")] == [order[2], "2"]
     form.press("ArrowLeft", sees="item 4 of 5")
     form.press("Enter", sees="item 5 of 5")
     form.press("9")  # no grade
@@ -81,10 +81,9 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     assert not again.book.errors
 
     # A second person, who sees one of the five otherwise.
-    ana = people.current(form.rows())
-    others = [people.Label(r.kind, r.item, r.aspect, r.label, "bo", r.at) for r in ana]
-    others[0] = people.Label("grade", others[0].item, "grade", "3", "bo", ana[0].at)
-    assert ana[0].label != "3"
+    others = people.current(people.load_labels(path)).assign(annotator="bo")
+    assert others.loc[0, "label"] != "3"
+    others.loc[0, "label"] = "3"
     people.append_labels(tmp_path / "bo.csv", others)
     last = Form(open_notebook([GRADES, tool("grade", path)]), path)
     last.out.get_by_role("cell", name="80%").wait_for()
@@ -106,7 +105,7 @@ def test_a_note_is_typed_without_its_digits_becoming_labels(open_notebook, tmp_p
     note.press("Tab")
     form.focus()
     form.press("2", 1, "item 2 of 5")
-    assert form.rows()[0].note == "see page 45"
+    assert form.rows()[0]["note"] == "see page 45"
     assert note.input_value() == ""
     assert not form.book.errors
 
@@ -122,7 +121,7 @@ def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
     form.press("5", 2)
     form.press("3", 3)
     form.press("4", 4, "item 2 of 2 · 1 done")
-    held = {r.aspect: r.label for r in people.current(form.rows())}
+    held = people.current(people.load_labels(form.path)).set_index("aspect")["label"].to_dict()
     sign = 1 if held["correctness"] == "2" else -1
     assert held == {"correctness": f"{2 * sign}", "completeness": "0", "overall": f"{sign}"}
 
@@ -130,7 +129,7 @@ def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
     ranks.root.focus()
     for rows, key in enumerate("212", 5):
         ranks.press(key, rows)
-    given = {r.aspect: r.label for r in ranks.rows() if r.kind == "ranks"}
+    given = {r["aspect"]: r["label"] for r in ranks.rows() if r["kind"] == "ranks"}
     assert sorted(given.values()) == ["1", "2", "2"]
     assert given.keys() == {"safety/ours", "safety/zero-shot", "safety/one-shot"}
     assert "zero-shot" not in ranks.out.inner_text()
