@@ -40,11 +40,11 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
 
 
 def _only_links_within(text: str, folder: Path) -> str:
-    """Turn links and pictures whose file is not in the new folder into their words."""
+    """Turn links and pictures whose file is not in that folder into their words."""
 
     def kept(found: re.Match[str]) -> str:
         target = found[2].partition("#")[0]
-        return found[0] if "://" in target or not target or (folder / target).exists() else found[1]
+        return found[0] if "://" in target or (".." not in target and (folder / target).exists()) else found[1]
 
     return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 

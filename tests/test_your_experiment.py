@@ -126,6 +126,20 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     assert not any("data/results" in cell.source for cell in book.cells)  # runs lie in results/ here
 
 
+def test_the_manual_in_a_new_folder_has_no_dead_picture_or_link(tmp_path):
+    pages = sorted((your_experiment.create_project(tmp_path / "mine") / "help").glob("*.md"))
+    links = {page: re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")) for page in pages}
+    within = [(page, *link.split("#", 1)) for page in pages for link in links[page] if "://" not in link]
+    assert {"models.md", "data.md", "experiment.md"} <= {link for _, link, *_ in within}
+    for page, link, *anchor in within:
+        linked = page.parent / link if link else page
+        assert linked.parent == page.parent
+        assert linked.is_file(), (page.name, link)
+        headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+        names = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        assert {*anchor} <= names, (page.name, link)
+
+
 @pytest.mark.parametrize("there", ["file", "folder with a file", "no parent"])
 def test_init_writes_over_nothing(tmp_path, there):
     target = tmp_path / "mine"
