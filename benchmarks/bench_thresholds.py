@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import differential_evolution
 
-from ragbench.metrics.thresholds import fit_thresholds, likelihood_h, likelihood_k
+from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.stats import interval_text
 
 
@@ -50,19 +50,18 @@ def main() -> None:
         f"k = {interval_text(fitted.k.value, fitted.k.low, fitted.k.high, '.4f')}"
     )
 
+    def negative(agree: np.ndarray) -> float:
+        return -np.log(agree + 1e-10).sum()
+
     def optimiser(seed: int) -> list:
         # The equations as they stand; checks of the input are left out of the optimiser's time.
         full, none = grades == 5, grades == 1
-
-        def negative(agree: np.ndarray) -> float:
-            return -np.log(agree + 1e-10).sum()
-
         return [
             differential_evolution(lambda t: negative((scores < t[0]) == none), [(0, 1)], seed=seed),
             differential_evolution(lambda t: negative((scores > t[0]) == full), [(0, 1)], seed=seed),
         ]
 
-    best = likelihood_h(fitted.h.value, scores, grades), likelihood_k(fitted.k.value, scores, grades)
+    best = negative((scores < fitted.h.value) == (grades == 1)), negative((scores > fitted.k.value) == (grades == 5))
     runs = [timed(optimiser, seed) for seed in range(5)]
     seconds = float(np.median([t for t, _ in runs]))
     misses = [[round((r.fun - b) / -np.log(1e-10)) for r, b in zip(found, best, strict=True)] for _, found in runs]

@@ -80,7 +80,6 @@ _HOME = {
     ],
     "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
     "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
-    "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "labelling.statements": [
         "EmbeddedRagas",
         "ModelRagas",
@@ -116,7 +115,7 @@ _HOME = {
     "comparison": ["compare_scores"],
     "crash": ["crash_table", "crash_test"],
     "scoring": ["metric_table", "plan_score", "score"],
-    "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
+    "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }
 _MODULES = ["data", "datagen", "experiment", "llm", "metrics", "papers", "plots", "retrieval", "stats", "widgets"]
 

@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats import brier_score
-from ragbench.stats.inputs import Seed, as_floats, group_index, same_length
+from ragbench.errors import DataError, check_known
+from ragbench.stats.inputs import as_floats, same_length
 
 _Side = Literal["above", "below"]
 
@@ -44,16 +43,6 @@ class Thresholds:
 
     h: Threshold
     k: Threshold
-
-
-@dataclass(frozen=True, slots=True)
-class RegionShares:
-    """Shares of scores below h, between h and k, and above k; they add up to 1 over ``n`` scores."""
-
-    below: float
-    between: float
-    above: float
-    n: int
 
 
 def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Threshold:
@@ -143,40 +132,6 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
     return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
 
 
-def likelihood_k(k: Any, ir_scores: Any, grades: Any) -> Any:
-    """L(k) of Eq 3.1 with p_ir = 1 where score > k (Eq 3.2) and p_llm = 1 where grade = 5 (Eq 3.3).
-
-    ``k`` is a threshold or an array of them; the result, of its shape, is minus the sum of logarithms, so the best k
-    has the *smallest* value.
-    """
-    scores, marks = valid_pairs(ir_scores, grades)
-    return np.vectorize(lambda threshold: _likelihood(scores > threshold, marks == 5), otypes=[float])(k)[()]
-
-
-def likelihood_h(h: Any, ir_scores: Any, grades: Any) -> Any:
-    """L(h) of Eq 3.1 with p_ir = 1 where score < h (Eq 3.4) and p_llm = 1 where grade = 1 (Eq 3.5)."""
-    scores, marks = valid_pairs(ir_scores, grades)
-    return np.vectorize(lambda threshold: _likelihood(scores < threshold, marks == 1), otypes=[float])(h)[()]
-
-
-def _likelihood(p_ir: np.ndarray, p_llm: np.ndarray) -> float:
-    return float(-np.log(p_ir * p_llm + (1 - p_ir) * (1 - p_llm) + 1e-10).sum())
-
-
-def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
-    """Shares of scores below h, between, and above k: the three numbers in each panel of Figure 3.2.
-
-    h and k are numbers or `Threshold`; a score equal to one lies between.
-
-    Source: thesis, section 3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
-    """
-    values, low, high = _scores(scores), float(h), float(k)
-    if not low <= high:
-        raise ConfigError(f"h = {low}, k = {high}", "h <= k", "fit both on the same points, with enough of each grade")
-    below, above = float((values < low).mean()), float((values > high).mean())
-    return RegionShares(below, float(((values >= low) & (values <= high)).mean()), above, values.size)
-
-
 def grade_groups(grades: np.ndarray) -> np.ndarray:
     """Grades 1-5 as groups: 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
     return np.array([-1, 0, 1, 1, 1, 2])[grades]
@@ -185,68 +140,6 @@ def grade_groups(grades: np.ndarray) -> np.ndarray:
 def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
     """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis, section 3.3)."""
     return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
-
-
-# Beyond the thesis: the boxes on questions they were not fitted on, and probabilities in their place
-
-
-def _group_probabilities(ir_scores: Any, grades: Any, at: Any) -> np.ndarray:
-    """Probability of each grade group at some IR scores, learnt from other answers: shape (len(at), 3).
-
-    P(grade > 1) and P(grade = 5) are isotonic regressions, non-falling step functions of the score; the middle group
-    has what lies between them. The two never cross, as grade 5 implies grade > 1.
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    scores, marks = valid_pairs(ir_scores, grades)
-    groups = grade_groups(marks)
-    steps = [IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)]
-    some, full = (step.predict(np.asarray(at, float)) for step in steps)
-    return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupProbabilities:
-    """Out-of-fold predictions for every point, by four predictors fitted on the other folds.
-
-    "calibrated" (the model); "boxes" (h and k, certain of their group); "boxes with shares" (the shares of the groups
-    within each box); "base rate" (the shares overall).
-    """
-
-    groups: np.ndarray  # ints, shape (n,): the true group, 0, 1 or 2
-    probabilities: dict[str, np.ndarray]  # by predictor, shape (n, 3)
-    brier: dict[str, float]  # mean multi-class Brier score of each, in [0, 2]; smaller is better
-
-
-def calibrate(ir_scores: Any, grades: Any, groups: Any = None, *, folds: int = 5, seed: Seed = 0) -> GroupProbabilities:
-    """Cross-validated probabilities of the grade groups, beside the three boxes.
-
-    ``groups`` are question ids: the points of a question fall into one fold, chosen by ``seed``.
-    """
-    scores, marks = valid_pairs(ir_scores, grades)
-    index, n_groups = group_index(groups, scores.size)
-    if not 2 <= folds <= n_groups:
-        raise ConfigError(f"{folds} folds for {n_groups} questions", "2 or more, at most one per question")
-    fold = (np.random.default_rng(seed).permutation(n_groups) % folds)[index]
-    truth = grade_groups(marks)
-    names = ("calibrated", "boxes", "boxes with shares", "base rate")
-    probabilities = {name: np.empty((scores.size, 3)) for name in names}
-    for held in range(folds):
-        train, test = fold != held, fold == held
-        h, k = _best(scores[train], marks[train] == 1, "below"), _best(scores[train], marks[train] == 5, "above")
-        if np.isnan(h.value + k.value):
-            raise DataError(
-                "a training fold without grade 1 or 5", "both in every fold", "use fewer folds or more data"
-            )
-        boxes = predicted_groups(scores, h, k)
-        base = np.bincount(truth[train], minlength=3) / train.sum()
-        within = [truth[train][boxes[train] == box] for box in range(3)]
-        shares = np.array([np.bincount(part, minlength=3) / part.size if part.size else base for part in within])
-        probabilities["calibrated"][test] = _group_probabilities(scores[train], marks[train], scores[test])
-        probabilities["boxes"][test] = np.eye(3)[boxes[test]]
-        probabilities["boxes with shares"][test] = shares[boxes[test]]
-        probabilities["base rate"][test] = base
-    return GroupProbabilities(truth, probabilities, {name: brier_score(p, truth) for name, p in probabilities.items()})
 
 
 def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:

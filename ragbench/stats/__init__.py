@@ -7,8 +7,7 @@ undefined is NaN. Everything random takes a seed and gives the same answer twice
 from ragbench._lazy import lazy
 
 _HOMES = {
-    "agreement": "annotator_agreement brier_score brier_terms confusion_matrix kappa PairwiseAgreement"
-    " pairwise_agreement reliability_curve repeat_changes",
+    "agreement": "annotator_agreement confusion_matrix kappa PairwiseAgreement pairwise_agreement repeat_changes",
     "association": "conditional_logit correlation preference_correlation preference_difference separation"
     " within_correlation WithinOdds",
     "intervals": "binomial_ci bootstrap_ci Interval interval_text MISSING paired_bootstrap_difference with_interval",

@@ -1,4 +1,4 @@
-"""Agreement: of judges with each other and with people, of predicted probabilities with what happened."""
+"""Agreement of judges with each other and with people."""
 
 from __future__ import annotations
 
@@ -153,53 +153,3 @@ def repeat_changes(labels: Any, **options: Any) -> Interval:
     """
     pairs = [list(combinations([x for x in row if x is not None and x == x], 2)) for row in labels]
     return bootstrap_ci([np.mean([a != b for a, b in some]) if some else np.nan for some in pairs], **options)
-
-
-# Are predicted probabilities right
-
-
-def brier_terms(probabilities: Any, groups: Any) -> np.ndarray:
-    """Squared error of each prediction: sum over classes of (p - 1[class is true])^2, shape (n,), in [0, 2].
-
-    ``probabilities`` has shape (n, classes), rows adding up to 1; ``groups`` the true classes, ints from 0.
-
-    Source: Brier (1950), the multi-class form. Two predictors are compared by `paired_bootstrap_difference` of their
-    terms, grouped by question.
-    """
-    p, truth = np.asarray(probabilities, float), np.asarray(groups)
-    if p.ndim != 2 or truth.shape != p.shape[:1]:
-        raise DataError(f"probabilities of shape {p.shape} for {truth.size} points", "one row per point")
-    if not np.allclose(p.sum(1), 1):
-        raise DataError("probabilities that do not add up to 1 in each row", "one probability per class")
-    if not np.isin(truth, np.arange(p.shape[1])).all():
-        raise DataError(f"classes outside 0-{p.shape[1] - 1}", "the column of the true class")
-    return ((p - (truth[:, None] == np.arange(p.shape[1]))) ** 2).sum(1)
-
-
-def brier_score(probabilities: Any, groups: Any) -> float:
-    """Mean of `brier_terms`: 0 for certain and right, 2 for certain and wrong; NaN without points."""
-    terms = brier_terms(probabilities, groups)
-    return float(terms.mean()) if terms.size else float("nan")
-
-
-def reliability_curve(probability: Any, outcome: Any, bins: int = 10, level: float = 0.95) -> pd.DataFrame:
-    """Predicted against observed frequency of one event, in at most ``bins`` bins of about equal numbers of points.
-
-    DataFrame, one row per bin in ascending order: ``predicted`` (mean), ``observed`` (share), ``low``, ``high`` (exact
-    binomial), ``n``. The bins are those of scikit-learn's calibration_curve (strategy "quantile"), which does not
-    return the counts that the intervals need.
-    """
-    p, happened = np.asarray(probability, float), np.asarray(outcome)
-    if p.ndim != 1 or p.shape != happened.shape or not p.size:
-        raise DataError(f"{p.size} probabilities and {happened.size} outcomes", "one of each per point, at least one")
-    if not ((p >= 0) & (p <= 1)).all():
-        raise DataError("probabilities that are NaN or outside [0, 1]", "numbers in [0, 1]")
-    if bins < 1:
-        raise ConfigError(f"bins {bins!r}", "1 or more")
-    edges = np.unique(np.quantile(p, np.linspace(0, 1, int(bins) + 1)[1:-1]))
-    place = np.searchsorted(edges, p, side="left")
-    rows = []
-    for inside in (place == b for b in np.unique(place)):
-        share = binomial_ci(int(happened[inside].sum()), int(inside.sum()), level)
-        rows.append((p[inside].mean(), share.estimate, share.low, share.high, share.n))
-    return pd.DataFrame(rows, columns=["predicted", "observed", "low", "high", "n"])
