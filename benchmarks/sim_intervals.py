@@ -8,6 +8,7 @@ The printed tables stand in docs/metrics.md.
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -62,24 +63,26 @@ def few_values(runs: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["share", "values", "bootstrap", "ours"])
 
 
-def answers(rng: np.random.Generator, clusters: int, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make grades 0, 1, 2 (grade 0 has this share) of five systems' answers, a kind judge's grades, and clusters."""
+def answers(
+    rng: np.random.Generator, clusters: int, share: float, grades: int = 3
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make grades from 0 (which has this share) of five systems' answers, a kind judge's grades, and clusters."""
     questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
     cluster = np.repeat(questions, 5)
     level = rng.normal(0, 0.8, clusters)[cluster] + np.repeat(rng.normal(0, 0.8, len(questions)), 5)
     score = level + rng.normal(0, 0.7, len(cluster))
-    cuts = [NormalDist(0, SPREAD).inv_cdf(p) for p in (share, (1 + share) / 2)]
+    cuts = [NormalDist(0, SPREAD).inv_cdf(p) for p in np.linspace(share, 1, grades)[:-1]]
     return np.digitize(score, cuts), np.digitize(score + rng.normal(0.4, 0.8, len(cluster)), cuts), cluster
 
 
 def rare_grades(runs: int) -> pd.DataFrame:
-    """Coverage of `ppi_shares` for these answers and for answers like these, where it gives an interval."""
+    """Coverage of `ppi_shares` for these answers and, where it gives an interval, for answers like these."""
     rows = []
-    for labels, least in ((250, 25), (150, 20)):
+    for grades, (labels, least) in product((3, 5), ((250, 25), (150, 20))):
         for share in (0.02, 0.05, 0.11, 0.3, 0.7, 0.9, 0.95, 0.98):
             rng, held, given = np.random.default_rng(1), np.zeros(2), np.zeros(2)
             for run in range(runs):
-                truth, judge, cluster = answers(rng, 60, share)
+                truth, judge, cluster = answers(rng, 60, share, grades)
                 first = (truth == 0).astype(float)
                 drawn = stratified_draw(judge, labels, least=least, seed=run)
                 shown, judged = np.where(drawn, first, np.nan)[:, None], (judge == 0).astype(float)[:, None]
@@ -87,8 +90,9 @@ def rare_grades(runs: int) -> pd.DataFrame:
                     (got,) = ppi_shares(shown, judged, judge, clusters=clusters)
                     given[i] += not np.isnan(got.low)
                     held[i] += got.low <= aim <= got.high
-            rows.append((labels, share, *held / given, given[0] / runs))
-    return pd.DataFrame(rows, columns=["labels", "share", "these answers", "answers like these", "interval given"])
+            rows.append((str(grades), str(labels), share, *held / given, given[1] / runs))
+    columns = ["grades", "labels", "share", "these answers", "answers like these", "interval given"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:

@@ -50,7 +50,7 @@ def serving(folder: Path, port: int = 11434, ollama: str | None = None, **enviro
     folder.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"
     own = {"OLLAMA_HOST": address, "OLLAMA_MODELS": str(folder / "models"), "HOME": str(folder)}
-    with (folder / f"serve-{port}.log").open("w") as log:
+    with (folder / f"serve-{port}.log").open("a") as log:
         command = [ollama or program(), "serve"]
         server = subprocess.Popen(command, env=os.environ | own | environment, stdout=log, stderr=log)
         try:

@@ -17,8 +17,8 @@ from ragbench.stats.inputs import as_floats, as_paired, as_tail, group_index, sa
 from ragbench.stats.intervals import Interval, effective_number, t_quantile
 
 Weight = float | Literal["tuned"]
-FEW_LABELS = 5  # of a category, below which its share has no interval
-_UNSEEN = 0.2  # of a label unlike the others, added to each stratum's spread: a few labels may miss a rare category
+FEW_LABELS = 5  # of a category, below which its share has no interval over clusters
+_LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
 _LENT = 10  # labels whose spread is that of all strata, lent to each one by label_next
 
 
@@ -148,12 +148,13 @@ def ppi_shares(
 
     Returns
     -------
-    One Interval per category; ``n`` counts labels, ``n_missing`` items without. Bounds are NaN where a stratum has one
-    label of several items, or all its labels in one cluster. The interval of a share is the exact binomial one for as
-    many labels as would have the estimate's variance (Korn & Graubard 1998), which holds for rare categories too; with
-    fewer than `FEW_LABELS` labels of the category, or of the others, there is none: label more. The interval of a
-    difference (``of``, or counts below 0) is symmetric, not cut at -1 and 1, and not given where nothing varies. How
-    often both hold: ``benchmarks/sim_intervals.py``.
+    One Interval per category; ``n`` counts labels, ``n_missing`` items without. The interval of a share joins those of
+    the strata (Zou & Donner 2008), each Jeffreys' for its labels (Brown, Cai & DasGupta 2001), which hold for rare
+    categories and for counts of zero. With clusters it is the exact binomial one for as many labels as would have the
+    estimate's variance (Korn & Graubard 1998); with fewer than `FEW_LABELS` labels of the category, or of the others,
+    there is none: label more. The interval of a difference (``of``, or counts below 0) is symmetric, not cut at -1 and
+    1, and not given where nothing varies or a stratum has one label of several items. With clusters bounds are NaN
+    where all labels of a stratum are in one. How often they hold: ``benchmarks/sim_intervals.py``.
 
     Raises DataError for a stratum without a label, half a label, a missing prediction.
     """
@@ -172,31 +173,36 @@ def ppi_shares(
     size, drawn = np.bincount(stratum), np.bincount(stratum[labelled], minlength=names.size)
     _require_labels(names, drawn, "label some of it")
     share = of is None and bool((times >= 0).all() and np.isin(y[labelled], (0, 1)).all())
-    counted_labels = y[labelled & (times > 0)]
-    fewest = np.minimum(counted_labels.sum(axis=0), (1 - counted_labels).sum(axis=0))
+    counted = labelled & (times > 0)
+    fewest = np.minimum(y[counted].sum(axis=0), (1 - y[counted]).sum(axis=0))
     y, f = times[:, None] * np.where(labelled[:, None], y, 0.0), times[:, None] * f
     factor = size**2 * (1 - drawn / size) / drawn  # of the variance within a stratum, in that of the sum
     members = [labelled & (stratum == h) for h in range(names.size)]
     spread = [[_spread(a[inside], b[inside]) for a, b in ((y, f), (f, f), (y, y))] for inside in members]
     if weight == "tuned":
-        counted = factor > 0
-        shared, own = (np.nansum(factor[counted] * np.array([s[k].sum() for s in spread])[counted]) for k in (0, 1))
+        sampled = factor > 0
+        shared, own = (np.nansum(factor[sampled] * np.array([s[k].sum() for s in spread])[sampled]) for k in (0, 1))
         weight = float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
     rest = np.where(labelled[:, None], y - weight * f, 0.0)
     estimate = (weight * f.sum(axis=0) + (rest * (size / drawn)[stratum][:, None]).sum(axis=0)) / each.sum()
     if clusters is None:
         within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
-        if share:
-            within = within + _UNSEEN / drawn[:, None]
-        variance = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0).sum(axis=0) / each.sum() ** 2
+        by_stratum = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0) / each.sum() ** 2
+        variance = by_stratum.sum(axis=0)
         quantile, of_clusters = -ndtri(as_tail(level)), ()
     else:
         variance, many = _jackknife(weight * f, rest, each, stratum, labelled, clusters)
         quantile = t_quantile(many, level)
         of_clusters = many, effective_number(np.unique(np.asarray(clusters), return_counts=True)[1])
     known = clusters is None and (drawn == size).all()  # all labels: there is no doubt
-    if share and known:
-        bounds = list(zip(estimate, estimate, strict=True))
+    if share and clusters is None:
+        below, above, binomial = _joined_bounds(y, times, stratum, counted, 1 - drawn / size, as_tail(level))
+        variance = np.nansum(by_stratum, axis=0)
+        gain = np.divide(variance, binomial, out=np.ones_like(binomial), where=binomial > variance)  # the judge's,
+        gain = (fewest * gain + _LENT_LABELS) / (fewest + _LENT_LABELS)  # measured on few labels of the rarer kind
+        added = quantile**2 * np.maximum(variance - binomial, 0)  # by counts that differ from item to item
+        low, high = estimate - np.sqrt(gain * below + added), estimate + np.sqrt(gain * above + added)
+        bounds = list(zip(np.clip(low, 0, 1), np.clip(high, 0, 1), strict=True))
     elif share:
         bounds = [_share_bounds(*column, level, quantile) for column in zip(estimate, variance, fewest, strict=True)]
     else:
@@ -207,6 +213,29 @@ def ppi_shares(
         Interval(float(p), float(low), float(high), n, len(y) - n, level, *of_clusters)
         for p, (low, high) in zip(estimate, bounds, strict=True)
     ]
+
+
+def _joined_bounds(y, times, stratum, counted, open_share, tail) -> tuple[np.ndarray, ...]:
+    """Squared distances of a share's bounds below and above it, from Jeffreys' of each stratum, and its variance.
+
+    ``y``: labels times counts. ``open_share``: the part of a stratum that has no label. A stratum counts by its share
+    of all counts, and has as many labels as unequal counts are worth (Kish's effective number).
+    """
+    strata = open_share.size
+
+    def total(a: np.ndarray, where: np.ndarray) -> np.ndarray:
+        return np.bincount(stratum[where], a[where], strata)
+
+    mass, squares = total(times, counted), total(times**2, counted)
+    n = np.divide(mass**2, squares, out=np.zeros(strata), where=squares > 0)[:, None]
+    sums = np.array([total(column, counted) for column in y.T]).T
+    p = np.divide(sums, mass[:, None], out=np.full_like(sums, 0.5), where=mass[:, None] > 0)
+    low = np.where(p > 0, betaincinv(n * p + 0.5, n * (1 - p) + 0.5, tail), 0.0)
+    high = np.where(p < 1, betaincinv(n * p + 0.5, n * (1 - p) + 0.5, 1 - tail), 1.0)
+    share = total(times, np.ones(len(times), dtype=bool)) / times.sum()
+    scale = (share**2 * open_share)[:, None]
+    variance = np.divide(p * (1 - p), n - 1, out=np.zeros_like(p), where=n > 1)
+    return tuple((scale * part).sum(axis=0) for part in ((p - low) ** 2, (high - p) ** 2, variance))
 
 
 def _share_bounds(p: float, variance: float, fewest: float, level: float, quantile: float) -> tuple[float, float]:
