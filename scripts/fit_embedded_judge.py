@@ -62,12 +62,12 @@ class Table(NamedTuple):
 
 
 def feature_table(pairs, embedder, with_question=True):
-    questions = [pair.question if with_question else None for pair in pairs]
-    answers = [pair.responses[side].text for side in (0, 1) for pair in pairs]
-    rows, empty, itself = anchored(questions * 2, [pair.reference for pair in pairs] * 2, answers, embedder)
-    n, (first, second) = len(pairs), zip(*(pair.responses for pair in pairs), strict=True)
-    gaps = [[b.scores[name] - a.scores[name] for name in a.scores] for a, b in zip(first, second, strict=True)]
-    return Table(rows[:n], rows[n:], empty[:n], itself[:n], np.array(gaps, float).reshape(n, -1))
+    questions = pairs["question"].tolist() if with_question else [None] * len(pairs)
+    answers = [responses[side] for side in (0, 1) for responses in pairs["responses"]]
+    rows, empty, itself = anchored(questions * 2, pairs["reference"].tolist() * 2, answers, embedder)
+    n, recorded = len(pairs), [name for name in pairs if name.startswith("recorded ")]
+    gaps = np.hstack([np.diff(np.stack(pairs[name])) for name in recorded])
+    return Table(rows[:n], rows[n:], empty[:n], itself[:n], gaps)
 
 
 def ridge(differences, labels, strength):
@@ -148,23 +148,23 @@ def agreement(differences, labels):
 
 def main() -> None:
     meta, embedder = load_ragchecker_meta(), default_embedder()
-    table, blind = (feature_table(meta.pairs, embedder, with_question) for with_question in (True, False))
-    domains = meta.domains()
+    table, blind = (feature_table(meta, embedder, with_question) for with_question in (True, False))
+    domains = meta["domain"].to_numpy()
     criteria, predictions, chosen_in_folds, numbers = {}, [], {}, {}
     for criterion in ASPECTS:
-        labels = meta.labels(criterion)
+        labels = np.stack(meta[criterion])
         found, chosen = nested(table, blind, labels.mean(axis=1), domains)
-        predictions.append(found.assign(pair=[pair.id for pair in meta.pairs], criterion=criterion))
+        predictions.append(found.assign(pair=meta["id"].tolist(), criterion=criterion))
         chosen_in_folds[criterion] = {fold: [len(judge.names), judge.strength] for fold, judge in chosen.items()}
-        found["recorded"] = np.diff(meta.recorded(criterion)).ravel()
+        found["recorded"] = np.diff(np.stack(meta[f"recorded {criterion}"])).ravel()
         numbers |= {f"{criterion}, {row}": agreement(found[row], labels) for row in found}
         final = choose(table, labels.mean(axis=1), domains, np.ones(len(labels), bool))
         weights = [round(float(weight), 6) for weight in final.weights]
         entry = {"features": list(final.names), "weights": weights, "strength": final.strength}
         criteria[criterion] = entry | {"floor": round(final.floor, 6)}
     card = {
-        "pairs": len(meta.pairs),
-        "labels": {criterion: meta.labels(criterion).size for criterion in ASPECTS},
+        "pairs": len(meta),
+        "labels": {criterion: np.stack(meta[criterion]).size for criterion in ASPECTS},
         "groups": dict(Counter(domains.tolist())),
         "folds": "each of 10 groups left out in turn; every choice made inside the others (nested)",
         "chosen_in_folds": chosen_in_folds,

@@ -9,12 +9,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import ragbench as rb
-from ragbench.data import tables
-from ragbench.data.answers import is_missing, read_answers, write_ragas
+from ragbench.data.answers import read_answers
 from ragbench.errors import ConfigError, DataError
 
 QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
@@ -89,39 +86,6 @@ def test_checked_results_of_ragchecker_bring_their_labels():
     table = rb.score({"results": [RAGCHECKER["results"][0] | labels]}, ["precision", "claim_recall"])
     assert table[["precision", "claim_recall"]].to_numpy().tolist() == [[0.5, 1.0]]
     assert table["labelled_by"].tolist() == ["given"]
-
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
-CELLS = {
-    "question": TEXTS,
-    "answer": st.none() | TEXTS,
-    "chunks": st.none() | st.lists(TEXTS, max_size=3),
-    "references": st.none() | st.lists(TEXTS, min_size=1, max_size=2),
-    "score": st.none() | st.floats(0, 1),
-}
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=4))
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_answers_written_for_ragas_are_read_again(tmp_path_factory, rows):
-    path = write_ragas(rows, tmp_path_factory.mktemp("r") / "new" / "s.jsonl")
-    again = read_answers(path).drop(columns="question_id").to_dict("records")
-    there = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in again]
-    assert there == [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
-
-
-def test_answers_written_for_ragas_have_its_names_and_leave_out_what_is_missing(tmp_path):
-    rows = [DEEPEVAL | {"id": "7", "context": ["x"]}, {"input": "p", "id": "8", "retrieved": [3, 5]}]
-    written = [json.loads(line) for line in write_ragas(rows, tmp_path / "s.jsonl").read_text().splitlines()]
-    assert written == [
-        {"user_input": QUESTION, "response": ANSWER, "reference": TRUTH, "retrieved_contexts": PASSAGES,
-         "reference_contexts": ["x"], "question_id": "7"},
-        {"user_input": "p", "question_id": "8", "retrieved_context_ids": [3, 5]},
-    ]  # fmt: skip
-    arrays = pd.DataFrame([RAGAS | {"notes": np.array(["a"])}] * 2)  # as Parquet gives lists; one question, two rows
-    lines = write_ragas(arrays, tmp_path / "t.jsonl").read_text().splitlines()
-    assert [set(json.loads(line)) for line in lines] == [{*RAGAS, "notes"}] * 2
 
 
 def test_supporting_texts_have_three_names_and_deepevals_context_is_one():
@@ -307,15 +271,6 @@ def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
     assert rb.score(rows, ["exact_match"])["exact_match"].tolist() == [1.0]
     with pytest.raises(DataError, match="several true answers in 'reference'"):
         rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "embedded")
-
-
-@pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"])
-def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refused(tmp_path, monkeypatch, cells):
-    monkeypatch.setattr(tables, "MAX_UNPACKED", 10_000_000)
-    pd.DataFrame({"answer": cells}).to_parquet(tmp_path / "a.parquet")
-    assert (tmp_path / "a.parquet").stat().st_size < 200_000
-    with pytest.raises(DataError, match=r"a\.parquet \(.* bytes\) unpacks to more than 10,000,000 bytes"):
-        read_answers(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("cell", ["['a', nan, None]", '["a", NaN, null]', ["a", float("nan"), None]])

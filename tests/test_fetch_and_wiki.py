@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import hashlib
-import io
 import json
-import tarfile
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from notebook_parts import parts
 
-from ragbench.data import build_wiki_corpus, fetch_hotpotqa, hotpotqa
+from ragbench.data import fetch_hotpotqa, hotpotqa
 from ragbench.data.hotpotqa import OFFICIAL_NAME
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.records import Document
 
 BODY = json.dumps([{"_id": f"q{i}", "question": "x" * 100} for i in range(2000)]).encode()
@@ -64,82 +63,33 @@ def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(server, t
 
 # ---------------------------------------------------------------- Wikipedia dump
 
-PAGES = [
-    {"id": str(i), "title": f"Page {i}", "text": [[f"Page {i} starts.", f" It has number {i}."]]} for i in range(50)
-]
 GOLD = (Document("Ann", "Ann", "Ann was born."), Document("Page 7", "Page 7", "Another text on seven."))
 
 
-def lines(pages) -> bytes:
-    return "\n".join(json.dumps(p) for p in pages).encode()
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dump")
+    (folder / "AA").mkdir()
+    pages = [{"id": i, "title": f"Page {i}", "text": [[f"Page {i}.", f" Number {i}."]]} for i in range(50)]
+    pages.append({"id": 50, "title": "Empty", "text": [[]]})
+    for name, part in (("wiki_00", pages[:20]), ("wiki_01", pages[20:])):
+        (folder / "AA" / f"{name}.bz2").write_bytes(bz2.compress("\n".join(map(json.dumps, part)).encode()))
+    return folder
 
 
-def dump_as(kind: str, tmp_path):
-    parts = {f"AA/wiki_0{i}.bz2": bz2.compress(lines(part)) for i, part in enumerate((PAGES[:20], PAGES[20:]))}
-    path = tmp_path / {"jsonl": "dump.jsonl", "gz": "dump.jsonl.gz", "folder": "dump", "tar": "dump.tar.bz2"}[kind]
-    if kind == "folder":
-        (path / "AA").mkdir(parents=True)
-        for name, part in parts.items():
-            (path / name).write_bytes(part)
-    elif kind == "tar":
-        with tarfile.open(path, "w:bz2") as archive:
-            for name, part in parts.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(part)
-                archive.addfile(member, io.BytesIO(part))
-    else:
-        path.write_bytes(gzip.compress(lines(PAGES)) if kind == "gz" else lines(PAGES))
-    return path
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "gz", "folder", "tar"])
-def test_corpus_is_gold_plus_drawn_pages_and_the_same_for_every_form(tmp_path, kind):
-    corpus = build_wiki_corpus(dump_as(kind, tmp_path), n=12, seed=3, gold=GOLD)
+def test_a_corpus_is_gold_plus_drawn_pages_with_other_titles(dump):
+    corpus = parts("10").corpus_with_pages(GOLD, dump, 12, seed=3)
     assert corpus[:2] == GOLD
-    titles = [d.title for d in corpus]
-    assert len(titles) == len(set(titles)) == 12
-    assert corpus[2].text == f"{corpus[2].title} starts. It has number {corpus[2].title.split()[1]}."
-    (tmp_path / "again").mkdir()
-    assert corpus == build_wiki_corpus(dump_as("jsonl", tmp_path / "again"), n=12, seed=3, gold=GOLD)
-
-
-def test_draw_is_uniform_over_the_dump(tmp_path):
-    path = dump_as("jsonl", tmp_path)
-    counts = dict.fromkeys(range(50), 0)
-    for seed in range(400):
-        for document in build_wiki_corpus(path, n=10, seed=seed):
-            counts[int(document.title.split()[1])] += 1
-    # expected 80 each, standard deviation 8
-    assert min(counts.values()) > 50
-    assert max(counts.values()) < 110
-
-
-def test_too_small_a_dump_and_too_small_an_n_are_named(tmp_path):
-    path = dump_as("jsonl", tmp_path)
+    assert len({d.title for d in corpus}) == len(corpus) == 12
+    assert corpus[2].text == f"{corpus[2].title}. Number {corpus[2].title.split()[1]}."
+    assert parts("10").corpus_with_pages(GOLD, dump, 51)[-1].title == "Page 49"  # all there are
     with pytest.raises(DataError, match=r"49 usable pages.*\n.*at least 98"):
-        build_wiki_corpus(path, n=100, gold=GOLD)
-    with pytest.raises(ConfigError, match="n=1"):
-        build_wiki_corpus(path, n=1, gold=GOLD)
-    assert build_wiki_corpus(path, n=2, gold=GOLD) == GOLD
+        parts("10").corpus_with_pages(GOLD, dump, 100)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("d.jsonl", b'{"id": 1, "title": "A", "text": "x"}\n{"id": 2}', r"d\.jsonl, line 2: no page"),
-        ("d.jsonl", b"[1]", "line 1: no page"),
-        ("d.bz2", b"not compressed", "damaged"),
-        ("d.gz", gzip.compress(lines(PAGES))[:-9], "damaged"),
-    ],
-)
-def test_damaged_dumps_name_the_line(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        build_wiki_corpus(tmp_path / name, n=1)
-
-
-def test_a_missing_dump_is_named(tmp_path):
-    with pytest.raises(DataError, match="there is no dump"):
-        build_wiki_corpus(tmp_path / "none", n=1)
-    with pytest.raises(DataError, match=r"holds no \.bz2"):
-        build_wiki_corpus(tmp_path, n=1)
+def test_draw_is_uniform_over_the_dump(dump):
+    draw = parts("10").corpus_with_pages
+    counts = Counter(d.title for seed in range(400) for d in draw((), dump, 10, seed))
+    # expected 80 each, standard deviation 8
+    assert len(counts) == 50
+    assert 50 < min(counts.values()) <= max(counts.values()) < 110

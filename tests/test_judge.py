@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
 
-from ragbench.data.ragchecker import ASPECTS, PreferencePair, RatedResponse, load_ragchecker_meta
+from ragbench.data.ragchecker import ASPECTS, load_ragchecker_meta
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
@@ -209,11 +209,11 @@ def made_up(n, groups=4):
     pairs, labels = [], []
     for i in range(n):
         words, sizes = rng.permutation(vocabulary), rng.integers(0, 9, 2)
-        sides = [RatedResponse("m", " ".join(words[:k]) or "nothing", scores={"overall": float(k)}) for k in sizes]
-        asked = (str(i), f"g{i % groups}", str(i), f"question {i}", " ".join(words))
-        pairs.append(PreferencePair(*asked, tuple(sides), {}))
+        responses = [" ".join(words[:k]) or "nothing" for k in sizes]
+        pairs.append((f"g{i % groups}", f"question {i}", " ".join(words), responses, [float(k) for k in sizes]))
         labels.append(float(np.sign(sizes[1] - sizes[0])))
-    return pairs, np.array(labels), np.array([pair.domain for pair in pairs])
+    pairs = pd.DataFrame(pairs, columns=["domain", "question", "reference", "responses", "recorded overall"])
+    return pairs, np.array(labels), pairs["domain"].to_numpy()
 
 
 def nested(fitting, pairs, labels, folds):
@@ -247,13 +247,13 @@ def test_the_left_out_group_has_no_part_in_its_own_prediction_and_the_others_fin
 def test_refit_on_ragchecker_reproduces_the_shipped_coefficients_and_predictions(fitting, data_mirror):
     meta, there = load_ragchecker_meta(), load_coefficients()
     kept = pd.read_csv(NESTED).set_index("criterion")
-    tables = [fitting.feature_table(meta.pairs, default_embedder(), ask) for ask in (True, False)]
+    tables = [fitting.feature_table(meta, default_embedder(), ask) for ask in (True, False)]
     for criterion in ASPECTS:
-        labels = meta.labels(criterion).mean(axis=1)
-        refitted = fitting.choose(tables[0], labels, meta.domains(), np.ones(len(labels), bool))
+        labels = np.stack(meta[criterion]).mean(axis=1)
+        refitted = fitting.choose(tables[0], labels, meta["domain"].to_numpy(), np.ones(len(labels), bool))
         assert list(refitted.names) == there["criteria"][criterion]["features"]
         assert refitted.weights == pytest.approx(there["criteria"][criterion]["weights"], abs=2e-3)
-        found, _ = fitting.nested(*tables, labels, meta.domains())
+        found, _ = fitting.nested(*tables, labels, meta["domain"].to_numpy())
         assert found.to_numpy() == pytest.approx(kept.loc[criterion, list(found)].to_numpy(), abs=1e-3)
 
 

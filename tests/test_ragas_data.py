@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from notebook_parts import parts
 
 from ragbench import data, papers
-from ragbench.data.wikieval import RecordedRow, RecordedRun, _read_verdict
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
+from ragbench.metrics.reference_free import answer_relevance
+
+BOOK = parts("30")
 
 ROW = {
     "question": "Question: Who built it?",
@@ -60,62 +64,41 @@ def test_bad_rows_are_named_by_file_and_line(write_lines):
     ],
 )
 def test_a_verdict_is_read_only_where_the_reply_opens_with_one(reply, verdict):
-    assert _read_verdict(reply) == verdict
+    assert BOOK.read_verdicts([reply]) == [verdict]
 
 
-def test_an_empty_extraction_is_unread_unless_the_reply_says_insufficient():
-    def row(raw, labels=()):
-        return RecordedRow("w", "q", True, 0.0, labels, (raw,))
-
-    assert row('["Insufficient Information"]\n Because').extraction() == ()
-    assert row(" [] ").extraction() == ()
-    assert row('["A sentence."').extraction() is None
-    assert row("").extraction() is None
-    assert row('["A."]', ("A.",)).extraction() == ("A.",)
-
-
-def test_pairs_of_a_run_put_the_better_text_first_and_miss_nothing():
-    rows = tuple(RecordedRow(i, "q", better, score) for i, better, score in
-                 [("b", False, 0.1), ("a", True, 0.5), ("b", True, 0.2), ("a", False, 0.4)])  # fmt: skip
-    run = RecordedRun("x", "faithfulness", rows)
-    assert run.pairs() == [("a", 0.5, 0.4), ("b", 0.2, 0.1)]
-    assert run.pairs([1, 2, 3, 4]) == [("a", 2, 4), ("b", 3, 1)]
-    with pytest.raises(DataError, match="1 scores for 4 rows"):
-        run.pairs([1])
-    with pytest.raises(DataError, match="the rows of question b"):
-        RecordedRun("x", "faithfulness", rows[1:]).pairs()
+@pytest.mark.parametrize(
+    ("reply", "labels", "extracted"),
+    [
+        ('["Insufficient Information"]\n Because', [], []),
+        (" [] ", [], []),
+        ('["A sentence."', [], None),
+        ("", [], None),
+        ('["A."]', ["A."], ["A."]),
+    ],
+)
+def test_an_empty_extraction_is_unread_unless_the_reply_says_insufficient(reply, labels, extracted):
+    assert BOOK.extraction(SimpleNamespace(labels=labels, replies=[reply])) == extracted
 
 
-def test_recorded_rows_are_read_by_the_columns_of_their_metric(tmp_path, write_lines):
+def test_recorded_rows_are_read_by_the_columns_of_their_metric():
     common = {"is_better_by_construction": "1", "question": "Who built it?"}
     rows = {
-        "ff": {"faithfulness_score": "0.5", "context": "A\\nB", "verdicts": "[1, 0]", "raw_judge_outputs": '["a", "b"]',
-               "parsed_statements": '["s", "t"]', "parse_status": "ok", "statements_truncated": "0",
-               "any_judge_truncated": "1"},
+        "ff": {"faithfulness_score": "0.5", "verdicts": "[1, 0]", "raw_judge_outputs": '["a", "b"]',
+               "parse_status": "ok", "statements_truncated": "0", "any_judge_truncated": "1"},
         "ar": {"answer_relevance_score": "0.25", "gen_questions": '["Why?"]', "noncommittal_flags": "[0]",
-               "output_parse_status": '["ok", "fixed", "ok"]', "any_truncated": "0"},
-        "cr": {"context_relevance_score": "1", "context": "C", "total_sentences": "3", "extracted_sentences": '["C"]',
-               "raw_output": '["C"]', "parse_status": "partial", "statements_truncated": "0"},
+               "output_parse_status": '["ok", "fixed"]', "any_truncated": "0"},
+        "cr": {"context_relevance_score": "1", "extracted_sentences": '["C"]', "raw_output": '["C"]',
+               "parse_status": "partial", "statements_truncated": "0"},
     }  # fmt: skip
-    write_lines("wikieval.jsonl", ROW)
-    for name, cells in (rows | {"ff_base": rows["ff"], "cr_base": rows["cr"]}).items():
-        table = pd.DataFrame([common | cells])
-        table.to_csv(tmp_path / f"ragas_llama3_8b_{name}.csv.gz", index=False)
-    runs = data.load_wikieval_runs(tmp_path)
-    assert {name: run.dimension for name, run in runs.items()} == {
-        "ff": "faithfulness", "ff_base": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance",
-        "cr_base": "context_relevance",
-    }  # fmt: skip
-    asked = ("wikieval-01", "Who built it?", True)
-    assert runs["ff"].rows == (
-        RecordedRow(*asked, 0.5, (1, 0), ("a", "b"), ("s", "t"), context="A\nB", status="ok", truncated=True),
-    )
-    assert runs["ar"].rows == (RecordedRow(*asked, 0.25, texts=("Why?",), flags=(0,), status="ok, fixed"),)
-    assert runs["cr"].rows == (RecordedRow(*asked, 1.0, ("C",), ('["C"]',), context="C", total=3, status="partial"),)
-    bad = pd.DataFrame([common | rows["ff"] | {"verdicts": "no"}])
-    bad.to_csv(tmp_path / "ragas_llama3_8b_ff.csv.gz", index=False)
-    with pytest.raises(DataError, match=r"ff\.csv\.gz, line 2: JSONDecodeError"):
-        data.load_wikieval_runs(tmp_path)
+    ids = {"Who built it?": "wikieval-01"}
+    read = {name: BOOK.read_run(pd.DataFrame([common | cells]), ids).iloc[0] for name, cells in rows.items()}
+    assert {(row.id, row.better) for row in read.values()} == {("wikieval-01", True)}
+    assert [row.score for row in read.values()] == [0.5, 0.25, 1.0]
+    assert [row.truncated for row in read.values()] == [True, False, False]
+    assert (read["ff"].labels, read["ff"].replies) == ([1, 0], ["a", "b"])
+    assert (read["ar"]["guesses"], read["ar"]["flags"]) == (["Why?"], [0])
+    assert (read["cr"].labels, read["cr"].replies) == (["C"], ['["C"]'])
 
 
 # --- with the mirror --------------------------------------------------------------------------------------------
@@ -137,30 +120,32 @@ def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original
 
 @pytest.fixture(scope="module")
 def runs(data_mirror):
-    return data.load_wikieval_runs()
+    ids = {row.question: row.id for row in data.load_wikieval()}
+    files = {name: data_mirror / "wikieval" / f"ragas_llama3_8b_{name}.csv.gz" for name in BOOK.RUNS}
+    return {n: BOOK.read_run(pd.read_csv(f, dtype=str, keep_default_na=False), ids) for n, f in files.items()}
 
 
 @pytest.mark.data
 def test_every_recorded_score_of_faithfulness_and_context_relevance_comes_out_exactly(runs):
-    for name in ("ff", "ff_base"):
-        assert [faithfulness(r.labels) for r in runs[name].rows] == [r.score for r in runs[name].rows]
-    for name in ("cr", "cr_base"):
-        assert [context_relevance(r.labels, r.total) for r in runs[name].rows] == [r.score for r in runs[name].rows]
-    assert {name: len(run.rows) for name, run in runs.items()} == dict.fromkeys(runs, 50)
+    for name in ("ff", "ff_base", "cr", "cr_base"):
+        assert list(BOOK.rescore(name, runs[name], None)) == runs[name]["score"].tolist()
+    assert {(len(run), run["id"].nunique()) for run in runs.values()} == {(50, 25)}
 
 
 @pytest.mark.data
 def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_answers(runs, minilm):
-    rows = runs["ar"].rows
-    texts = list(dict.fromkeys(t for r in rows for t in (r.question, *r.texts)))
+    run = runs["ar"]
+    texts = list(dict.fromkeys([*run["question"], *run["guesses"].explode()]))
     vectors = dict(zip(texts, minilm.embed_array(texts), strict=True))
 
     def differences(noncommittal):
-        options = {"noncommittal": noncommittal}
         made = [
-            answer_relevance(vectors[r.question], [vectors[t] for t in r.texts], flags=r.flags, **options) for r in rows
+            answer_relevance(
+                vectors[r.question], [vectors[t] for t in r.guesses], flags=r.flags, noncommittal=noncommittal
+            )
+            for r in run.itertuples()
         ]
-        return np.abs(np.array(made) - [r.score for r in rows])
+        return np.abs(np.array(made) - run["score"])
 
     assert differences("zero").max() < 2e-6
     assert (differences("ignore") > 0.01).sum() == 8  # the answers with a remark
@@ -168,12 +153,12 @@ def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_an
 
 @pytest.mark.data
 def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
-    read = {name: [v for r in runs[name].rows for v in r.verdicts()] for name in ("ff", "ff_base")}
-    assert (len(read["ff"]), read["ff"].count(None)) == (460, 0)
-    assert read["ff"] == [v for r in runs["ff"].rows for v in r.labels]
-    assert (len(read["ff_base"]), read["ff_base"].count(None)) == (429, 270)
-    assert sum(r.extraction() is None for r in runs["cr"].rows) == 0
-    assert sum(r.extraction() is None for r in runs["cr_base"].rows) == 6
+    read = {name: runs[name]["replies"].map(BOOK.read_verdicts).explode().tolist() for name in ("ff", "ff_base")}
+    assert read["ff"] == runs["ff"]["labels"].explode().tolist()
+    counts = [
+        [BOOK.readability(name, runs[name])[key] for key in ("labels", "unread")] for name in BOOK.RUNS if name != "ar"
+    ]
+    assert counts == [[460, 0], [429, 270], [50, 0], [50, 6]]
 
 
 def test_table_1_is_as_printed():

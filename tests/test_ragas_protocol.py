@@ -13,7 +13,7 @@ from scipy.stats import binom
 from test_steps_ragas import verdicts
 
 from ragbench import data, papers
-from ragbench.data.wikieval import Pair, RecordedRow, RecordedRun
+from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import chat_model
@@ -185,18 +185,20 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 # --- the recorded runs and the yardstick of notebook 30 -----------------------------------------------------------
 
 BOOK = parts("30")
-RUN = RecordedRun(
-    "ff",
-    "faithfulness",
-    (
-        RecordedRow("a", "q?", True, 1.0, (1, 1), ("Verdict: 1", "Verdict: 1"), status="ok"),
-        RecordedRow("a", "q?", False, 0.25, (0, 1), ("Hm.", "Verdict: 1"), status="failed", truncated=True),
-    ),
-)
+
+
+def run(labels, replies, score, parse_status, truncated, **more):
+    about = {"id": "a", "question": "q?", "better": [True, False]} | more
+    return pd.DataFrame(about).assign(
+        labels=labels, replies=replies, score=score, parse_status=parse_status, truncated=truncated
+    )
+
+
+RUN = run([[1, 1], [0, 1]], [["Verdict: 1"] * 2, ["Hm.", "Verdict: 1"]], [1.0, 0.25], ["ok", "failed"], [False, True])
 
 
 def test_rescoring_shows_rows_that_do_not_come_out():
-    assert BOOK.rescore(RUN, None) == [1.0, 0.5]  # the second was recorded as 0.25
+    assert list(BOOK.rescore("ff", RUN, None)) == [1.0, 0.5]  # the second was recorded as 0.25
     assert BOOK.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
     assert BOOK.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
     # The worse text's replies were not parsed: its recorded score stands for nothing.
@@ -206,16 +208,10 @@ def test_rescoring_shows_rows_that_do_not_come_out():
 
 
 def test_readability_counts_labels_rows_flags_and_cut_replies():
-    context = RecordedRun(
-        "cr",
-        "context_relevance",
-        (
-            RecordedRow("a", "q?", True, 0.0, (), ('["A sentence.",',), total=3, status="partial_fix_list"),
-            RecordedRow("a", "q?", False, 0.0, (), ('["Insufficient Information"]',), total=3),
-        ),
-    )
-    assert [*BOOK.readability(RUN).values()] == ["faithfulness", 4, 1, 2, 1, 1, 1]
-    assert [*BOOK.readability(context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
+    replies = [['["A sentence.",'], ['["Insufficient Information"]']]
+    context = run([[], []], replies, 0.0, ["partial_fix_list", ""], False)
+    assert [*BOOK.readability("ff", RUN).values()] == ["faithfulness", 4, 1, 2, 1, 1, 1]
+    assert [*BOOK.readability("cr", context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
 
 
 def test_length_alone_prefers_longer_answers_and_shorter_contexts():
@@ -245,8 +241,10 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
 
 
 @pytest.mark.data
-def test_the_recorded_column_of_table_1():
-    runs = data.load_wikieval_runs()
+def test_the_recorded_column_of_table_1(data_mirror):
+    ids = {row.question: row.id for row in data.load_wikieval()}
+    files = {n: data_mirror / "wikieval" / f"ragas_llama3_8b_{n}.csv.gz" for n in ("ff", "ar", "cr")}
+    runs = {n: BOOK.read_run(pd.read_csv(f, dtype=str, keep_default_na=False), ids) for n, f in files.items()}
     names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
     table = agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
     assert table["agreement"].tolist() == [0.94, 0.58, 0.82]

@@ -1,4 +1,4 @@
-"""RAGChecker's files, its human-labelled pairs, RefChecker's labelled claims."""
+"""RAGChecker's files, its human-labelled pairs, RefChecker's labelled claims (notebook 20b)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from notebook_parts import parts
 
-from ragbench.data import load_ragchecker_meta, load_refchecker, read_ragchecker, write_ragchecker
+from ragbench.data import load_ragchecker_meta, read_ragchecker, write_ragchecker
+from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text, from_ragchecker, to_ragchecker
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 
 RECORD = {
     "query_id": "q1",
@@ -213,24 +215,13 @@ def rewrite(folder, name, change) -> None:
 
 
 def test_pairs_carry_both_annotators_and_the_scores_of_their_own_responses(meta_folder):
-    meta = load_ragchecker_meta(meta_folder)
-    assert [pair.id for pair in meta.pairs] == ["0", "1"]
-    assert meta.labels("overall").tolist() == [[2, -1], [0, 1]]
-    assert meta.labels("correctness").tolist() == [[-1, 0], [-1, 0]]
-    assert meta.recorded("completeness").tolist() == [[0, 0.5], [0.25, 1]]
-    assert meta.score(lambda response, reference: int(response[1:]) + len(reference)).tolist() == [[3, 4], [13, 14]]
-    assert meta.domains().tolist() == ["kiwi", "kiwi"]
-    assert (meta.pairs[1].responses[1].model, meta.pairs[1].responses[1].critiques) == ("m2", "c")
-    with pytest.raises(ConfigError, match=r"'fluency'(?s:.)*completeness, correctness, overall"):
-        meta.labels("fluency")
-
-
-def test_labels_load_without_recorded_scores_which_are_then_missed_by_name(meta_folder):
-    (meta_folder / "baseline_ragchecker.json").unlink()
-    meta = load_ragchecker_meta(meta_folder)
-    assert meta.labels("overall").shape == (2, 2)
-    with pytest.raises(DataError, match=r"pair 0 has no recorded scores(?s:.)*baseline_ragchecker\.json"):
-        meta.recorded("overall")
+    meta = load_ragchecker_meta(meta_folder).set_index("id")
+    assert meta.index.tolist() == ["0", "1"]
+    assert meta["overall"].tolist() == [[2, -1], [0, 1]]
+    assert meta["correctness"].tolist() == [[-1, 0], [-1, 0]]
+    assert meta["recorded completeness"].tolist() == [[0, 0.5], [0.25, 1]]
+    about = ["domain", "query_id", "question", "reference", "models", "responses"]
+    assert meta.loc["1", about].tolist() == ["kiwi", "7", "why?", "so", ("m1", "m2"), ("r11", "r12")]
 
 
 HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
@@ -245,9 +236,6 @@ HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
         (HUMAN, lambda r: r[2]["model2"].pop("response"), "record 3: no field 'model2.response'"),
         (HUMAN, lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
         (HUMAN, lambda r: r.clear(), "holds a JSON list"),
-        (SCORES, lambda r: r.pop(0), "pair 1 has no recorded scores"),
-        (SCORES, lambda r: r[0]["model1"].update(response="x"), "pair 1 has no recorded scores"),
-        (SCORES, lambda r: r[0]["model1"].pop("ragchecker"), "pair 1 has no recorded scores"),
         (
             SCORES,
             lambda r: r[0]["model2"]["ragchecker"].update(overall_label=61),
@@ -258,94 +246,47 @@ HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
 def test_bad_meta_evaluation_is_named_with_file_and_record(meta_folder, name, change, said):
     rewrite(meta_folder, name, change)
     with pytest.raises(DataError, match=said) as caught:
-        load_ragchecker_meta(meta_folder).recorded("overall")
-    assert HUMAN in str(caught.value) or name in str(caught.value)
+        load_ragchecker_meta(meta_folder)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.pop(0),
+        lambda rows: rows[0]["model1"].update(response="x"),
+        lambda rows: rows[0]["model1"].pop("ragchecker"),
+    ],
+)
+def test_a_response_without_recorded_scores_has_nan(meta_folder, change):
+    rewrite(meta_folder, SCORES, change)
+    meta = load_ragchecker_meta(meta_folder).set_index("id")
+    assert math.isnan(meta.loc["1", "recorded overall"][0])
+    assert meta.loc["0", "recorded overall"] == [0, 0.5]
 
 
 @pytest.mark.data
 def test_recorded_meta_evaluation_has_280_pairs_in_ten_domains(data_mirror):
     meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
-    assert set(Counter(meta.domains().tolist()).values()) == {28}
-    assert meta.labels("overall").shape == meta.recorded("overall").shape == (280, 2)
-    assert {int(x) for x in np.unique(meta.labels("overall"))} == {-2, -1, 0, 1, 2}
-    assert len({response.model for pair in meta.pairs for response in pair.responses}) == 8
-    empty = [response.scores for pair in meta.pairs for response in pair.responses if not response.text]
+    assert set(Counter(meta["domain"]).values()) == {28}
+    assert np.stack(meta["overall"]).shape == np.stack(meta["recorded overall"]).shape == (280, 2)
+    assert {int(x) for x in np.unique(np.stack(meta["overall"]))} == {-2, -1, 0, 1, 2}
+    assert meta["models"].explode().nunique() == 8
+    sides = meta[["responses", *(f"recorded {aspect}" for aspect in ASPECTS)]]
+    sides = sides.explode(list(sides))
+    empty = sides[sides["responses"] == ""]
     # an empty response has precision 0 and F1 0 in the recorded scores, but not always recall 0
     assert len(empty) == 6
-    assert {scores["correctness"] for scores in empty} == {scores["overall"] for scores in empty} == {0}
-    assert sum(scores["completeness"] > 0 for scores in empty) == 4
-
-
-CLAIM = {"triplet": ["s", "p", "o"], "human_label": "Neutral"}
-
-
-def claims_row(setting="zero_context", dataset="nq", name="11", model="alpaca_7B", label="Neutral") -> dict:
-    claims = [CLAIM | {"human_label": label}, {"triplet": ["s", "q", "o"], "human_label": "Entailment"}]
-    return {"setting": setting, "dataset": dataset, "model": model, "id": name, "response": "r", "claims": claims}
-
-
-@pytest.fixture
-def refchecker_file(tmp_path):
-    rows = [
-        claims_row(),
-        claims_row(model="gpt4") | {"claims": []},
-        claims_row("noisy_context", "msmarco", "22", label="Contradiction"),
-        claims_row("accurate_context", "dolly", "1"),
-    ]
-    path = tmp_path / "labels.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_human_labels_are_kept_apart_and_empty_responses_stay(refchecker_file):
-    rows = load_refchecker(refchecker_file)
-    neutral, contradicted = ("Neutral", "Entailment"), ("Contradiction", "Entailment")
-    assert [row.labels for row in rows] == [neutral, (), contradicted, neutral]
-    assert rows[0].claims == (("s", "p", "o"), ("s", "q", "o"))
-    assert [row.model for row in rows[:2]] == ["alpaca_7B", "gpt4"]
-    assert {(row.setting, row.dataset, row.id) for row in rows[:2]} == {("zero_context", "nq", "11")}
-    assert {row.references for row in rows} == {()}
-
-
-def test_reference_texts_are_joined_from_refcheckers_own_files(refchecker_file, tmp_path):
-    (tmp_path / "zero_context").mkdir()
-    rows = [{"id": "11", "question": "who?", "context": ["a", "b"]}, {"id": "12", "question": "", "context": []}]
-    (tmp_path / "zero_context" / "nq.json").write_text(json.dumps(rows))
-    loaded = load_refchecker(refchecker_file)
-    assert [(row.question, row.references) for row in loaded] == [("who?", ("a", "b"))] * 2 + [("", ())] * 2
-    (tmp_path / "dolly.json").write_text(json.dumps(rows))
-    with pytest.raises(DataError, match=r"dolly\.json: 1 labelled examples are not there .first: 1."):
-        load_refchecker(refchecker_file)
-    (tmp_path / "dolly.json").write_text(json.dumps([{"text": ""}]))
-    with pytest.raises(DataError, match=r"dolly\.json, record 1: no field 'id'"):
-        load_refchecker(refchecker_file)
-    with pytest.raises(DataError, match="there is no folder"):
-        load_refchecker(refchecker_file, sources=tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"claims": [CLAIM | {"human_label": "Abstain"}]}, r"'claims\.0\.human_label' is 'Abstain'"),
-        ({"setting": "no_context"}, "'setting' is 'no_context'"),
-        ({"model": ""}, "'model' is empty"),
-    ],
-)
-def test_bad_claim_labels_are_named_with_the_line(tmp_path, change, said):
-    path = tmp_path / "labels.jsonl"
-    path.write_text(json.dumps(claims_row()) + "\n" + json.dumps(claims_row() | change) + "\n")
-    with pytest.raises(DataError, match=rf"labels\.jsonl, line 2.*{said}"):
-        load_refchecker(path)
+    assert not empty[["recorded correctness", "recorded overall"]].any(axis=None)
+    assert (empty["recorded completeness"] > 0).sum() == 4
 
 
 @pytest.mark.data
 def test_recorded_claim_labels_have_the_published_counts(data_mirror):
-    rows = load_refchecker(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")
-    counts = Counter(label for row in rows for label in row.labels)
-    assert counts == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
-    settings = ("zero_context", "noisy_context", "accurate_context")
-    assert Counter(row.setting for row in rows) == dict.fromkeys(settings, 700)
-    assert sum(not row.claims for row in rows) == 195
-    assert all(len(row.claims) == len(row.labels) for row in rows)
-    zero = [label for row in rows if row.setting == "zero_context" for label in row.labels]
-    assert Counter(zero) == {"Neutral": 1818, "Entailment": 1047, "Contradiction": 454}
+    rows = [row for _, row in read_jsonl(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")]
+    labels = [(row["setting"], claim["human_label"]) for row in rows for claim in row["claims"]]
+    assert Counter(label for _, label in labels) == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
+    assert Counter(row["setting"] for row in rows) == dict.fromkeys(parts("20b").SETS, 700)
+    assert sum(not row["claims"] for row in rows) == 195
+    zero = Counter(label for setting, label in labels if setting == "zero_context")
+    assert zero == {"Neutral": 1818, "Entailment": 1047, "Contradiction": 454}

@@ -52,19 +52,19 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1\td9\t1", "document 'd9' is not there"),
-        ("q9\td1\t1", "query 'q9' is not there"),
-        ("q1\td1\tx", "the gain is 'x'"),
-        ("q1\td1\t0.5", "the gain is 0.5"),
-        ("q1 d1", "1 cells"),
-        ("q1\td1\t1\tmore", "4 cells"),
-        ("q1\td1\t1\nq1\td1\t2", "document 'd1' is there twice"),
+        ("q1\td9\t1", ": document 'd9' is not in the folder"),
+        ("q9\td1\t1", ": query 'q9' is not in the folder"),
+        ("q1\td1\tx", ", line 3: 'gain' is 'x'"),
+        ("q1\td1\t0.5", ", line 3: 'gain' is '0.5'"),
+        ("q1 d1", ", line 3: 1 cells"),
+        ("q1\td1\t1\tmore", ", line 3: 4 cells"),
+        ("q1\td1\t1\nq1\td1\t2", ", line 4: document 'd1' of query 'q1' was there before"),
     ],
 )
 def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
     path = beir / "qrels" / "test.tsv"
     path.write_text(f"query-id\tcorpus-id\tscore\n\n{line}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=rf"test\.tsv, line [34]: {message}"):
+    with pytest.raises(DataError, match=rf"test\.tsv{message}"):
         data.load_beir(beir)
     with pytest.raises(DataError, match=r"no file .*dev\.tsv \(there is test\.tsv\)"):
         data.load_beir(beir, "dev")
@@ -110,9 +110,9 @@ def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
     ("text", "message"),
     [
         ("q1 Q0 d1 1 0.5", r"line 1: 5 cells"),
-        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t", r"line 2: document 'd1' is there twice"),
-        ("q1 Q0 d1 1 high t", r"line 1: the score is 'high'"),
-        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", r"line 2"),
+        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t", r"line 2: document 'd1' of query 'q1' was there before"),
+        ("q1 Q0 d1 1 high t", r"line 1: 'score' is 'high'"),
+        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", r"line 2: 10 cells"),
     ],
 )
 def test_faults_of_a_run_name_file_and_line(text, message, tmp_path):

@@ -10,16 +10,15 @@ from typing import Any
 import pandas as pd
 
 from ragbench._lazy import public_names
-from ragbench.data.answers import read_answers, write_ragas
+from ragbench.data.answers import read_answers
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
-from ragbench.data.hotpotqa import build_wiki_corpus, fetch_hotpotqa, load_hotpotqa
+from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker, write_ragchecker
-from ragbench.data.refchecker import load_refchecker
 from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
 from ragbench.data.user import load_documents, load_minihop, load_minihop_probes, load_questions
 from ragbench.data.validate import Problem, validate, validate_files
-from ragbench.data.wikieval import load_wikieval, load_wikieval_runs
+from ragbench.data.wikieval import load_wikieval
 from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 

@@ -6,12 +6,10 @@ and told; everything else is one error with file, row and column, and nothing is
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,10 +32,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "context": (),
     "retrieved": ("retrieved_context_ids",),
     "relevant": ("reference_context_ids",),
-}
-# Our name -> what ragas calls it today, where that differs.
-RAGAS: Mapping[str, str] = {
-    ours: COLUMNS[ours][0] for ours in ("question", "answer", "chunks", "references", "retrieved", "relevant")
 }
 _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
@@ -95,26 +89,6 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     if mended:
         warnings.warn(f"{name}: {'; '.join(mended)}", stacklevel=3)
     return frame
-
-
-def write_ragas(source: Any, path: str | Path, columns: Mapping[str, str] | None = None) -> Path:
-    """Write answers in ragas' names as JSON lines, which its ``EvaluationDataset.from_jsonl`` and `read_answers` read.
-
-    Parameters
-    ----------
-    source, columns : as for `read_answers`. Empty cells are left out, other columns are kept.
-    path : of the file, which is returned.
-    """
-    table = read_answers(source, columns).drop(columns="claim_labels", errors="ignore")
-    if table.duplicated([name for name in ("question_id", "system") if name in table]).any():
-        table = table.drop(columns="question_id")  # numbered here: an id that was given stands once
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = table.rename(columns=RAGAS).to_dict("records")
-    filled = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in rows]
-    lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in filled]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 def warn_of_no_word(answer: str, place: str) -> None:

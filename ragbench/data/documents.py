@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import MAX_FIELD, MAX_LINE, raise_all, read_text
+from ragbench.data.files import MAX_FIELD, MAX_PART, raise_all, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
@@ -132,9 +132,9 @@ def _check_size(path: Path, parts: Iterable[bytes]) -> None:
     tags = 0
     for raw in parts:
         tags += raw.count(b"<") - raw.count(b"</")
-        if len(raw) > MAX_LINE or tags > _MAX_TAGS:
+        if len(raw) > MAX_PART or tags > _MAX_TAGS:
             got = f"{path} has a part of {len(raw):,} bytes and {tags:,} elements"
-            expected = f"at most {_MAX_TAGS:,} elements and {MAX_LINE:,} bytes"
+            expected = f"at most {_MAX_TAGS:,} elements and {MAX_PART:,} bytes"
             raise DataError(got, expected, "split it into several files")
 
 
@@ -163,7 +163,7 @@ def _docx_text(path: Path) -> list[str]:
 
     with zipfile.ZipFile(path) as packed:
         names = [name for name in packed.namelist() if re.match(r"word/.*\.xml$", name)]
-        _check_size(path, (packed.open(name).read(MAX_LINE + 1) for name in names))
+        _check_size(path, (packed.open(name).read(MAX_PART + 1) for name in names))
     main = docx.Document(str(path)).part
     named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
     pieces: list[str] = []

@@ -2,26 +2,21 @@
 
 Reads the official file, the recorded subset, and any file of the same shape. Documents are the distinct paragraphs of
 all contexts, title and sentences joined as they are. `fetch_hotpotqa` downloads the official file. The thesis put
-100,000 Wikipedia pages beside them: `build_wiki_corpus`.
+100,000 Wikipedia pages beside them; notebook 10 draws them from a dump.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
 import itertools
-import json
-import random
-import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import Filled, Row, as_record, bounded_lines, check_limit, each_record, read_list, read_text
-from ragbench.errors import ConfigError, DataError, NotHereError
+from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_list, read_text
+from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, shared_data
 from ragbench.records import Dataset, Document, Question
 
@@ -156,91 +151,3 @@ def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
     except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's ValueError names both hashes
         do = "try again, or copy the file into RAGBENCH_DATA/hotpotqa; check for a proxy that answers for the server"
         raise DataError(f"{url}: {error}", f"the official file, sha256 {OFFICIAL_SHA256}", do) from None
-
-
-# A larger corpus from a Wikipedia dump: other pages beside the gold ones, up to 100,000 in the thesis (section 2.5.1)
-
-
-def build_wiki_corpus(dump: str | Path, n: int, seed: int = 0, gold: Iterable[Document] = ()) -> tuple[Document, ...]:
-    """Put pages of a dump, drawn at random, beside the gold documents until there are ``n``.
-
-    One pass of reservoir sampling: only the drawn pages are in memory.
-
-    Parameters
-    ----------
-    dump : HotpotQA's processed Wikipedia (the ``.tar.bz2``, or its unpacked folder of ``.bz2`` files), or any
-        JSON-lines file (plain, ``.gz``, ``.bz2``) of pages ``{"id", "title", "text"}`` whose text is a string or a
-        list of sentences (or of paragraphs, each a list of sentences).
-    n : documents in the corpus, the gold ones included.
-    gold : documents that must be in it, e.g. ``load_hotpotqa().documents``. Pages of the same title are not added.
-
-    Returns
-    -------
-    The gold documents in their order, then the drawn pages in the dump's order.
-    """
-    gold = tuple(gold)
-    wanted = n - len(gold)
-    if wanted < 0:
-        raise ConfigError(f"n={n}", f"at least the {len(gold)} gold documents", "raise n")
-    titles, ids = {d.title for d in gold}, {d.id for d in gold}
-    rng = random.Random(seed)
-    drawn: list[tuple[int, Document]] = []
-    count = 0
-    for document in _pages(Path(dump).expanduser()):
-        if document.title in titles or document.id in ids or not document.text.strip():
-            continue
-        count += 1
-        if len(drawn) < wanted:
-            drawn.append((count, document))
-        elif wanted and (slot := rng.randrange(count)) < wanted:
-            drawn[slot] = (count, document)
-    if count < wanted:
-        got, do = f"{dump} has {count:,} usable pages besides the gold ones", f"use n={len(gold) + count} or less"
-        raise DataError(got, f"at least {wanted:,}", f"{do}, or a larger dump")
-    return gold + tuple(document for _, document in sorted(drawn, key=lambda pair: pair[0]))
-
-
-def _pages(dump: Path) -> Iterator[Document]:
-    if not dump.exists():
-        raise DataError(f"there is no dump {dump}", "a file or folder of a Wikipedia dump", "check the path")
-    if ".tar" in dump.suffixes:
-        with tarfile.open(dump) as archive:
-            for member in filter(tarfile.TarInfo.isfile, archive):
-                yield from _file_pages(archive.extractfile(member), member.name)
-        return
-    files = sorted(p for p in dump.rglob("*") if p.suffix in (".bz2", ".gz", ".jsonl")) if dump.is_dir() else [dump]
-    if not files:
-        raise DataError(f"{dump} holds no .bz2, .gz or .jsonl file", "the unpacked dump", "check the path")
-    for file in files:
-        with file.open("rb") as stream:
-            yield from _file_pages(stream, str(file))
-
-
-def _file_pages(stream: Any, name: str) -> Iterator[Document]:
-    opened = {".bz2": bz2.open, ".gz": gzip.open}.get(Path(name).suffix)
-    try:
-        for number, line in enumerate(bounded_lines(opened(stream) if opened else stream, name), 1):
-            if line.strip():
-                yield _page(line, f"{name}, line {number}")
-    except (OSError, EOFError) as error:
-        raise DataError(f"{name} is damaged: {error}", "a whole compressed file", "download it again") from None
-
-
-def _page(line: bytes, where: str) -> Document:
-    try:
-        row = json.loads(line)
-        sentences = tuple(_sentences(row["text"]))
-        title, name = str(row["title"]), str(row.get("id", row["title"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        expected = 'an object {"id", "title", "text"} per line'
-        raise DataError(f"{where}: no page: {line[:60]!r}", expected, "check that this is the dump") from None
-    return Document(f"wiki-{name}", title, "".join(sentences), sentences)
-
-
-def _sentences(text: Any) -> Iterator[str]:
-    """Flatten a text, a list of sentences, or a list of paragraphs of sentences."""
-    if isinstance(text, str):
-        yield text
-    else:
-        for part in text:
-            yield from _sentences(part)

@@ -11,18 +11,19 @@ letters. Labels and metrics do not suffer; read here again, the letters are a se
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
+import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, StrictInt
 from typing_extensions import TypedDict
 
 from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, read_list, shared_file
-from ragbench.errors import DataError, check_known
+from ragbench.errors import DataError
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
 Claim = str | tuple[str, str, str]
@@ -233,67 +234,13 @@ def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
 
 _Score = Annotated[float, Strict(), Field(ge=0, le=1)]
 _Preference = Annotated[StrictInt, Field(ge=-2, le=2)]
+_Scores = TypedDict("_Scores", dict.fromkeys((f"{aspect}_label" for aspect in ASPECTS), _Score))
 
 
-class _Scores(TypedDict):
-    correctness: Annotated[_Score, Field(alias="correctness_label")]
-    completeness: Annotated[_Score, Field(alias="completeness_label")]
-    overall: Annotated[_Score, Field(alias="overall_label")]
-
-
-@dataclass(frozen=True, slots=True)
-class RatedResponse:
-    """One system's response; ``critiques`` is what GPT-4 noted for the annotators.
-
-    ``scores`` are RAGChecker's recorded ones by aspect (precision, recall and F1), empty where not recorded.
-    """
-
-    model: Annotated[Filled, Field(alias="model_name")]
-    text: Annotated[Plain, Field(alias="response")]
-    critiques: str = ""
-    scores: Annotated[_Scores, Field(alias="ragchecker")] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PreferencePair:
-    """Two responses to one question, and every annotator's preference by aspect: -2..2, positive: the second wins."""
-
-    id: str
-    domain: str
-    query_id: str
-    question: str
-    reference: str
-    responses: tuple[RatedResponse, RatedResponse]
-    labels: Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class MetaEvaluation:
-    """The pairs, as arrays by aspect: what `ragbench.stats.preference_correlation` takes."""
-
-    pairs: tuple[PreferencePair, ...]
-
-    def labels(self, aspect: str) -> np.ndarray:
-        """Human preferences: int array, shape (n_pairs, n_annotators)."""
-        check_known("aspect", [aspect], ASPECTS)
-        return np.array([pair.labels[aspect] for pair in self.pairs])
-
-    def recorded(self, aspect: str) -> np.ndarray:
-        """RAGChecker's scores of both responses in [0, 1]: float array, shape (n_pairs, 2); DataError without them."""
-        check_known("aspect", [aspect], ASPECTS)
-        for pair in self.pairs:
-            if not all(response.scores for response in pair.responses):
-                do = "copy both files again"
-                raise DataError(f"pair {pair.id} has no recorded scores", f"its responses in {_RECORDED}", do)
-        return np.array([[response.scores[aspect] for response in pair.responses] for pair in self.pairs])
-
-    def score(self, metric: Callable[[str, str], float]) -> np.ndarray:
-        """Apply ``metric(response, reference)`` to all responses: float array, shape (n_pairs, 2)."""
-        return np.array([[metric(r.text, pair.reference) for r in pair.responses] for pair in self.pairs], float)
-
-    def domains(self) -> np.ndarray:
-        """Domain of each pair, as in the recorded data: text array, shape (n_pairs,)."""
-        return np.array([pair.domain for pair in self.pairs])
+class _Side(Row):
+    model_name: Filled
+    response: Plain
+    ragchecker: _Scores | None = None
 
 
 class _Pair(Row):
@@ -302,17 +249,21 @@ class _Pair(Row):
     query_id: Filled
     query: Filled
     gt_answer: Filled
-    model1: RatedResponse
-    model2: RatedResponse
+    model1: _Side
+    model2: _Side
+
+    @property
+    def sides(self) -> tuple[_Side, _Side]:
+        return self.model1, self.model2
 
 
 class _Labelled(_Pair):
-    correctness: Annotated[_Preference, Field(alias="correctness_label")]
-    completeness: Annotated[_Preference, Field(alias="completeness_label")]
-    overall: Annotated[_Preference, Field(alias="overall_label")]
+    correctness_label: _Preference
+    completeness_label: _Preference
+    overall_label: _Preference
 
 
-def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
+def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     """Load the response pairs that people compared, with RAGChecker's recorded scores when they are there.
 
     Parameters
@@ -320,30 +271,37 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     path : RAGChecker's folder ``data/meta_evaluation``, its JSON files plain or gzip. Default:
         ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
+    Returns
+    -------
+    DataFrame, a row per pair: id, domain, query_id, question, reference, models and responses (of two), and by aspect
+    (`ASPECTS`) the preference of every annotator, -2..2, positive: the second response wins; "recorded correctness"
+    ... are RAGChecker's scores of both in [0, 1], NaN where a response has none.
+
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """
     do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
     folder = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
-    scored = {
-        (row.instance_id, side.model, side.text): side
+    scores = {
+        (row.instance_id, side.model_name, side.response): side.ragchecker
         for row in (_pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ())
-        for side in (row.model1, row.model2)
+        for side in row.sides
     }
-    by_pair: dict[Any, list[_Labelled]] = {}
+    pairs: dict[Any, dict[str, Any]] = {}
     for row in _pairs(folder, _HUMAN, _Labelled):
-        by_pair.setdefault(row.instance_id, []).append(row)
-    pairs = []
-    for name, rows in by_pair.items():
-        first = rows[0]
-        responses = tuple(scored.get((name, s.model, s.text), s) for s in (first.model1, first.model2))
-        labels = {aspect: tuple(getattr(row, aspect) for row in rows) for aspect in ASPECTS}
-        asked = (first.dataset, first.query_id, first.query, first.gt_answer)
-        pairs.append(PreferencePair(str(name), *asked, responses, labels))
-    counts = {len(pair.labels["overall"]): pair.id for pair in pairs}
+        of_both = [scores.get((row.instance_id, side.model_name, side.response)) or {} for side in row.sides]
+        pair = pairs.setdefault(row.instance_id, {
+            "id": str(row.instance_id), "domain": row.dataset, "query_id": row.query_id, "question": row.query,
+            "reference": row.gt_answer, "models": tuple(side.model_name for side in row.sides),
+            "responses": tuple(side.response for side in row.sides), **{aspect: [] for aspect in ASPECTS},
+            **{f"recorded {a}": [given.get(f"{a}_label", math.nan) for given in of_both] for a in ASPECTS},
+        })  # fmt: skip
+        for aspect in ASPECTS:
+            pair[aspect].append(getattr(row, f"{aspect}_label"))
+    counts = {len(pair["overall"]): name for name, pair in pairs.items()}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
         raise DataError(f"{folder / _HUMAN}: numbers of annotators that differ: {said}", "the same for every pair")
-    return MetaEvaluation(tuple(pairs))
+    return pd.DataFrame(list(pairs.values()))
 
 
 def _pairs(folder: Path, name: str, shape: type[Any]) -> list[Any]:

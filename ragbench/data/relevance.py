@@ -6,8 +6,6 @@ for `ragbench.score` and its ranking metrics.
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +13,24 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
-from ragbench.data.files import Filled, Plain, Row, closest, read_records, read_text
+from ragbench.data.files import Filled, Plain, Row, as_record, closest, each_record, read_records, read_text
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
+
+
+class _Judgement(Row):
+    query: Filled
+    document: Filled
+    gain: int
+
+
+class _Ranked(Row):
+    query: Filled
+    document: Filled
+    score: FiniteFloat
+    tag: str
 
 
 class _Text(Row):
@@ -31,20 +42,20 @@ class _Text(Row):
 def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
-    Questions are those that the split judges, without a true answer. Documents are all of the corpus. DataError with
-    file and line also for a judgement of a query or document that is not there.
+    Questions are those that the split judges, without a true answer. Documents are all of the corpus. DataError also
+    for a judgement of a query or document that is not there.
     """
     folder = Path(folder).expanduser()
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
         found = ", ".join(closest(path.parent, path.name)) if path.parent.is_dir() else "no folder qrels"
         raise DataError(f"there is no file {path} (there is {found})", "a split's judgements", "name another split")
-    judged = _judgements(path, ("query", "document", "gain"), "\t")
+    judged = _lines(path, _Judgement, ("query", "document", "gain"), "\t")
     pages = read_records(folder / "corpus.jsonl", _Text)
     queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Text)}
     for column, known in (("query", queries), ("document", {page.id for page in pages})):
-        absent = f"{column} {{!r}} is not there"
-        _check(path, ~judged[column].isin(known), judged[column], absent, "an id of the folder")
+        if absent := [name for row in judged if (name := getattr(row, column)) not in known]:
+            raise DataError(f"{path}: {column} {absent[0]!r} is not in the folder", "an id of the folder", "mend it")
     questions = []
     for query, gains in _by_query(judged).items():
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
@@ -73,7 +84,7 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
-    return _by_query(_judgements(path, ("query", "zero", "document", "gain"), r"\s+"))
+    return _by_query(_lines(path, _Judgement, ("query", "0", "document", "gain")))
 
 
 def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
@@ -89,11 +100,12 @@ def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant. A query that the run
     does not have retrieved nothing, as in trec_eval -c.
     """
-    hits = _read(run, ("query", "Q0", "document", "rank", "score", "tag"), "score", r"\s+")
-    hits = hits.sort_values(["score", "document"], ascending=False)
-    found = hits.groupby("query")["document"].agg(list)
+    hits = _lines(run, _Ranked, ("query", "Q0", "document", "rank", "score", "tag"))
+    found: dict[str, list[str]] = {}
+    for hit in sorted(hits, key=lambda hit: (hit.score, hit.document), reverse=True):
+        found.setdefault(hit.query, []).append(hit.document)
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
-    tag = hits["tag"].iloc[0]
+    tag = hits[0].tag
     rows = [(query, tag, found.get(query, []), dict(gains)) for query, gains in judged.items()]
     return pd.DataFrame(rows, columns=["question_id", "system", "retrieved", "relevant"])
 
@@ -121,44 +133,26 @@ def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str
     return path
 
 
-def _judgements(path: str | Path, columns: Sequence[str], separator: str) -> pd.DataFrame:
-    judged = _read(path, columns, "gain", separator)
-    _check(path, judged["gain"] % 1 != 0, judged["gain"], "the gain is {!r}", "a whole number")
-    # Below 0 is "not relevant" too, in some collections of TREC.
-    return judged.assign(gain=judged["gain"].clip(lower=0).astype(int))
+def _by_query(judged: Iterable[_Judgement]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for row in judged:
+        # Below 0 is "not relevant" too, in some collections of TREC.
+        found.setdefault(row.query, {})[row.document] = max(row.gain, 0)
+    return found
 
 
-def _by_query(judged: pd.DataFrame) -> dict[str, dict[str, int]]:
-    return {
-        query: dict(zip(group["document"], group["gain"].tolist(), strict=True))
-        for query, group in judged.groupby("query", sort=False)
-    }
+def _lines(path: str | Path, shape: type[Any], columns: Sequence[str], separator: str | None = None) -> list[Any]:
+    """Read cells that blanks or a separator divide; each query and document occur once together."""
 
+    def record(cells: Sequence[str], where: str) -> Any:
+        if len(cells) != len(columns):
+            raise DataError(f"{where}: {len(cells)} cells", f"{len(columns)}: {', '.join(columns)}", "mend that line")
+        return as_record(shape, dict(zip(columns, cells, strict=True)), where)
 
-def _read(path: str | Path, columns: Sequence[str], number: str, separator: str) -> pd.DataFrame:
-    """Read cells of text and one of numbers; each query and document occur once together."""
-    settings = {"dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
-    try:
-        frame = pd.read_csv(io.StringIO(read_text(path)), sep=separator, names=[*columns, "more"], **settings)
-    except pd.errors.ParserError as error:
-        raise DataError(f"{path}: {error}", f"{len(columns)} cells a line", "mend that line") from None
-    frame = frame.fillna("")
-    frame = frame[(frame["query"] != "") & (frame["query"] != "query-id")]
-    filled = (frame != "").sum(axis=1)
-    _check(path, filled != len(columns), filled, "{} cells", f"{len(columns)}: {', '.join(columns)}")
-    numbers = pd.to_numeric(frame[number], errors="coerce")
-    _check(path, numbers.isna(), frame[number], f"the {number} is {{!r}}", "a number")
-    twice = frame.duplicated(["query", "document"])
-    _check(path, twice, frame["document"], "document {!r} is there twice for its query", "each once")
-    return frame.assign(**{number: numbers})
-
-
-def _check(path: str | Path, wrong: pd.Series, values: pd.Series, what: str, expected: str) -> None:
-    """Raise DataError with the first line that is wrong; the index counts lines from 0."""
-    if wrong.any():
-        line = wrong.idxmax()
-        value = getattr(values[line], "item", lambda: values[line])()
-        raise DataError(f"{path}, line {line + 1}: {what.format(value)}", expected, "mend that line")
+    lines = ((f"line {n}", line.rstrip("\r")) for n, line in enumerate(read_text(path).split("\n"), 1))
+    rows = ((place, line.split(separator)) for place, line in lines if line.strip())
+    rows = ((place, cells) for place, cells in rows if cells[0] != "query-id")
+    return each_record(path, rows, record, lambda row: [f"document {row.document!r} of query {row.query!r}"])
 
 
 def document_clusters(dataset: Dataset) -> dict[str, int]:

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ragbench.data.files import EXPORT, MAX_FIELD, MAX_UNPACKED, read_json, read_jsonl, read_text
+from ragbench.data.files import EXPORT, MAX_FIELD, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
 CSV_ENDINGS = (".csv", ".tsv")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_BATCH = 1024  # rows of a Parquet file
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = re.compile(
     r"""\s*,?\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<number>-?\d[-+.\de]*)|None|nan)""", re.DOTALL
@@ -82,23 +81,11 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(f"{path}, line {line}: {error}", expected, "mend that line") from None
 
 
-def _read_parquet(path: str | Path) -> pd.DataFrame:
-    """Read a Parquet file of at most `MAX_UNPACKED` bytes in memory; needs pyarrow."""
+def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        return pd.read_parquet(path)
     except ImportError:
         raise ConfigError(f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"') from None
-    batches, size = [], 0
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH):
-                batches.append(batch)
-                size += batch.nbytes
-                if size > MAX_UNPACKED:  # a run of equal values takes no room in the file
-                    got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
-                    raise DataError(got, "a smaller table", "split it, or pass the columns you need as a data frame")
-            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
     except (OSError, ValueError) as error:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import errno
-import gzip
 import io
 import json
 import math
@@ -20,7 +18,6 @@ from experiment_parts import Named, experiment, graded
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.cli import main
-from ragbench.data import build_wiki_corpus, files, load_questions
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
 from ragbench.experiment.rows import COLUMNS, as_frame
@@ -205,34 +202,6 @@ def test_the_name_of_a_run_is_no_markdown(tmp_path):
 
 
 # -- archives and names ------------------------------------------------------------------------------------------------
-
-
-def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_UNPACKED", 3_000_000)
-    path = tmp_path / "q.jsonl.gz"
-    path.write_bytes(gzip.compress(b" " * 40_000_000))
-
-    def read():
-        with pytest.raises(DataError, match=r"unpacks to more than 3,000,000 bytes"):
-            load_questions(path)
-
-    assert path.stat().st_size < 50_000
-    assert peak(read) < 10_000_000
-    path.write_bytes(gzip.compress(b'{"question": "Where?", "answer": "Ely", "references": []}\n'))
-    assert len(load_questions(path).questions) == 1
-
-
-@pytest.mark.parametrize("pack", [bz2, gzip])
-def test_a_line_without_end_in_a_dump_is_refused_before_it_is_in_memory(tmp_path, monkeypatch, pack):
-    monkeypatch.setattr(files, "MAX_LINE", 100_000)
-    path = tmp_path / f"dump.{'bz2' if pack is bz2 else 'gz'}"
-    path.write_bytes(pack.compress(b"x" * 50_000_000))
-
-    def read():
-        with pytest.raises(DataError, match=r"line 1 has 100,000 characters or more"):
-            build_wiki_corpus(path, n=2)
-
-    assert peak(read) < 12_000_000
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "a\0b"])
