@@ -52,13 +52,13 @@ def real_claims_accuracy():
 def test_the_docs_give_each_embedded_tools_quality_beside_a_constant_and_none_that_loses_is_a_default():
     lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").splitlines()
     rows = {line.split("*")[1]: line for line in lines if line.startswith("| *embedded")}
-    grader = rb.measure_judge(split="test")["test"].accuracy
+    grader = rb.measure_judge(split="test").loc[0, ["accuracy", "accuracy_low", "accuracy_high"]].tolist()
     judge = [value / 100 for value in rb.EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]
     checker, never = embedded_checker_quality("test")[["accuracy", "low", "high"]].to_numpy().tolist()
     commonest = pd.Series([g.grade for g in load_graded_answers(split="test")]).value_counts(normalize=True).max()
     answers, claims = real_answers_accuracy(), real_claims_accuracy()
     measured = {
-        "embedded grader": [grader.estimate, grader.low, grader.high, commonest, *answers.T.to_numpy().ravel()],
+        "embedded grader": [*grader, commonest, *answers.T.to_numpy().ravel()],
         "embedded judge": judge,
         "embedded checker": [*checker, never[0], *claims.T.to_numpy().ravel()],
     }

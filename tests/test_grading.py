@@ -6,7 +6,6 @@ import json
 import math
 import re
 import time
-from itertools import combinations, pairwise
 
 import pandas as pd
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, _polarity, _tokens, evidence
-from ragbench.labelling.graded_answers import GradedAnswer, _fit_cutoffs, accuracy_gain, baseline_grades, judge_report
+from ragbench.labelling.graded_answers import GradedAnswer, judge_report
 from ragbench.labelling.grades import grade, grading_prompts, group_answers, repeated_grades
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
@@ -396,78 +395,24 @@ def test_answers_and_orders_that_cannot_work_are_named():
 # --- reports ----------------------------------------------------------------------------------------------------
 
 
-def gold(grades, split="dev", second=None):
-    second = second or [None] * len(grades)
-    rows = zip(grades, second, strict=True)
-    return [GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split, s) for i, (g, s) in enumerate(rows)]
+def gold(grades, split="dev"):
+    return [GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)]
 
 
 def test_report_by_hand():
-    rows = gold([1, 1, 2, 5]) + gold([4, 4], "test", [4, 3])
-    report = judge_report([1, 2, 2, None, 4, 5], rows, "mine")
-    dev, test = report["dev"], report["test"]
-    assert (dev.n, dev.unscored, dev.accuracy.estimate) == (4, 1, pytest.approx(2 / 3))
+    rows = gold([1, 1, 2, 5]) + gold([4, 4], "test")
+    dev, test = judge_report([1, 2, 2, None, 4, 5], rows, "mine").to_dict("records")
+    assert (dev["judge"], dev["split"], dev["n"], dev["unscored"]) == ("mine", "dev", 4, 1)
+    assert dev["accuracy"] == pytest.approx(2 / 3)
     # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
-    assert dev.kappa.estimate == pytest.approx(0.4)
-    assert dev.confusion.iloc[0].tolist() == [1, 1, 0, 0, 0]
-    assert dev.confusion.shape == (5, 5)
-    assert (test.n, test.unscored, test.accuracy.estimate) == (2, 0, 0.5)
-    assert report.second_grading.n == 2
-    assert report.to_frame()[["split", "unscored"]].values.tolist() == [["dev", 1], ["test", 0]]
-    assert "mine, dev: 4 answers, 1 unscored" in str(report)
-
-
-def test_report_refuses_other_lengths_and_takes_nan_as_unscored():
+    assert dev["kappa"] == pytest.approx(0.4)
+    assert (test["split"], test["n"], test["unscored"], test["accuracy"]) == ("test", 2, 0, 0.5)
     with pytest.raises(DataError, match="1 grades for 2"):
         judge_report([1], gold([1, 2]))
-    report = judge_report([math.nan, 2.0], gold([1, 2]))
-    assert (report["dev"].unscored, report["dev"].accuracy.estimate) == (1, 1.0)
-
-
-def brute_cutoffs(scores, grades, most):
-    """Most right grades over every partition of the sorted scores."""
-    levels, best = sorted(set(scores)), 0
-    for count in range(most + 1):
-        for inner in combinations(range(1, len(levels)), min(count, len(levels) - 1)):
-            right = 0
-            for a, b in pairwise([0, *inner, len(levels)]):
-                inside = [g for s, g in zip(scores, grades, strict=True) if s in levels[a:b]]
-                right += max(inside.count(g) for g in GRADES)
-            best = max(best, right)
-    return best
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5)), min_size=1, max_size=14), st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
-def test_cutoffs_are_as_good_as_the_best_partition(rows, most):
-    scores, grades = [float(s) for s, _ in rows], [g for _, g in rows]
-    cuts, of_range = _fit_cutoffs(scores, grades, most)
-    assert len(cuts) == len(of_range) - 1 <= most
-    given = [of_range[sum(cut <= score for cut in cuts)] for score in scores]
-    assert sum(a == b for a, b in zip(given, grades, strict=True)) == brute_cutoffs(scores, grades, most)
-
-
-def test_baselines_by_hand():
-    graded = {"Åkerby": 5, "x": 4, "y": 4, "z": 4}
-    dev = [GradedAnswer(text, "b1", text, grade, "dev") for text, grade in graded.items()]
-    made = baseline_grades(ALL, dev, [GradedAnswer("t", "p1", "johann adam reiter", 5, "test")])
-    assert made == {"majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5], "words and length": [4]}
-
-
-def test_words_and_length_follow_naive_bayes_worked_by_hand():
-    # Words: "no" and length 1 twice in grade 1; "a b c" and length 3 in grade 5. Six words in all, one for each added.
-    dev = [GradedAnswer(str(i), "b1", t, g, "dev") for i, (t, g) in enumerate([("no", 1), ("no", 1), ("a b c", 5)])]
-    asked = ["No!", "a", "A x", "unknown"]  # the second and third differ by their length alone
-    made = baseline_grades(ALL, dev, [GradedAnswer(t, "b1", t, 3, "test") for t in asked])["words and length"]
-    # Of six words in all, grade 1 has "no" and <1> twice each, grade 5 has a, b, c and <2> once: by their prior 2/3 and
-    # 1/3, "no" and a lone word are grade 1, "A x" is grade 5.
-    assert made == [1, 1, 5, 1]
-
-
-def test_accuracy_gain_by_hand_counts_unscored_as_not_right():
-    gain = accuracy_gain([1, 2, None, 5], [1, 1, 1, 1], gold([1, 2, 3, 5]))
-    assert gain.estimate == pytest.approx(0.5)
-    assert gain.n == 4
+    with pytest.raises(DataError, match="label 7 at position 1"):
+        judge_report([1, 7], gold([1, 2]))
+    (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict("records")  # NaN is unscored, too
+    assert (report["unscored"], report["accuracy"]) == (1, 1.0)
 
 
 def test_fitting_needs_every_grade_and_finds_what_separates_them():

@@ -184,7 +184,11 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
     row, one line. DataError for a row that `load_labels` would refuse; nothing is written then.
     """
     path = Path(path).expanduser()
-    rows = pd.DataFrame(labels, columns=COLUMNS).fillna("").map(lambda text: " ".join(str(text).splitlines()))
+    rows = (
+        pd.DataFrame(labels, columns=COLUMNS, dtype=object)
+        .fillna("")
+        .map(lambda text: " ".join(str(text).splitlines()))
+    )
     for row in rows.to_numpy().tolist():
         _checked(row, f"{path}, a new row")
     path.parent.mkdir(parents=True, exist_ok=True)
