@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import StepReport
-from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
+from ragbench.labelling.preferences import _PairRanking, gpt_ranking, gpt_score
 from ragbench.labelling.statements import extract_sentences, extract_statements, generate_questions, statement_verdicts
 from ragbench.llm import chat_model
 from ragbench.metrics.reference_free import match_sentences
@@ -150,7 +150,7 @@ def test_inputs_that_do_not_fit_are_named():
         generate_questions("ollama:x", "a")
 
 
-# --- GPT Score and GPT PairRanking ----------------------------------------------------------------------------------
+# --- GPT Score and GPT Ranking --------------------------------------------------------------------------------------
 
 
 def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
@@ -195,7 +195,7 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     assert got.preferences == (None, 0.0)
     assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)
     assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
-    nothing = PairRanking(((None, 1),), StepReport("x"))
+    nothing = _PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
     assert math.isnan(StepReport("x").mismatch_rate)
 

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.errors import DataError
-from ragbench.labelling.asking import Request, one_line, send_some
+from ragbench.labelling.asking import LabelStep, one_line
 from ragbench.labelling.claims import check_claims, extract_claims
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt
 from ragbench.records import Dataset
 
 _FAULTS = {"Contradiction": "contradicted", "Neutral": "not entailed"}
@@ -53,12 +53,14 @@ def long_answers(
     """
     judge = model if checker is None else checker
     passages = _passages(dataset)
-    template, requests = load_prompt(prompt), []
-    for question, shown in zip(dataset.questions, passages, strict=True):
-        listed = "\n\n".join(f"[{name}]\n{text.strip()}" for name, text in shown.items())
-        fields = {"question": question.text.strip(), "answers": f"- {one_line(question.answer)}", "passages": listed}
-        requests.append(Request(question.id, fill_prompt(template, **fields), _Reply))
-    drafts, written = send_some(model, "long answers", requests, options)
+    fields = {
+        "question": [question.text for question in dataset.questions],
+        "answers": [f"- {one_line(question.answer)}" for question in dataset.questions],
+        "passages": ["\n\n".join(f"[{name}]\n{text.strip()}" for name, text in p.items()) for p in passages],
+    }
+    step = LabelStep("long answers", prompt, _Reply, "question", lambda reply: reply)
+    written = step.ask(model, [question.id for question in dataset.questions], fields, options)
+    drafts = written.labels
     answers = ["" if draft is None else draft.answer.strip() for draft in drafts]
     cited = [() if d is None else tuple(dict.fromkeys(p.strip().strip("[]") for p in d.passages)) for d in drafts]
     verdicts = [_without_claims(*draft) for draft in zip(drafts, answers, cited, passages, strict=True)]
@@ -77,7 +79,7 @@ def long_answers(
         found = {"claims": claims or (), "labels": labels or (), **counts}
         rows.append({**about, **found, "status": status, "reason": reason})
     frame = pd.DataFrame(rows)
-    frame.attrs["reports"] = {"long answers": written, "claims": extracted.report, "claim check": checked.report}
+    frame.attrs["reports"] = {"long answers": written.report, "claims": extracted.report, "claim check": checked.report}
     return frame
 
 

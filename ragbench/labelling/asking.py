@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
@@ -33,14 +33,13 @@ def one_line(text: str) -> str:
 
 def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
     """Return the ids of the examples as texts (default: their numbers), once all columns have one length."""
-    given = columns | {"ids": ids}
+    given = {name: values for name, values in {**columns, "ids": ids}.items() if values is not None}
     if single := [name for name, values in given.items() if isinstance(values, str)]:
         raise ConfigError(f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]")
-    sizes = {name: len(values) for name, values in given.items() if values is not None}
-    if len(set(sizes.values())) > 1:
-        lengths = ", ".join(f"{size} {name}" for name, size in sizes.items())
+    if len({len(values) for values in given.values()}) > 1:
+        lengths = ", ".join(f"{len(values)} {name}" for name, values in given.items())
         raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
-    return [str(name) for name in (range(next(iter(sizes.values()), 0)) if ids is None else ids)]
+    return [str(name) for name in (range(len(next(iter(given.values())))) if ids is None else ids)]
 
 
 def context_text(context: Context, name: str) -> str:
@@ -55,14 +54,13 @@ def context_text(context: Context, name: str) -> str:
 # Reports: what a step took, and the raw replies that went unscored
 
 
-@dataclass(frozen=True, slots=True)
-class _Unscored:
+class _Unscored(NamedTuple):
     """An item ("q1 claim 3") without a usable reply: the kind of failure, what was wrong in words, the raw reply."""
 
     id: str
     kind: str
     detail: str
-    raw: str = ""
+    raw: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +106,26 @@ class StepReport:
 # Requests
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt: a name for messages, its text, and the schema of the reply."""
+class _Request(NamedTuple):
+    """One prompt: its text, the schema of the reply, and a name for messages."""
 
-    id: str
     prompt: str
     schema: type[BaseModel]
-
-    @property
-    def key(self) -> tuple[str, type[BaseModel]]:
-        """What makes two requests the same one."""
-        return self.prompt, self.schema
+    id: str
 
 
 def _send(
-    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any], bound: str
+    model: Any, step: str, requests: Sequence[_Request], options: Mapping[str, Any], bound: str
 ) -> tuple[list[Reply], StepReport]:
     """Ask every different request once; return one reply per request, and what it took."""
-    first: dict[Any, Request] = {}
+    once: dict[Any, _Request] = {}
     for request in requests:
-        first.setdefault(request.key, request)
-    once = list(first.values())
+        once.setdefault(request[:2], request)
     if not once:
         return [], StepReport(step)
-    prompts, schemas, ids = [r.prompt for r in once], [r.schema for r in once], [r.id for r in once]
+    prompts, schemas, ids = (list(column) for column in zip(*once.values(), strict=True))
     replies = ask(model, prompts, schema=schemas, ids=ids, **{"step": step, "num_predict": BOUNDS[bound], **options})
-    reply_to = {request.key: reply for request, reply in zip(once, replies, strict=True)}
+    reply_to = {request[:2]: reply for request, reply in zip(once, replies, strict=True)}
     now = [reply for reply in replies if not reply.cached]
     report = StepReport(
         step,
@@ -144,27 +135,12 @@ def _send(
         repaired=sum(reply.repairs for reply in replies if reply.ok),
         usage=sum((reply.usage for reply in now), Usage()),
     )
-    return [reply_to[request.key] for request in requests], report
+    return [reply_to[request[:2]] for request in requests], report
 
 
 def _unscored(name: str, reply: Reply) -> _Unscored:
     kind = reply.error.kind if reply.error is not None else "other"
     return _Unscored(name, kind, str(reply.error), reply.raw or reply.text)
-
-
-def send_some(
-    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any], bound: str = "text"
-) -> tuple[list[Any], StepReport]:
-    """Ask what there is to ask; each reply as its schema reads it (None: unscored, or no request), and the report."""
-    places = [place for place, request in enumerate(requests) if request is not None]
-    sent = [requests[place] for place in places]
-    replies, report = _send(model, step, sent, options, bound)
-    values: list[Any] = [None] * len(requests)
-    for place, reply in zip(places, replies, strict=True):
-        values[place] = reply.parsed if reply.ok else None
-    failures = tuple(_unscored(request.id, r) for request, r in zip(sent, replies, strict=True) if not r.ok)
-    counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
-    return values, replace(report, **counts, failures=failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +181,18 @@ class LabelStep:
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
     ) -> LabelResult:
         """Label every item; ``fields`` are texts of the items by field of the prompt."""
-        template, requests = load_prompt(self.prompt), []
-        for name, *texts in zip(names, *fields.values(), strict=True):
+        template, requests = load_prompt(self.prompt), {}
+        for place, (name, *texts) in enumerate(zip(names, *fields.values(), strict=True)):
             row = dict(zip(fields, (text.strip() for text in texts), strict=True))
-            filled = Request(name, fill_prompt(template, **row), self.schema) if row[self.needs] else None
-            requests.append(filled)
-        replies, report = send_some(model, self.name, requests, options, self.bound)
-        labels = (
-            self.blank if request is None else None if reply is None else self.read(reply)
-            for request, reply in zip(requests, replies, strict=True)
-        )
-        return LabelResult(tuple(labels), report)
+            if row[self.needs]:
+                requests[place] = _Request(fill_prompt(template, **row), self.schema, name)
+        replies, report = _send(model, self.name, list(requests.values()), options, self.bound)
+        labels, failures = [self.blank] * len(names), []
+        for place, reply in zip(requests, replies, strict=True):
+            labels[place] = self.read(reply.parsed) if reply.ok else None
+            failures += [] if reply.ok else [_unscored(names[place], reply)]
+        counts = {"items": len(names), "settled": len(names) - len(requests), "unscored": len(failures)}
+        return LabelResult(tuple(labels), replace(report, **counts, failures=tuple(failures)))
 
 
 # Several items of one text per prompt
@@ -278,25 +255,26 @@ class JointStep:
         labels: list[Any] = [
             None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
         ]
-        again: dict[tuple[int, int], Request] = {}
+        again: dict[tuple[int, int], _Request] = {}
         failures: list[_Unscored] = []
         joint_prompts, mismatches, unreadable = set(), set(), set()
         for (n, start, stop), request, reply in zip(slices, requests, replies, strict=True):
             several = stop - start > 1
             if several:
-                joint_prompts.add(request.key)
+                joint_prompts.add(request[:2])
             if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
                 labels[n][start:stop] = verdicts
             elif several and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
-                (mismatches if reply.ok else unreadable).add(request.key)
+                (mismatches if reply.ok else unreadable).add(request[:2])
                 again |= {(n, i): self._request(template, units[n], i, i + 1) for i in range(start, stop)}
             else:
                 failures += [_unscored(self._name(units[n], i, i + 1), reply) for i in range(start, stop)]
-        singles, second = send_some(model, self.name, list(again.values()), options, one)
-        for (n, i), parsed in zip(again, singles, strict=True):
-            if parsed is not None:
-                (labels[n][i],) = self._read(parsed)
-        failures += second.failures
+        singles, second = _send(model, self.name, list(again.values()), options, one)
+        for ((n, i), request), reply in zip(again.items(), singles, strict=True):
+            if reply.ok:
+                (labels[n][i],) = self._read(reply.parsed)
+            else:
+                failures.append(_unscored(request.id, reply))
         given = [unit for unit in units if unit is not None]
         report = replace(
             report + second,
@@ -311,11 +289,11 @@ class JointStep:
         )
         return LabelResult(tuple(None if row is None else tuple(row) for row in labels), report)
 
-    def _request(self, template: str, unit: Any, start: int, stop: int) -> Request:
+    def _request(self, template: str, unit: Any, start: int, stop: int) -> _Request:
         lines = "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(unit.items[start:stop], 1))
         fields = {**unit.fields, self.text: unit.text, "count": str(stop - start), self.items: lines}
         schema = _reply_schema(stop - start, self.labels, self.explain)
-        return Request(self._name(unit, start, stop), fill_prompt(template, **fields), schema)
+        return _Request(fill_prompt(template, **fields), schema, self._name(unit, start, stop))
 
     def _name(self, unit: Any, start: int, stop: int) -> str:
         return f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")

@@ -48,17 +48,7 @@ def split_claims(text: str) -> list[str]:
     return [c for c in claims if any(ch.isalnum() for ch in c)]
 
 
-def _sentence_of(claim: Claim, where: str) -> str:
-    """Return a claim as a sentence, the parts of a triple stripped; ``where`` names it in a message."""
-    if isinstance(claim, str):
-        return claim
-    if isinstance(claim, Sequence) and len(claim) == 3 and all(isinstance(part, str) for part in claim):
-        return " ".join(part.strip() for part in claim)
-    got, expected = f"{where} is {type(claim).__name__} {str(claim)[:40]!r}", "a sentence, or a triple of texts"
-    raise ConfigError(got, expected, "check how the claims were extracted")
-
-
-class Checker(ABC):
+class _Checker(ABC):
     """Says of claims (sentences, or triples of texts) whether texts entail them."""
 
     @abstractmethod
@@ -73,16 +63,16 @@ class Checker(ABC):
 
 
 def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
-    """Return claims as sentences, once claims and texts are lists of what they should be."""
+    """Return claims as sentences, the parts of a triple joined, once both are lists of what they should be."""
     if isinstance(claims, str) or isinstance(texts, str):
         raise ConfigError("one string", "a list of claims and a list of texts", "use check(claims, text)")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-    return [_sentence_of(claim, f"claim {i}") for i, claim in enumerate(claims)]
+    return [claim if isinstance(claim, str) else " ".join(part.strip() for part in claim) for claim in claims]
 
 
-class EmbeddedChecker(Checker):
+class EmbeddedChecker(_Checker):
     """Label claims against texts as Entailment, Neutral or Contradiction.
 
     The rule, for a claim and the window of up to ``window`` consecutive sentences of the text that supports it best,
@@ -107,9 +97,6 @@ class EmbeddedChecker(Checker):
         mix: float = 0.7,
         window: int = 3,
     ) -> None:
-        for name, value in (("entail", entail), ("related", related), ("mix", mix)):
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name}={value}", "a number in [0, 1]", "leave it out for the default")
         self.entail, self.related, self.mix, self.window = entail, related, mix, window
         self._embedder = embedder
         self._vectors: dict[str, np.ndarray] = {}
@@ -258,7 +245,7 @@ def _supports(
 # Checkers that read one claim and one text at a time
 
 
-class _PairChecker(Checker):
+class _PairChecker(_Checker):
     @abstractmethod
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         """Label pairs of (text, claim)."""
@@ -289,8 +276,6 @@ class OnnxChecker(_PairChecker):
         threshold: float = 0.5,
         max_tokens: int | None = None,
     ) -> None:
-        if not 0 < threshold < 1:
-            raise ConfigError(f"threshold={threshold}", "between 0 and 1", "leave it out for 0.5")
         self._model = Classifier(folder, labels=labels, cut="first", max_tokens=max_tokens)
         self.threshold, named = threshold, self._model.labels
         entails = [i for i, label in enumerate(named) if _ENTAILS.search(label) and not _DENIES.search(label)]
@@ -310,10 +295,9 @@ class OnnxChecker(_PairChecker):
         labels = []
         for logits in self._model.logits(pairs):
             shares = expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1)
-            best = shares.max(axis=0)  # over windows
-            denied = self._contradicts is not None and best[self._contradicts] >= self.threshold
-            entailed = best[self._entails] >= self.threshold
-            labels.append(ENTAILMENT if entailed else CONTRADICTION if denied else NEUTRAL)
+            reached = shares.max(axis=0) >= self.threshold  # by any window
+            denied = self._contradicts is not None and reached[self._contradicts]
+            labels.append(ENTAILMENT if reached[self._entails] else CONTRADICTION if denied else NEUTRAL)
         return labels
 
 

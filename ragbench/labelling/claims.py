@@ -2,7 +2,7 @@
 
 The model's way: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. Without a model:
 `embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s. How far a checker agrees with
-labels by others: `checker_quality`, and on MiniHop `embedded_checker_quality`. Those labels are reference labels,
+labels by others: `checker_intervals`, and on MiniHop `embedded_checker_quality`. Those labels are reference labels,
 assigned by a strong language model under a written guideline; checked by a person: 0; the second pass measures
 repeatability, not human agreement.
 """
@@ -372,32 +372,6 @@ def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> _Labelle
     return replace(claim, text=texts[claim.document], first_label=first)
 
 
-def checker_quality(
-    human: Sequence[str], predicted: Sequence[str | None], responses: Sequence[Hashable] | None = None
-) -> dict[str, float]:
-    """Measure a checker's labels against reference labels, people's or others.
-
-    Parameters
-    ----------
-    human : a label per claim: Entailment, Neutral or Contradiction.
-    predicted : the checker's; None where it gave none, which is left out and counted.
-    responses : the response each claim is from, for the two correlations; None leaves them undefined.
-
-    Returns
-    -------
-    dict: ``accuracy`` (entailed or not), ``factual f1`` (of Entailment), ``non-factual f1`` (of the other two),
-    ``accuracy, three labels``; ``pearson`` and ``spearman`` between the shares of claims not entailed, per response;
-    ``n`` claims, ``responses`` and ``unscored`` claims.
-
-    Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
-    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers.
-    """
-    measured = checker_intervals(human, predicted, responses, resamples=0)
-    n = measured["accuracy"].n
-    counts = {"n": n, "responses": measured["pearson"].n, "unscored": len(predicted) - n}
-    return {name: interval.estimate for name, interval in measured.items()} | counts
-
-
 def checker_intervals(
     human: Sequence[str],
     predicted: Sequence[str | None],
@@ -405,17 +379,26 @@ def checker_intervals(
     *,
     resamples: int = 2000,
 ) -> dict[str, Interval]:
-    """Measure a checker as `checker_quality` does: an Interval for each of `MEASURES`.
+    """Measure a checker's labels against reference labels, people's or others: an Interval for each of `MEASURES`.
 
-    A response (or document) is drawn with all its claims, since claims about one text are not independent.
+    Parameters
+    ----------
+    human, predicted : a label per claim: Entailment, Neutral or Contradiction. A claim to which the checker gave none
+        (None) is left out.
+    responses : the response or document that each claim is from. The two correlations are between the shares of claims
+        not entailed, per response (None: undefined); and the bootstrap draws a response with all its claims, since
+        claims about one text are not independent.
+
+    Accuracy is of two classes, entailed or not; the factual F1 is of Entailment, the non-factual one of the others.
+
+    Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
+    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers.
     """
     sizes = {len(human), len(predicted), len(predicted if responses is None else responses)}
     if len(sizes) > 1:
         raise DataError(f"lists of {' and '.join(map(str, sorted(sizes)))} items", "one item per claim in each")
-    for who, labels in (("human", human), ("predicted", [p for p in predicted if p is not None])):
-        strange = [label for label in labels if label not in LABELS]
-        if strange:
-            raise DataError(f"{who} label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
+    if strange := [label for label in (*human, *(p for p in predicted if p is not None)) if label not in LABELS]:
+        raise DataError(f"the label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
     kept = [i for i, label in enumerate(predicted) if label is not None]
     truth, guess = (np.array([labels[i] for i in kept], str) for labels in (human, predicted))
     true, said = truth == ENTAILMENT, guess == ENTAILMENT

@@ -24,7 +24,7 @@ DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 
 
 @dataclass(frozen=True, slots=True)
-class PairRanking:
+class _PairRanking:
     """Which of two was better, asked in both orders.
 
     ``choices``: for each pair the place chosen (1 or 2) with the first candidate shown first, and with it shown second;
@@ -87,7 +87,7 @@ def gpt_ranking(
     prompt: Prompt | None = None,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> PairRanking:
+) -> _PairRanking:
     """Let a model choose the better of two candidates, in both orders: two calls per pair.
 
     Parameters
@@ -102,7 +102,7 @@ def gpt_ranking(
     chosen = step.ask(model, *_in_both_orders(names, fields), options)
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
-    return PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
+    return _PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
 
 
 _FIELDS = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}  # of the reply: name and range
@@ -120,12 +120,8 @@ def _asked(
     """Return the step, the names of the examples, and the texts of its prompt's fields."""
     check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
-        got = "no contexts" if contexts is None else "contexts"
-        raise ConfigError(
-            f"{got} for {dimension}",
-            "contexts for faithfulness; for context relevance they are the candidates",
-            "pass contexts=..." if contexts is None else "leave contexts out",
-        )
+        got = f"{'no ' * (contexts is None)}contexts for {dimension}"
+        raise ConfigError(got, "contexts for faithfulness; for context relevance they are the candidates")
     prompt, reply = prompt or f"steps_gpt_{kind}_{dimension}", _FIELDS[kind]
     schema, label = _number_schema(*reply), attrgetter(reply[0])
     step = LabelStep(f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label")
