@@ -8,11 +8,10 @@ way a model does it: ``model`` and what further keywords there are (``cassette``
 people's data made into a benchmark.
 """
 
-from ragbench.datagen.configuration import make_configuration, make_configurations, real_names
-from ragbench.datagen.document import write_document, write_documents
+from ragbench.datagen.configuration import make_configurations, real_names
+from ragbench.datagen.document import write_documents
 from ragbench.datagen.parts import KINDS, QRA, Configuration, GeneratedDocument, Reference
 from ragbench.datagen.questions import (
-    add_keypoints,
     facts_needed,
     find_references,
     keypoints,

@@ -50,14 +50,12 @@ def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[C
     taken: set[tuple[str, ...]] = set()
     configurations = []
     for index in range(documents):
-        configurations.append(make_configuration(schema, index, seed, taken))
+        configurations.append(_configuration(schema, index, seed, taken))
         taken.add(tuple(configurations[-1].text[name] for name in schema.named))
     return configurations
 
 
-def make_configuration(
-    schema: Schema, index: int = 0, seed: int = 0, taken: Collection[tuple[str, ...]] = ()
-) -> Configuration:
+def _configuration(schema: Schema, index: int, seed: int, taken: Collection[tuple[str, ...]] = ()) -> Configuration:
     """Make the values of one document.
 
     ``index`` in the set chooses subdomain and profile; ``taken`` are names (``schema.named``) of other documents.
@@ -201,7 +199,7 @@ def _invent(kind: str, language: str, rng: random.Random) -> str:
 # Values by a model
 
 
-class ValueReply(BaseModel):
+class _ValueReply(BaseModel, title="ValueReply"):
     """A made-up value."""
 
     value: str
@@ -238,7 +236,7 @@ def model_values(
             calls.append(StepCall(f"{c.id}/{field}", filled, (c.id, field)))
     latest = {c.id: c for c in configurations}
 
-    def settle(about: tuple[str, str], reply: ValueReply) -> Configuration | str:
+    def settle(about: tuple[str, str], reply: _ValueReply) -> Configuration | str:
         identity, field = about
         value, before = reply.value.strip().rstrip(".。"), latest[identity]
         after = replace(before, values={**before.values, field: value}, text={**before.text, field: value})
@@ -247,7 +245,7 @@ def model_values(
         latest[identity] = after
         return after
 
-    done = ask_step(model, "values", calls, ValueReply, settle, options)
+    done = ask_step(model, "values", calls, _ValueReply, settle, options)
     return Done(tuple(latest.values()), done.failed)
 
 

@@ -24,7 +24,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
-MODES = {
+_PROMPTS = {
     "configuration": "rageval_document",
     "zero-shot": "rageval_zero_shot",
     "one-shot": "rageval_one_shot",
@@ -32,17 +32,16 @@ MODES = {
 
 
 def write_documents(schema: Schema, configurations: Sequence[Configuration], seed: int = 0) -> list[GeneratedDocument]:
-    """Write a document per configuration."""
-    return [write_document(schema, configuration, seed) for configuration in configurations]
-
-
-def write_document(schema: Schema, configuration: Configuration, seed: int = 0) -> GeneratedDocument:
-    """Write one document from a configuration, by patterns: its facts and nothing else.
+    """Write a document per configuration, by patterns: its facts and nothing else.
 
     ``dropped`` are the fields left out on purpose, for unanswerable questions.
 
     Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
     """
+    return [_document(schema, configuration, seed) for configuration in configurations]
+
+
+def _document(schema: Schema, configuration: Configuration, seed: int) -> GeneratedDocument:
     missing = left_out(schema, configuration, seed)
     rng = random.Random(f"document/{configuration.id}/{seed}/0")
     sections = []
@@ -85,7 +84,6 @@ def model_documents(
         and "one-shot" (the domain and a sample document), which know no configuration.
     drop : for each configuration the fields to withhold, for unanswerable questions; default none.
     sample : the document that one-shot shows.
-    prompt : default by mode, see `MODES`.
 
     Returns
     -------
@@ -94,10 +92,10 @@ def model_documents(
 
     Source: RAGEval, sections 3.2 and 4.
     """
-    check_known("mode", [mode], MODES)
+    check_known("mode", [mode], _PROMPTS)
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
-    template = load_prompt(prompt or MODES[mode])
+    template = load_prompt(prompt or _PROMPTS[mode])
     calls = []
     for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}

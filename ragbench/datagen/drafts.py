@@ -64,7 +64,7 @@ class _Answered(_Asked):
 
 
 @dataclass(frozen=True)
-class Drafts:
+class _Drafts:
     """Drafts that passed the checks, and what became of all that were asked for.
 
     Attributes
@@ -107,7 +107,7 @@ def draft_questions(
     seed: int = 0,
     prompt: Prompt = "draft_question",
     **options: Any,
-) -> Drafts:
+) -> _Drafts:
     """Let a model draft questions about documents, and check each draft.
 
     At most three calls for a draft about a single fact, four for one about two documents, two for an unanswerable one.
@@ -171,7 +171,7 @@ def draft_questions(
         references = tuple(r.text for r in draft.references)
         rows.append((name, draft.kind, draft.question, draft.answer, references, status, reason))
     columns = ["id", "type", "question", "answer", "references", "status", "reason"]
-    return Drafts(tuple(questions[draft.id] for draft in standing()), pd.DataFrame(rows, columns=columns))
+    return _Drafts(tuple(questions[draft.id] for draft in standing()), pd.DataFrame(rows, columns=columns))
 
 
 # What a prompt shows

@@ -39,11 +39,10 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
-PER_DOCUMENT = dict(zip(KINDS, (3, 2, 2, 3, 1, 1, 1), strict=True))
+PER_DOCUMENT: Mapping[str, int] = dict(zip(KINDS, (3, 2, 2, 3, 1, 1, 1), strict=True))
 _MOST_KEYPOINTS = 5
-_LEAST_KEYPOINTS = 3
 _CLAUSE = {"en": re.compile(r"(?<=;)\s+"), "zh": re.compile(r"(?<=；)")}
-Pair = tuple[Configuration, GeneratedDocument]
+_Pair = tuple[Configuration, GeneratedDocument]
 
 # Questions, with first answers
 
@@ -57,11 +56,8 @@ def template_questions(
 ) -> list[QRA]:
     """Ask questions of all types about each document, with first answers from its configuration, without references.
 
-    Parameters
-    ----------
-    per_document : how many of each type, at most: a schema has so many patterns. Types over several documents pair each
-        document with the next (and the last with the first); with a single document there are none.
-
+    ``per_document`` : how many of each type, at most. Types over several documents pair each document with the next
+    (and the last with the first); with a single document there are none.
     """
     check_known("type of question", per_document, KINDS)
     pairs = list(zip(configurations, documents, strict=True))
@@ -75,7 +71,7 @@ def template_questions(
 
 
 def _answerable(
-    schema: Schema, pairs: Sequence[Pair], rng: random.Random, per_document: Mapping[str, int]
+    schema: Schema, pairs: Sequence[_Pair], rng: random.Random, per_document: Mapping[str, int]
 ) -> Iterator[QRA]:
     for kind, count in per_document.items():
         patterns = list(schema.questions.get(kind, ()))
@@ -87,7 +83,7 @@ def _answerable(
 
 
 def _draft(
-    schema: Schema, kind: str, pattern: QuestionPattern, pairs: Sequence[Pair], rng: random.Random
+    schema: Schema, kind: str, pattern: QuestionPattern, pairs: Sequence[_Pair], rng: random.Random
 ) -> QRA | None:
     """A question from a pattern; None when a document left one of its facts out, or two derived values are equal."""
     used = dict(zip("ab", pairs, strict=True)) if kind in MULTI else {"": pairs[0]}
@@ -115,7 +111,7 @@ def _draft(
     return QRA("", kind, schema.language, question, statements, doc_ids, derived=tuple(derived))
 
 
-def _unanswerable(schema: Schema, pair: Pair, rng: random.Random) -> Iterator[QRA]:
+def _unanswerable(schema: Schema, pair: _Pair, rng: random.Random) -> Iterator[QRA]:
     configuration, document = pair
     for fact in schema.facts:
         if fact.lost and fact.fields and set(fact.fields) <= set(document.dropped):
@@ -140,7 +136,7 @@ _MEANING = {
 }
 
 
-class QuestionReply(BaseModel):
+class _QuestionReply(BaseModel, title="QuestionReply"):
     """A question and the statements of its answer."""
 
     question: str = Field(min_length=1)
@@ -168,7 +164,7 @@ def model_questions(
     drafts, failed = [], []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
 
-    def settle(draft: QRA, reply: QuestionReply) -> QRA:
+    def settle(draft: QRA, reply: _QuestionReply) -> QRA:
         asked[draft.doc_ids[0]].append(reply.question)
         return replace(draft, question=reply.question, statements=tuple(s.strip() for s in reply.statements))
 
@@ -194,13 +190,13 @@ def model_questions(
                 lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
                 draft = QRA(name, kind, schema.language, "", (), tuple(c.id for c, _ in about), lost=lost)
                 calls.append(StepCall(name, filled, draft))
-        done = ask_step(model, "questions", calls, QuestionReply, settle, options)
+        done = ask_step(model, "questions", calls, _QuestionReply, settle, options)
         drafts += done.made
         failed += done.failed
     return Done(tuple(drafts), tuple(failed))
 
 
-def _facts(schema: Schema, pair: Pair, kind: str) -> str:
+def _facts(schema: Schema, pair: _Pair, kind: str) -> str:
     configuration, document = pair
     stated = [n for n in schema.fact_fields if n not in document.dropped]
     text = f"{document.title}\n{field_list(configuration, [*schema.context, *stated])}"
@@ -251,7 +247,7 @@ def annotate(sentences: Sequence[str], configuration: Configuration, fields: Seq
     return tuple(FactSentence(s, tuple(name for _, name in _facts_in(s, [configuration], fields))) for s in sentences)
 
 
-class ReferencesReply(BaseModel):
+class _ReferencesReply(BaseModel, title="ReferencesReply"):
     """Numbers of sentences, from 1."""
 
     sentences: list[int] = Field(max_length=MOST_ITEMS)
@@ -275,13 +271,13 @@ def model_references(
         filled = fill_prompt(template, question=q.question, answer=q.answer, sentences=listed)
         calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
 
-    def settle(q: QRA, reply: ReferencesReply) -> QRA | str:
+    def settle(q: QRA, reply: _ReferencesReply) -> QRA | str:
         sentences = _sentences(q, documents)
         if not all(1 <= n <= len(sentences) for n in reply.sentences):
             return f"sentences {reply.sentences}, but there are {len(sentences)}"
         return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.sentences))))
 
-    return ask_step(model, "references", calls, ReferencesReply, settle, options)
+    return ask_step(model, "references", calls, _ReferencesReply, settle, options)
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -361,15 +357,14 @@ def _in_order(references: Sequence[Reference], sentences: Sequence[Reference]) -
     return tuple(sorted(dict.fromkeys(references), key=lambda r: place.get(r, len(place))))
 
 
-class Unsupported(BaseModel):
-    """A statement without support, and the sentence that supports it after all (0: none)."""
-
-    statement: int
-    sentence: int
-
-
-class RefineReply(BaseModel):
+class _RefineReply(BaseModel, title="RefineReply"):
     """What to mend."""
+
+    class Unsupported(BaseModel):
+        """A statement without support, and the sentence that supports it after all (0: none)."""
+
+        statement: int
+        sentence: int
 
     unsupported: list[Unsupported] = Field(max_length=MOST_ITEMS)
     missing: list[str] = Field(max_length=MOST_ITEMS)
@@ -399,7 +394,7 @@ def model_refine(
         )
         calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
 
-    def settle(q: QRA, report: RefineReply) -> QRA | str:
+    def settle(q: QRA, report: _RefineReply) -> QRA | str:
         sentences = _sentences(q, documents)
         references, changes, removed = list(q.references), list(q.changes), set()
         for item in report.unsupported:
@@ -417,7 +412,7 @@ def model_refine(
         ordered = _in_order(references, sentences)
         return replace(q, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
-    return ask_step(model, "refine", calls, RefineReply, settle, options)
+    return ask_step(model, "refine", calls, _RefineReply, settle, options)
 
 
 # Keypoints
@@ -432,7 +427,7 @@ def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
     Source: RAGEval, section 3.3, which has a model do it (`model_keypoints`).
     """
     points = list(split_sentences(answer, language))
-    if len(points) < _LEAST_KEYPOINTS:
+    if len(points) < 3:
         points = [part for point in points for part in _CLAUSE[language].split(point)]
     if len(points) <= _MOST_KEYPOINTS:
         return tuple(points)
@@ -442,12 +437,7 @@ def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
     return tuple(blank.join(points[a:b]) for a, b in itertools.pairwise(ends))
 
 
-def add_keypoints(question: QRA) -> QRA:
-    """Give a question the keypoints of its answer."""
-    return replace(question, keypoints=keypoints(question.answer, question.language))
-
-
-class KeypointsReply(BaseModel):
+class _KeypointsReply(BaseModel, title="KeypointsReply"):
     """Three to five key points."""
 
     keypoints: list[str] = Field(min_length=3, max_length=5)
@@ -462,7 +452,7 @@ def model_keypoints(
         fields = {"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer}
         calls.append(StepCall(q.id, fill_prompt(template, **fields), q))
 
-    def settle(q: QRA, reply: KeypointsReply) -> QRA:
+    def settle(q: QRA, reply: _KeypointsReply) -> QRA:
         return replace(q, keypoints=tuple(reply.keypoints))
 
-    return ask_step(model, "keypoints", calls, KeypointsReply, settle, options)
+    return ask_step(model, "keypoints", calls, _KeypointsReply, settle, options)

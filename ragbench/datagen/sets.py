@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from ragbench.datagen.document import left_out, model_documents, write_documents
 from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
 from ragbench.datagen.questions import (
     PER_DOCUMENT,
-    add_keypoints,
     facts_needed,
     find_references,
+    keypoints,
     model_keypoints,
     model_questions,
     model_references,
@@ -69,7 +69,8 @@ def answer_questions(
     for draft in drafts:
         about = [by_id[i] for i in draft.doc_ids]
         facts = facts_needed(draft, draft.answer, about, schema.fact_fields) if draft.kind != "unanswerable" else []
-        questions.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
+        question = refine(find_references(draft, facts, texts), schema, by_id, texts)
+        questions.append(replace(question, keypoints=keypoints(question.answer, question.language)))
     return questions
 
 
