@@ -127,11 +127,11 @@ def draft_questions(
     check_known("type of question", types, TYPES)
     if per_document < 1:
         raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
-    documents = load_documents(documents)
-    shelf = _Shelf(documents, seed)
+    documents, template = load_documents(documents), load_prompt(prompt)
     drafts: dict[str, QRA] = {}  # all that were asked for, by id
     fallen: dict[str, tuple[str, str]] = {}  # id -> status and reason of those that did not pass
     asked: dict[str, list[str]] = {d.id: [] for d in documents}
+    passages: dict[str, GeneratedDocument] = {}
 
     def drop(reasons: Mapping[str, str] | Iterable[tuple[str, str]], status: str) -> None:
         fallen.update((name, (status, reason)) for name, reason in dict(reasons).items())
@@ -140,36 +140,45 @@ def draft_questions(
         return [draft for draft in drafts.values() if draft.id not in fallen]
 
     def settle(draft: QRA, reply: Any) -> QRA:
-        asked[shelf.owner[draft.doc_ids[0]].id].append(reply.question)
+        asked[_document_of(draft.doc_ids[0])].append(reply.question)
         answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
         return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
     for kind, turn in product((kind for kind in TYPES if kind in types), range(1, per_document + 1)):
-        calls = _calls(kind, turn, shelf, asked, load_prompt(prompt))
-        drafts |= {call.id: call.about for call in calls}
-        drop({call.id: "there is no second document" for call in calls if not call.prompt}, "failed")
-        form = _Asked if kind == "unanswerable" else _Answered
-        done = ask_step(model, "drafts", [call for call in calls if call.prompt], form, settle, options)
+        others, calls = _neighbours(documents, turn) if kind == "two documents" else {}, []
+        for document in documents:
+            about = [document, *others.get(document.id, ())]
+            shown = [_passage(d, random.Random(f"{seed}/{d.id}/{kind}/{turn}")) for d in about]
+            passages |= {passage.id: passage for passage in shown}
+            draft = QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(passage.id for passage in shown))
+            drafts[draft.id] = draft
+            if kind == "two documents" and len(shown) < 2:
+                drop({draft.id: "there is no second document"}, "failed")
+                continue
+            fields = {
+                "asked": " | ".join(asked[document.id]) or "none yet",
+                "sentences": "\n\n".join(p.text for p in shown),
+            }
+            calls.append(StepCall(draft.id, fill_prompt(template, kind=kind, meaning=TYPES[kind], **fields), draft))
+        done = ask_step(model, "drafts", calls, _Asked if kind == "unanswerable" else _Answered, settle, options)
         drop(done.failed, "failed")
         drafts |= {draft.id: draft for draft in done.made}
-    done = model_references(model, standing(), shelf.passages, **options)
+    done = model_references(model, standing(), passages, **options)
     drop(done.failed, "failed")
     drafts |= {draft.id: draft for draft in done.made}
     written_by = endpoints_of(model)[0].model
-    questions = {draft.id: _question(draft, shelf, written_by) for draft in standing()}
-    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
+    questions = {draft.id: _question(draft, written_by) for draft in standing()}
     repeats = _faults(standing())
-    drop({p.question_id: p.what for p in problems}, "rejected")
+    drop({p.question_id: p.what for p in validate(Dataset("drafts", tuple(questions.values()), documents))}, "rejected")
     drop(repeats, "rejected")
     left = standing()
-    for rejected, failed in (_known_without(model, left, options), _found(model, left, shelf, options)):
+    for rejected, failed in (_known_without(model, left, options), _found(model, left, documents, options)):
         drop(failed, "failed")
         drop(rejected, "rejected")
     rows = []
     for name, draft in drafts.items():
-        status, reason = fallen.get(name, ("draft", ""))
         references = tuple(r.text for r in draft.references)
-        rows.append((name, draft.kind, draft.question, draft.answer, references, status, reason))
+        rows.append((name, draft.kind, draft.question, draft.answer, references, *fallen.get(name, ("draft", ""))))
     columns = ["id", "type", "question", "answer", "references", "status", "reason"]
     return _Drafts(tuple(questions[draft.id] for draft in standing()), pd.DataFrame(rows, columns=columns))
 
@@ -177,37 +186,31 @@ def draft_questions(
 # What a prompt shows
 
 
-class _Shelf:
-    """The documents' passages: sentences in a row that a prompt shows, by a name of their own."""
+def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
+    """Return up to 20 sentences in a row of a document, by the name "document's id@first sentence"."""
+    sentences = _sentences_of(document)
+    start = rng.randrange(max(1, len(sentences) - _SENTENCES + 1))
+    shown, room = [], _CHARS
+    for sentence in sentences[start : start + _SENTENCES]:
+        room -= len(sentence)
+        if shown and room < 0:
+            break
+        shown.append(FactSentence(sentence))
+    return GeneratedDocument(f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),))
 
-    def __init__(self, documents: Sequence[Document], seed: int) -> None:
-        self.documents, self.seed = documents, seed
-        self.passages: dict[str, GeneratedDocument] = {}
-        self.owner: dict[str, Document] = {}
-        self._whole = BM25([Chunk(d.id, d.text, d.id, d.title) for d in documents])
-        self.near = BM25(token_chunks(documents, size=150, overlap=0))
-        self._by_id = {d.id: d for d in documents}
 
-    def passage(self, document: Document, about: str) -> str:
-        """Put a document's passage on the shelf and return its name; ``about`` chooses it in a long document."""
-        sentences = _sentences_of(document)
-        start = random.Random(f"{self.seed}/{document.id}/{about}").randrange(max(1, len(sentences) - _SENTENCES + 1))
-        shown, room = [], _CHARS
-        for sentence in sentences[start : start + _SENTENCES]:
-            room -= len(sentence)
-            if shown and room < 0:
-                break
-            shown.append(FactSentence(sentence))
-        name = f"{document.id}@{start}"
-        self.passages[name] = GeneratedDocument(name, document.title, "en", (Section("", tuple(shown)),))
-        self.owner[name] = document
-        return name
+def _document_of(passage: str) -> str:
+    return passage.rpartition("@")[0]
 
-    def neighbour(self, document: Document, turn: int) -> Document | None:
-        """Return the turn-th most similar other document; None where there are not so many."""
-        (hits,) = self._whole.search([document.text], turn + 1)
-        others = [hit.chunk.doc_id for hit in hits if hit.chunk.doc_id != document.id]
-        return self._by_id[others[turn - 1]] if len(others) >= turn else None
+
+def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
+    """Return each document's turn-th most similar other one, in a list that is empty where there are not so many."""
+    by_id = {d.id: d for d in documents}
+    found = BM25([Chunk(d.id, d.text, d.id, d.title) for d in documents]).search([d.text for d in documents], turn + 1)
+    others = (
+        [hit.chunk.doc_id for hit in hits if hit.chunk.doc_id != d.id] for d, hits in zip(documents, found, strict=True)
+    )
+    return {d.id: [by_id[name] for name in names[turn - 1 : turn]] for d, names in zip(documents, others, strict=True)}
 
 
 def _sentences_of(document: Document) -> list[str]:
@@ -217,24 +220,9 @@ def _sentences_of(document: Document) -> list[str]:
     return [document.text[start:end].strip() for start, end in sentence_spans(text, profile)]
 
 
-def _calls(kind: str, turn: int, shelf: _Shelf, asked: Mapping[str, Sequence[str]], template: str) -> list[StepCall]:
-    """Return a call for each document; its prompt is empty where a second document is wanted and there is none."""
-    calls = []
-    for document in shelf.documents:
-        other = shelf.neighbour(document, turn) if kind == "two documents" else None
-        names = tuple(shelf.passage(d, f"{kind}/{turn}") for d in (document, other) if d)
-        before = " | ".join(asked[document.id]) or "none yet"
-        shown = "\n\n".join(shelf.passages[name].text for name in names)
-        filled = fill_prompt(template, kind=kind, meaning=TYPES[kind], asked=before, sentences=shown)
-        name = f"{document.id} {kind} {turn}"
-        missing = kind == "two documents" and other is None
-        calls.append(StepCall(name, "" if missing else filled, QRA(name, kind, "en", "", (), names)))
-    return calls
-
-
-def _question(draft: QRA, shelf: _Shelf, drafted_by: str) -> Question:
-    titles = list(dict.fromkeys(shelf.owner[r.doc_id].id for r in draft.references))
-    meta = {"doc_ids": titles, "drafted_by": drafted_by, "accepted_by": ""}
+def _question(draft: QRA, drafted_by: str) -> Question:
+    names = list(dict.fromkeys(_document_of(r.doc_id) for r in draft.references))
+    meta = {"doc_ids": names, "drafted_by": drafted_by, "accepted_by": ""}
     references = tuple(r.text for r in draft.references)
     return Question(draft.id, draft.question, draft.answer, references, draft.kind, "draft", meta)
 
@@ -261,9 +249,7 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
 def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
     """Ask each question without the evidence of one document after the other.
 
-    Returns
-    -------
-    reasons by id of those that are answered all the same, and of those whose call failed.
+    Returned are the reasons by id, of those that are answered all the same, and of those whose call failed.
     """
     alone, with_rest = load_prompt("ragas_data_ungrounded"), load_prompt("ragas_data_answer")
     calls = []
@@ -273,18 +259,19 @@ def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
             fields = {"question": draft.question} | ({"context": rest} if rest else {})
             calls.append(StepCall(draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
     done = ask_step(model, "without evidence", calls, None, lambda draft, text: (draft, text), options)
-    given = [(draft.id, text) for draft, text in done.made if plain_words(draft.answer) in plain_words(text)]
-    return {i: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for i, text in given}, dict(
-        done.failed
-    )
+    given = {draft.id: text for draft, text in done.made if plain_words(draft.answer) in plain_words(text)}
+    said = {i: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for i, text in given.items()}
+    return said, dict(done.failed)
 
 
-def _found(model: Any, drafts: Sequence[QRA], shelf: _Shelf, options: Mapping[str, Any]) -> tuple[dict, dict]:
+def _found(
+    model: Any, drafts: Sequence[QRA], documents: Sequence[Document], options: Mapping[str, Any]
+) -> tuple[dict[str, str], ...]:
     """Look for the answers of unanswerable questions in the nearest passages; returns as `_known_without`."""
     texts = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
     if not texts:
         return {}, {}
-    found = shelf.near.search([*texts.values()], _SEARCHED)
+    found = BM25(token_chunks(documents, size=150, overlap=0)).search([*texts.values()], _SEARCHED)
     contexts = [[hit.chunk.text for hit in hits] for hits in found]
     copied = extract_sentences(model, [*texts.values()], contexts, ids=[*texts], **options)
     labels = dict(zip(texts, copied.labels, strict=True))
