@@ -203,7 +203,7 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
 def test_contexts_are_for_faithfulness_alone_and_dimensions_are_three():
     with pytest.raises(ConfigError, match="no contexts for faithfulness"):
         gpt_score("ollama:x", "faithfulness", ["Q"], ["a"])
-    with pytest.raises(ConfigError, match="leave contexts out"):
+    with pytest.raises(ConfigError, match="contexts for answer_relevance"):
         gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"])
     with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
         gpt_score("ollama:x", "faithfullness", ["Q"], ["a"])

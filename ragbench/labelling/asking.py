@@ -1,7 +1,9 @@
 """How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
 
 A kind of label is one record: a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per
-prompt).
+prompt). Functions that ask a model for labels take these ``options``: ``prompt``, the id or file of another prompt with
+the same fields; ``ids``, names of the examples for messages; and those of `ragbench.llm.ask` (``cassette``,
+``concurrency``, ``progress`` ...).
 
 The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
 exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
@@ -31,8 +33,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
-    """Return the ids of the examples as texts (default: their numbers), once all columns have one length."""
+def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[str]:
+    """Take ``ids`` of the examples (default: their numbers) out of the options, once all columns have one length."""
+    ids = options.pop("ids", None)
     given = {name: values for name, values in {**columns, "ids": ids}.items() if values is not None}
     if single := [name for name, values in given.items() if isinstance(values, str)]:
         raise ConfigError(f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]")
@@ -181,7 +184,8 @@ class LabelStep:
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
     ) -> LabelResult:
         """Label every item; ``fields`` are texts of the items by field of the prompt."""
-        template, requests = load_prompt(self.prompt), {}
+        options = dict(options)
+        template, requests = load_prompt(options.pop("prompt", self.prompt)), {}
         for place, (name, *texts) in enumerate(zip(names, *fields.values(), strict=True)):
             row = dict(zip(fields, (text.strip() for text in texts), strict=True))
             if row[self.needs]:
@@ -242,7 +246,8 @@ class JointStep:
         """
         if joint is not None and joint < 1:
             raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one")
-        template = load_prompt(self.prompt)
+        options = dict(options)
+        template = load_prompt(options.pop("prompt", self.prompt))
         slices = []
         for n, unit in enumerate(units):
             if unit is not None and unit.text:

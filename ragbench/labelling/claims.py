@@ -34,7 +34,6 @@ from ragbench.labelling.asking import (
 )
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
 from ragbench.paths import packaged_data
-from ragbench.prompts import Prompt
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
 
@@ -55,25 +54,17 @@ def extract_claims(
     model: Any,
     texts: Sequence[str],
     form: _Form = "sentence",
-    *,
-    prompt: Prompt | None = None,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Split texts into claims, each different text once; an empty text has none and needs no call.
 
-    Parameters
-    ----------
-    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency``, ``progress`` ...).
-    form : "sentence", or "triple" (subject, predicate, object), which is what RAGChecker's recorded files hold.
-    prompt : id or file with the field passage; default by form.
-    ids : names for messages; default numbers.
+    ``form`` : "sentence", or "triple" (subject, predicate, object), which is what RAGChecker's recorded files hold.
+    ``options`` : see `ragbench.labelling.asking`.
 
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
     """
     check_known("form of claims", [form], _EXTRACT)
-    step = _EXTRACT[form] if prompt is None else replace(_EXTRACT[form], prompt=prompt)
-    return step.ask(model, names_of(ids, texts=texts), {"passage": texts}, options)
+    return _EXTRACT[form].ask(model, names_of(options, texts=texts), {"passage": texts}, options)
 
 
 def check_claims(
@@ -81,31 +72,29 @@ def check_claims(
     claims: Sequence[Sequence[Claim] | None],
     references: Sequence[str],
     joint: int | None = _JOINT,
-    *,
-    prompt: Prompt = _CHECK.prompt,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per claim.
 
     Parameters
     ----------
-    model, ids, options : as for `extract_claims`.
+    model, options : as for `extract_claims`.
     claims : for each text its claims (sentences or triples); None where they are not known, as `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one entails nothing: Neutral.
     joint : claims per prompt; None puts all claims of one text into one. A reply with another number of labels is not
         used: its claims are checked one by one.
-    prompt : id or file with the fields reference, count and claims. Keep the text before the claims: what the prompts
-        of one text share is what a server's prompt cache saves.
+
+    In a prompt of your own keep the text before the claims: what the prompts of one text share is what a server's
+    prompt cache saves.
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
-    names = names_of(ids, claims=claims, references=references)
+    names = names_of(options, claims=claims, references=references)
     units = [
         None if some is None else LabelRequest(name, text.strip(), claim_texts(some, name))
         for name, some, text in zip(names, claims, references, strict=True)
     ]
-    return replace(_CHECK, prompt=prompt).ask(model, units, joint, options)
+    return _CHECK.ask(model, units, joint, options)
 
 
 def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:

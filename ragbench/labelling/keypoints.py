@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ragbench.labelling.asking import JointStep, LabelRequest, LabelResult, names_of
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.claims import claim_texts
 from ragbench.metrics.keypoints import VERDICTS
-from ragbench.prompts import Prompt
 from ragbench.text.sentences import check_language, split_sentences
 
 _STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints", "keypoint")
@@ -27,30 +25,26 @@ def keypoint_verdicts(
     responses: Sequence[str],
     keypoints: Sequence[Sequence[str]],
     joint: int | None = None,
-    *,
-    prompt: Prompt = _STEP.prompt,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Compare responses with the keypoints of the true answers: "covered", "contradicted" or "neither" each.
 
     Parameters
     ----------
-    model, ids, options : as for `ragbench.labelling.claims.extract_claims`; joint : as for its `check_claims`.
+    model, options : as for `ragbench.labelling.claims.extract_claims`; joint : as for its `check_claims`.
     questions, responses : shape (n,), English or Chinese. keypoints : a list per question.
-    prompt : id or file with the fields question, response, count and keypoints.
 
     An empty response says nothing: neither, without a call. `ragbench.metrics.keypoints.keypoint_table` takes the
     labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    names = names_of(ids, questions=questions, responses=responses, keypoints=keypoints)
+    names = names_of(options, questions=questions, responses=responses, keypoints=keypoints)
     units = [
         LabelRequest(name, response.strip(), claim_texts(points, name, "keypoint"), {"question": question.strip()})
         for name, question, response, points in zip(names, questions, responses, keypoints, strict=True)
     ]
-    return replace(_STEP, prompt=prompt).ask(model, units, joint, options)
+    return _STEP.ask(model, units, joint, options)
 
 
 def embedded_keypoint_verdicts(
@@ -72,7 +66,7 @@ def embedded_keypoint_verdicts(
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """
     languages = [language] * len(answers) if isinstance(language, str) else list(language)
-    names_of(None, keypoints=keypoints, answers=answers, languages=languages)
+    names_of({}, keypoints=keypoints, answers=answers, languages=languages)
     for code in languages:
         check_language(code)
     claims = [

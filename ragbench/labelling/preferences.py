@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import Context, LabelResult, LabelStep, StepReport, context_text, names_of
-from ragbench.prompts import Prompt, load_prompt
+from ragbench.prompts import load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
@@ -55,24 +55,19 @@ def gpt_score(
     questions: Sequence[str],
     candidates: Sequence[Context],
     contexts: Sequence[Context] | None = None,
-    *,
-    prompt: Prompt | None = None,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Let a model score each candidate: whole numbers from 0 to 10.
 
     Parameters
     ----------
-    model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
+    model, options : as for `ragbench.labelling.claims.extract_claims`.
     candidates : what is scored: answers, or for context relevance contexts. contexts : for faithfulness, and only
         there.
-    prompt : id or file with the fields question and candidate (for faithfulness context and candidate); default by
-        dimension.
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    step, names, fields = _asked("score", dimension, questions, contexts, prompt, ids, candidate=candidates)
+    step, names, fields = _asked("score", dimension, questions, contexts, options, candidate=candidates)
     return step.ask(model, names, fields, options)
 
 
@@ -83,22 +78,15 @@ def gpt_ranking(
     first: Sequence[Context],
     second: Sequence[Context],
     contexts: Sequence[Context] | None = None,
-    *,
-    prompt: Prompt | None = None,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> _PairRanking:
     """Let a model choose the better of two candidates, in both orders: two calls per pair.
 
-    Parameters
-    ----------
-    first, second : the candidates, shape (n,) each; the others as for `gpt_score`.
-    prompt : id or file with the fields question, first and second (for faithfulness context, first and second);
-        default by dimension.
+    ``first``, ``second``: the candidates, shape (n,) each; the others as for `gpt_score`.
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
-    step, names, fields = _asked("ranking", dimension, questions, contexts, prompt, ids, first=first, second=second)
+    step, names, fields = _asked("ranking", dimension, questions, contexts, options, first=first, second=second)
     chosen = step.ask(model, *_in_both_orders(names, fields), options)
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
@@ -113,8 +101,7 @@ def _asked(
     dimension: str,
     questions: Sequence[str],
     contexts: Sequence[Context] | None,
-    prompt: Prompt | None = None,
-    ids: Sequence[Any] | None = None,
+    options: dict[str, Any],
     **candidates: Sequence[Context],
 ) -> tuple[LabelStep, list[str], dict[str, list[str]]]:
     """Return the step, the names of the examples, and the texts of its prompt's fields."""
@@ -122,10 +109,10 @@ def _asked(
     if (contexts is not None) != (dimension == "faithfulness"):
         got = f"{'no ' * (contexts is None)}contexts for {dimension}"
         raise ConfigError(got, "contexts for faithfulness; for context relevance they are the candidates")
-    prompt, reply = prompt or f"steps_gpt_{kind}_{dimension}", _FIELDS[kind]
+    prompt, reply = options.pop("prompt", f"steps_gpt_{kind}_{dimension}"), _FIELDS[kind]
     schema, label = _number_schema(*reply), attrgetter(reply[0])
     step = LabelStep(f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label")
-    names = names_of(ids, questions=questions, **candidates, contexts=contexts)
+    names = names_of(options, questions=questions, **candidates, contexts=contexts)
     texts = candidates if contexts is None else {"context": contexts, **candidates}
     # An empty candidate says so, and is asked about.
     fields = {

@@ -41,7 +41,6 @@ from ragbench.metrics.reference_free import (
     faithfulness_table,
     match_sentences,
 )
-from ragbench.prompts import Prompt
 from ragbench.text.negation import abstains
 from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
@@ -64,24 +63,17 @@ def extract_statements(
     model: Any,
     questions: Sequence[str],
     answers: Sequence[str],
-    *,
-    prompt: Prompt = _STATEMENTS.prompt,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Split answers into statements, with their questions in view; an empty answer has none and needs no call.
 
-    Parameters
-    ----------
-    model, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims can be used instead, so that
-        an answer is split once for RAGChecker and RAGAS together.
-    prompt : id or file with the fields question and answer.
+    `ragbench.labelling.claims.extract_claims` can be used instead, so that an answer is split once for RAGChecker and
+    RAGAS together.
 
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
-    names = names_of(ids, questions=questions, answers=answers)
-    step = replace(_STATEMENTS, prompt=prompt)
-    return step.ask(model, names, {"question": questions, "answer": answers}, options)
+    names = names_of(options, questions=questions, answers=answers)
+    return _STATEMENTS.ask(model, names, {"question": questions, "answer": answers}, options)
 
 
 def statement_verdicts(
@@ -89,9 +81,6 @@ def statement_verdicts(
     statements: Sequence[Sequence[Claim] | None],
     contexts: Sequence[Context],
     joint: int | None = None,
-    *,
-    prompt: Prompt = _VERDICTS.prompt,
-    ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Decide which statements their context supports: "Yes" or "No" each, after a sentence that says why.
@@ -101,60 +90,40 @@ def statement_verdicts(
     statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
     contexts : one text, or a list of passages, per example. An empty one supports nothing: No.
     joint : statements per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
-    prompt : id or file with the fields context, count and statements.
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
-    names = names_of(ids, statements=statements, contexts=contexts)
+    names = names_of(options, statements=statements, contexts=contexts)
     units = [
         None if said is None else LabelRequest(name, context_text(context, name), claim_texts(said, name, "statement"))
         for name, said, context in zip(names, statements, contexts, strict=True)
     ]
-    return replace(_VERDICTS, prompt=prompt).ask(model, units, joint, options)
+    return _VERDICTS.ask(model, units, joint, options)
 
 
-def generate_questions(
-    model: Any,
-    answers: Sequence[str],
-    n: int = 3,
-    *,
-    prompt: Prompt = "steps_questions",
-    ids: Sequence[Any] | None = None,
-    **options: Any,
-) -> LabelResult:
+def generate_questions(model: Any, answers: Sequence[str], n: int = 3, **options: Any) -> LabelResult:
     """Write n questions that each answer would answer, in one call per different answer; none for an empty answer.
-
-    ``prompt`` : id or file with the fields answer and count.
 
     Source: RAGAS, section 3, Eq 1.
     """
     if n < 1:
         raise ConfigError(f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n")
-    names = names_of(ids, answers=answers)
-    step = LabelStep("questions", prompt, texts_schema("questions", n), "answer", lambda reply: tuple(reply.questions))
+    names = names_of(options, answers=answers)
+    schema = texts_schema("questions", n)
+    step = LabelStep("questions", "steps_questions", schema, "answer", lambda reply: tuple(reply.questions))
     return step.ask(model, names, {"answer": answers, "count": [str(n)] * len(answers)}, options)
 
 
-def extract_sentences(
-    model: Any,
-    questions: Sequence[str],
-    contexts: Sequence[Context],
-    *,
-    prompt: Prompt = _SENTENCES.prompt,
-    ids: Sequence[Any] | None = None,
-    **options: Any,
-) -> LabelResult:
+def extract_sentences(model: Any, questions: Sequence[str], contexts: Sequence[Context], **options: Any) -> LabelResult:
     """Copy from each context the sentences that its question needs, one `ExtractedSentences` each.
 
     ``contexts`` : one text, or a list of passages, per example; an empty one is insufficient, without a call.
-    ``prompt`` : id or file with the fields context and question.
 
     Source: RAGAS, section 3, Eq 2.
     """
-    names = names_of(ids, questions=questions, contexts=contexts)
+    names = names_of(options, questions=questions, contexts=contexts)
     texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
-    step = replace(_SENTENCES, prompt=prompt)
-    copied = step.ask(model, names, {"context": texts, "question": questions}, options)
+    copied = _SENTENCES.ask(model, names, {"context": texts, "question": questions}, options)
     matched = (
         None if copies is None else match_sentences(copies, split_sentences(text, "en"))
         for copies, text in zip(copied.labels, texts, strict=True)
@@ -337,7 +306,7 @@ class EmbeddedRagas:
         self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
     ) -> pd.DataFrame:
         """Score how far contexts back answers; an empty context backs nothing: 0. ``questions`` are not used."""
-        names_of(None, answers=_texts(answers, "answer"), contexts=contexts)
+        names_of({}, answers=_texts(answers, "answer"), contexts=contexts)
         texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
         together: dict[str, dict[str, None]] = {}
@@ -353,7 +322,7 @@ class EmbeddedRagas:
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score how far answers answer their questions, without context or truth; an answer that only evades has 0."""
-        names_of(None, questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
+        names_of({}, questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
         vectors = embed_distinct(self._checker.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
@@ -380,7 +349,7 @@ class EmbeddedRagas:
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[_NecessarySentences]:
         """Return the sentences of each context, and those of them that its question needs."""
-        names_of(None, questions=_texts(questions, "question"), contexts=contexts)
+        names_of({}, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed_distinct(self._checker.embedder, [*questions, *itertools.chain(*split)])
         needed = []
