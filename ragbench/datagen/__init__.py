@@ -2,8 +2,8 @@
 
 Reading order: `schema` -> `configuration` (values) -> `document` -> `questions` (drafts, references, answers that agree
 with them, keypoints) -> `checks` (the validator) -> `sets` (all of it). Each step has its rules, and beside them the
-way a model does it: ``model`` and what further keywords there are (``cassette`` ...) go to `ragbench.llm.ask`,
-``prompt`` is an id or a file. `parts` are the records they hand on, `wording` the patterns of sentences.
+way a model does it: ``model`` and ``options`` (``cassette`` ...) go to `ragbench.llm.ask`, except ``prompt``, the id
+or file of another prompt. `parts` are the records they hand on, `wording` the patterns of sentences.
 `drafts`: questions about a user's own documents. `ragas_pairs`: texts made better and worse. `curation`: other
 people's data made into a benchmark.
 """

@@ -34,7 +34,7 @@ from ragbench.datagen.parts import LANGUAGES, Configuration, Done, StepCall, ask
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.words import MONTHS
 
 _TRIES = 200
@@ -206,12 +206,7 @@ class _ValueReply(BaseModel, title="ValueReply"):
 
 
 def model_values(
-    model: Any,
-    schema: Schema,
-    configurations: Sequence[Configuration],
-    *,
-    prompt: Prompt = "rageval_values",
-    **options: Any,
+    model: Any, schema: Schema, configurations: Sequence[Configuration], **options: Any
 ) -> Done[Configuration]:
     """Let a model fill the fields that a schema marks with ``llm``; it is shown the other values.
 
@@ -222,7 +217,7 @@ def model_values(
 
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """
-    text, calls = load_prompt(prompt), []
+    text, calls = load_prompt(options.pop("prompt", "rageval_values")), []
     for c in configurations:
         for field in (name for name, rule in schema.fields.items() if rule.get("llm")):
             filled = fill_prompt(

@@ -16,7 +16,6 @@ from ragbench.errors import DataError
 from ragbench.labelling.asking import LabelStep, one_line
 from ragbench.labelling.claims import check_claims, extract_claims
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import Prompt
 from ragbench.records import Dataset
 
 _FAULTS = {"Contradiction": "contradicted", "Neutral": "not entailed"}
@@ -30,16 +29,14 @@ class _Reply(BaseModel):
     passages: list[str] = Field(max_length=MOST_ITEMS)
 
 
-def long_answers(
-    model: Any, dataset: Dataset, *, checker: Any = None, prompt: Prompt = "curation_long_answer", **options: Any
-) -> pd.DataFrame:
+def long_answers(model: Any, dataset: Dataset, *, checker: Any = None, **options: Any) -> pd.DataFrame:
     """Write a long answer for each question and let it through if the cited passages entail all of its claims.
 
     Parameters
     ----------
     model, checker : the one writes, the other extracts and checks claims; default the same model.
     dataset : questions with short answers, whose ``meta["doc_ids"]`` name the documents they rest on.
-    options : for `ragbench.llm.ask`.
+    options : for `ragbench.llm.ask`; ``prompt``, the id or file of another prompt for the long answers.
 
     Returns
     -------
@@ -58,7 +55,9 @@ def long_answers(
         "answers": [f"- {one_line(question.answer)}" for question in dataset.questions],
         "passages": ["\n\n".join(f"[{name}]\n{text.strip()}" for name, text in p.items()) for p in passages],
     }
-    step = LabelStep("long answers", prompt, _Reply, "question", lambda reply: reply)
+    step = LabelStep(
+        "long answers", options.pop("prompt", "curation_long_answer"), _Reply, "question", lambda reply: reply
+    )
     written = step.ask(model, [question.id for question in dataset.questions], fields, options)
     drafts = written.labels
     answers = ["" if draft is None else draft.answer.strip() for draft in drafts]

@@ -21,7 +21,7 @@ from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
 from ragbench.datagen.wording import fill_pattern, worded
 from ragbench.errors import ConfigError, check_known
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 _PROMPTS = {
@@ -73,7 +73,6 @@ def model_documents(
     *,
     drop: Sequence[Sequence[str]] | None = None,
     sample: str = "",
-    prompt: Prompt | None = None,
     **options: Any,
 ) -> Done[GeneratedDocument]:
     """Let a model write documents.
@@ -95,7 +94,7 @@ def model_documents(
     check_known("mode", [mode], _PROMPTS)
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
-    template = load_prompt(prompt or _PROMPTS[mode])
+    template = load_prompt(options.pop("prompt", _PROMPTS[mode]))
     calls = []
     for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}

@@ -32,7 +32,7 @@ from ragbench.labelling.people import LabelItem, current, load_labels, read_edit
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm.endpoints import endpoints_of
 from ragbench.paths import written_whole
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
@@ -105,7 +105,6 @@ def draft_questions(
     types: Sequence[str] = tuple(TYPES),
     *,
     seed: int = 0,
-    prompt: Prompt = "draft_question",
     **options: Any,
 ) -> _Drafts:
     """Let a model draft questions about documents, and check each draft.
@@ -119,15 +118,15 @@ def draft_questions(
     per_document : drafts of each type about each document. "two documents" takes the most similar other one (BM25).
     types : of `TYPES`.
     seed : of the passage shown of a document that is longer than 20 sentences.
-    prompt : id or file with the fields kind, meaning, asked, sentences.
-    options : for `ragbench.llm.ask`; with a ``cassette`` a call that broke off goes on where it was.
+    options : for `ragbench.llm.ask`; with a ``cassette`` a call that broke off goes on where it was. ``prompt``, the id
+        or file of another prompt with the fields kind, meaning, asked, sentences.
 
     Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are ours.
     """
     check_known("type of question", types, TYPES)
     if per_document < 1:
         raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
-    documents, template = load_documents(documents), load_prompt(prompt)
+    documents, template = load_documents(documents), load_prompt(options.pop("prompt", "draft_question"))
     drafts: dict[str, QRA] = {}  # all that were asked for, by id
     fallen: dict[str, tuple[str, str]] = {}  # id -> status and reason of those that did not pass
     asked: dict[str, list[str]] = {d.id: [] for d in documents}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, worded
 from ragbench.errors import check_known
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
@@ -149,8 +149,6 @@ def model_questions(
     configurations: Sequence[Configuration],
     documents: Sequence[GeneratedDocument],
     per_document: Mapping[str, int] = PER_DOCUMENT,
-    *,
-    prompt: Prompt = "rageval_question",
     **options: Any,
 ) -> Done[QRA]:
     """Let a model ask questions with first answers from configurations; it sees the facts, not the documents.
@@ -159,7 +157,7 @@ def model_questions(
     facts gets no unanswerable question, a single document none over several; both are listed in ``failed``.
     """
     check_known("type of question", per_document, KINDS)
-    template = load_prompt(prompt)
+    template = load_prompt(options.pop("prompt", "rageval_question"))
     pairs = list(zip(configurations, documents, strict=True))
     drafts, failed = [], []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
@@ -254,22 +252,16 @@ class _ReferencesReply(BaseModel, title="ReferencesReply"):
 
 
 def model_references(
-    model: Any,
-    questions: Sequence[QRA],
-    documents: Mapping[str, GeneratedDocument],
-    *,
-    prompt: Prompt = "rageval_references",
-    **options: Any,
+    model: Any, questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument], **options: Any
 ) -> Done[QRA]:
     """Let a model choose the references. It names sentences by number, so a reference is always word for word.
 
     A number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    template, calls = load_prompt(prompt), []
-    for q in questions:
+
+    def fields(q: QRA) -> dict[str, str]:
         listed = _numbered(s.text for s in _sentences(q, documents))
-        filled = fill_prompt(template, question=q.question, answer=q.answer, sentences=listed)
-        calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
+        return {"question": q.question, "answer": q.answer, "sentences": listed}
 
     def settle(q: QRA, reply: _ReferencesReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -277,7 +269,23 @@ def model_references(
             return f"sentences {reply.sentences}, but there are {len(sentences)}"
         return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.sentences))))
 
-    return ask_step(model, "references", calls, _ReferencesReply, settle, options)
+    return _ask_each(model, "references", questions, fields, _ReferencesReply, settle, options)
+
+
+def _ask_each(
+    model: Any,
+    step: str,
+    questions: Sequence[QRA],
+    fields: Callable[[QRA], Mapping[str, str]],
+    form: type[BaseModel],
+    settle: Callable[[QRA, Any], QRA | str],
+    options: dict[str, Any],
+) -> Done[QRA]:
+    """Ask one prompt about each question that has an answer; the others are their own results."""
+    template = load_prompt(options.pop("prompt", f"rageval_{step}"))
+    prompts = ["" if q.kind == "unanswerable" else fill_prompt(template, **fields(q)) for q in questions]
+    calls = [StepCall(q.id, prompt, q) for q, prompt in zip(questions, prompts, strict=True)]
+    return ask_step(model, step, calls, form, settle, options)
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -371,28 +379,21 @@ class _RefineReply(BaseModel, title="RefineReply"):
 
 
 def model_refine(
-    model: Any,
-    questions: Sequence[QRA],
-    documents: Mapping[str, GeneratedDocument],
-    *,
-    prompt: Prompt = "rageval_refine",
-    **options: Any,
+    model: Any, questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument], **options: Any
 ) -> Done[QRA]:
     """Let a model compare answers with references; what it reports is mended by the paper's rules, see `refine`.
 
     Unanswerable questions pass without being asked.
     """
-    template, calls = load_prompt(prompt), []
-    for q in questions:
-        filled = fill_prompt(
-            template,
-            language=LANGUAGES[q.language],
-            question=q.question,
-            statements=_numbered(q.statements),
-            references="\n".join(f"- {r.text}" for r in q.references) or "none",
-            sentences=_numbered(s.text for s in _sentences(q, documents)),
-        )
-        calls.append(StepCall(q.id, "" if q.kind == "unanswerable" else filled, q))
+
+    def fields(q: QRA) -> dict[str, str]:
+        return {
+            "language": LANGUAGES[q.language],
+            "question": q.question,
+            "statements": _numbered(q.statements),
+            "references": "\n".join(f"- {r.text}" for r in q.references) or "none",
+            "sentences": _numbered(s.text for s in _sentences(q, documents)),
+        }
 
     def settle(q: QRA, report: _RefineReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -412,7 +413,7 @@ def model_refine(
         ordered = _in_order(references, sentences)
         return replace(q, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
-    return ask_step(model, "refine", calls, _RefineReply, settle, options)
+    return _ask_each(model, "refine", questions, fields, _RefineReply, settle, options)
 
 
 # Keypoints
@@ -443,11 +444,9 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
     keypoints: list[str] = Field(min_length=3, max_length=5)
 
 
-def model_keypoints(
-    model: Any, questions: Sequence[QRA], *, prompt: Prompt = "rageval_keypoints", **options: Any
-) -> Done[QRA]:
+def model_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    template, calls = load_prompt(prompt), []
+    template, calls = load_prompt(options.pop("prompt", "rageval_keypoints")), []
     for q in questions:
         fields = {"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer}
         calls.append(StepCall(q.id, fill_prompt(template, **fields), q))

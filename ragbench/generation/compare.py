@@ -33,10 +33,10 @@ def name_stems(names: Iterable[str]) -> set[str]:
     return {stem(word, "reader") for name in names for word in name.lower().split()}
 
 
-def options(question: str) -> tuple[str, str, str] | None:
+def _options(question: str) -> tuple[str, str, str] | None:
     """Split a comparison into its two options and the rest of what is asked.
 
-    >>> options("Which is deeper, Lake Baikal or Lake Tanganyika?")
+    >>> _options("Which is deeper, Lake Baikal or Lake Tanganyika?")
     ('Lake Baikal', 'Lake Tanganyika', 'Which is deeper')
     """
     text = question.strip().rstrip("?").strip()
@@ -66,7 +66,7 @@ def answer_comparison(question: str, sentences: Sequence[ParsedSentence], rarity
     "NAME: evidence; evidence." or "Yes: ..." or "No: ...", or None when the question is no comparison or the context
     holds no evidence for one of its options.
     """
-    split = options(question)
+    split = _options(question)
     if split is None:
         return None
     a, b, rest = split

@@ -40,7 +40,7 @@ from ragbench.stats import Interval, bootstrap_ci, correlation
 # The model's way, text by text
 
 _Form = Literal["sentence", "triple"]
-Label = Literal[LABELS]  # type: ignore[valid-type]
+_Label = Literal[LABELS]  # type: ignore[valid-type]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
 _EXTRACT = {
     "sentence": LabelStep("claims", "steps_claims", texts_schema("claims"), "passage", _READ["sentence"]),
@@ -114,7 +114,7 @@ def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class _Labelled:
     """Results with the claims and labels that could be had.
 
     Attributes
@@ -155,7 +155,7 @@ def ragchecker_labels(
     joint: int | None = _JOINT,
     form: _Form = "sentence",
     **options: Any,
-) -> Labelled:
+) -> _Labelled:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
 
     Parameters
@@ -173,7 +173,7 @@ def ragchecker_labels(
     )
 
 
-def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
+def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> _Labelled:
     """Split responses and references into sentence claims and check them, without a language model.
 
     ``results`` : as for `ragchecker_labels`. ``checker`` : an `EmbeddedChecker` (the default), or any object whose
@@ -251,7 +251,7 @@ def _label(
     results: RagResults | Sequence[RagResult],
     extract: Callable[[list[str], list[str]], LabelResult],
     check: Callable[[list[Any], list[str], list[str]], LabelResult],
-) -> Labelled:
+) -> _Labelled:
     """Extract the claims that are not known, do the checks that are missing, and put both into the rows."""
     rows = _records(results)
     before, unsplit = list(rows), _texts_to_split(rows)
@@ -280,7 +280,7 @@ def _label(
     if rows != before:
         labelled = replace(labelled, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
-    return Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
+    return _Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
 
 
 _Claims = tuple[Claim, ...]
@@ -307,7 +307,7 @@ def _labels_by_pair(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[
 
 # How far a checker agrees with labelled claims (RAGChecker, Table 16)
 
-MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
+_MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,10 +321,10 @@ class _LabelledClaim:
     id: Filled
     document: Filled
     claim: Filled
-    label: Label
+    label: _Label
     split: Split
-    first_label: Label | None = None
-    second_label: Label | None = None
+    first_label: _Label | None = None
+    second_label: _Label | None = None
     text: str = ""
 
 
@@ -368,7 +368,7 @@ def checker_intervals(
     *,
     resamples: int = 2000,
 ) -> dict[str, Interval]:
-    """Measure a checker's labels against reference labels, people's or others: an Interval for each of `MEASURES`.
+    """Measure a checker's labels against reference labels, people's or others: an Interval for each of `_MEASURES`.
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def checker_intervals(
         correlations = [correlation(*shares, method, resamples=resamples) for method in ("pearson", "spearman")]  # type: ignore[arg-type]
     values = ((true == said, np.mean), (both, _f1), (3 - both, _f1), (truth == guess, np.mean))
     rows = [bootstrap_ci(v, statistic, groups=index, resamples=resamples) for v, statistic in values]  # type: ignore[arg-type]
-    return dict(zip(MEASURES, rows + correlations, strict=True))
+    return dict(zip(_MEASURES, rows + correlations, strict=True))
 
 
 def _f1(codes: np.ndarray) -> float:
