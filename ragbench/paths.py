@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib.util
 import os
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +38,21 @@ def shared_data(*parts: str) -> Path | None:
     """Return the path of a data set in the folder ``RAGBENCH_DATA``, or None when it is not there."""
     base = _named("RAGBENCH_DATA")
     return base.joinpath(*parts) if base and base.joinpath(*parts).exists() else None
+
+
+def package_folder(name: str) -> Path | None:
+    """Return the folder of an installed package, which is not imported; None without it."""
+    package = importlib.util.find_spec(name)
+    return Path(package.origin).parent if package and package.origin else None
+
+
+def published_file(path: Path, sha256: str, what: str, do: str) -> Path:
+    """Return the path of a file with this sha256, or raise DataError."""
+    with open(path, "rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != sha256:
+        raise DataError(f"{path} has sha256 {got}", f"{sha256}, {what}", do)
+    return path
 
 
 def cache_dir(*parts: str) -> Path:

@@ -7,13 +7,13 @@ The test split is not read for anything but its absence from the fit: ``load_gra
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from ragbench.data import load_minihop
-from ragbench.data.files import sha256
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import FEATURES, MODEL_FILE, evidence, odds_of
 from ragbench.labelling.graded_answers import load_graded_answers
@@ -73,7 +73,8 @@ def main() -> None:
         "made_by": "scripts/fit_embedded_grader.py",
         "fitted_on": f"{len(answers)} answers to {len({a.question_id for a in answers})} questions, split dev",
         "data_sha256": {
-            name: sha256(packaged_data("minihop", name)) for name in ("questions.jsonl", "graded_answers.jsonl")
+            name: hashlib.sha256(packaged_data("minihop", name).read_bytes()).hexdigest()
+            for name in ("questions.jsonl", "graded_answers.jsonl")
         },
         "ridge_C": RIDGE,
         "dev_accuracy_cross_validated": round(float(np.mean(scores[RIDGE])), 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -30,7 +31,7 @@ from ragbench.data import (
     validate,
     validate_files,
 )
-from ragbench.data.files import Filled, Row, as_record, sha256
+from ragbench.data.files import Filled, Row, as_record
 from ragbench.errors import ConfigError, DataError
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
@@ -257,13 +258,13 @@ def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monke
     path = write(tmp_path / "h.json", rows)
     with pytest.raises(DataError, match="points nowhere"):
         load_hotpotqa(path)
-    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", sha256(path))
+    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
     data = load_hotpotqa(path)
     assert len(data.questions) == 1499
     assert [i for i, _ in data.excluded] == ["q3"]
     assert "question q3 is left out" in capsys.readouterr().out
     rows[4]["supporting_facts"] = [["Ann", 9]]
-    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", sha256(write(path, rows)))
+    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(write(path, rows).read_bytes()).hexdigest())
     with pytest.raises(DataError, match=r"record 5 \(q4\): .*points nowhere"):
         load_hotpotqa(path)
 

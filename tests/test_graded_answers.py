@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,6 @@ from checks import load_script
 from notebook_parts import parts
 
 from ragbench.data import load_minihop
-from ragbench.data.files import sha256
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
@@ -94,7 +94,8 @@ def test_baselines_by_hand():
 def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):
     card = EmbeddedGrader().card
     for name, digest in card["data_sha256"].items():
-        assert sha256(packaged_data("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
+        found = hashlib.sha256(packaged_data("minihop", name).read_bytes()).hexdigest()
+        assert found == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
     assert "179 answers to 94 questions, split dev" in card["fitted_on"]
     fit = load_script("fit_embedded_grader").fit_embedded_grader
     made, grader = fit(questions, load_graded_answers(split="dev")), EmbeddedGrader()

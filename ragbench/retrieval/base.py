@@ -53,7 +53,7 @@ def check_retriever(retriever: Any) -> Any:
 Searcher = Annotated[Any, AfterValidator(check_retriever)]  # a field that holds a retriever, ours or anybody's
 
 
-def describe(retriever: Any) -> dict[str, Any]:
+def retriever_settings(retriever: Any) -> dict[str, Any]:
     """Return a retriever's settings, or its class's name when it has none."""
     settings = getattr(retriever, "settings", None)
     return settings() if callable(settings) else {"retriever": type(retriever).__name__}
@@ -122,7 +122,7 @@ class Retriever(BaseRetriever):
 
     def __repr__(self) -> str:
         """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``."""
-        settings = describe(self)
+        settings = retriever_settings(self)
         over = settings.get("over", [])
         parts = [str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])]
         shown = {k: v for k, v in settings.items() if k != "retriever" and not isinstance(v, dict | list)}

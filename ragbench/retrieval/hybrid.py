@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked, retriever_settings
 
 
 class Hybrid(Retriever):
@@ -35,7 +35,7 @@ class Hybrid(Retriever):
 
     def settings(self) -> dict[str, Any]:
         settings = {"constant": self.constant, "depth": self.depth}
-        over = [describe(retriever) for retriever in self.retrievers]
+        over = [retriever_settings(retriever) for retriever in self.retrievers]
         return {"retriever": "Hybrid", "fusion": "reciprocal rank", **settings, "over": over}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:

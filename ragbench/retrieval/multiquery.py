@@ -14,13 +14,11 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from ragbench.errors import ModelError, unknown
+from ragbench.errors import ModelError
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked, retriever_settings
 from ragbench.text.words import STOP_WORDS
-
-_PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
 
 
 class MultiQuery(Retriever):
@@ -54,7 +52,7 @@ class MultiQuery(Retriever):
         name = getattr(self.decompose, "__name__", type(self.decompose).__name__)
         about = {"retriever": "MultiQuery", "k_each": self.k_each, "keep": self.keep}
         about["decompose"] = settings() if callable(settings) else {"decomposer": name}
-        return about | {"over": describe(self.retriever)}
+        return about | {"over": retriever_settings(self.retriever)}
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
@@ -124,10 +122,7 @@ class _LLMDecomposer:
 
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
-        is_name = isinstance(prompt, str) and os.path.basename(prompt) == prompt and "." not in prompt
-        if is_name and prompt not in _PROMPTS:
-            raise unknown("multi-query prompt", prompt, _PROMPTS)
-        self.prompt = _PROMPTS.get(prompt, prompt) if isinstance(prompt, str) else prompt
+        self.prompt = f"multiquery_{prompt}" if prompt in ("perspectives", "decomposition") else prompt
         self._text = load_prompt(self.prompt)
 
     def settings(self) -> dict[str, Any]:

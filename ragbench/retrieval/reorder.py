@@ -17,7 +17,7 @@ from pydantic import PositiveInt, PrivateAttr
 
 from ragbench.errors import check_known
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, describe
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, retriever_settings
 from ragbench.text.cutoffs import as_offsets, joined_cutoffs
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class LongContextReorder(Retriever):
             name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
             name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
             about |= {"order": "mended", "tokenizer": name}
-        return about | {"over": describe(self.retriever)}
+        return about | {"over": retriever_settings(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         rankings = self.retriever.search(queries, k, scopes)

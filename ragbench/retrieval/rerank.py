@@ -16,7 +16,7 @@ from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked, retriever_settings
 
 _Pair = tuple[str, str]  # query, passage
 _PROMPT = "rerank_passage"
@@ -43,8 +43,8 @@ class Rerank(Retriever):
         super().__init__(retriever=retriever, depth=depth, scorer=scorer, k=k)
 
     def settings(self) -> dict[str, Any]:
-        about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self.scorer)}
-        return about | {"over": describe(self.retriever)}
+        about = {"retriever": "Rerank", "depth": self.depth, "scorer": retriever_settings(self.scorer)}
+        return about | {"over": retriever_settings(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.retriever.search(queries, max(k, self.depth), scopes)

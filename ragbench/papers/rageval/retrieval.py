@@ -23,7 +23,7 @@ from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.retrieval.base import describe
+from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.text import jieba_words
 
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
@@ -125,7 +125,7 @@ class ShortQueries:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the hits."""
-        return {"query_tokens": self.tokens, "over": describe(self.retriever)}
+        return {"query_tokens": self.tokens, "over": retriever_settings(self.retriever)}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Search with the cut queries."""
