@@ -19,7 +19,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from ragbench.records import Chunk
 from ragbench.retrieval import Dense
-from ragbench.retrieval.dense import select_mmr
+from ragbench.retrieval.dense import _select_mmr
 
 DIMENSION, K, FETCH = 384, 10, 20
 
@@ -58,7 +58,7 @@ def main() -> None:
     print(f"Dense {ours:.2f} s, the bare matrix product {bare:.2f} s; same order as numpy: {same:.1%} of queries")
 
     candidates = dense.nearest(queries, FETCH)
-    ours, chosen = timed(lambda: [select_mmr(dense.vectors[places], s, K, 0.5) for places, s in candidates])
+    ours, chosen = timed(lambda: [_select_mmr(dense.vectors[places], s, K, 0.5) for places, s in candidates])
     few = list(zip(slow, candidates, strict=False))
     seconds, theirs = timed(lambda: [maximal_marginal_relevance(q, vectors[p], 0.5, K) for q, (p, _) in few])
     peer = seconds * len(queries) / len(slow)

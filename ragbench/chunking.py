@@ -38,14 +38,11 @@ def _documents(documents: Iterable[Document]) -> list[Document]:
     return documents
 
 
-def _chunks(document: Document, texts: Iterable[str]) -> list[Chunk]:
-    """Return the chunks of a document; a piece without text leaves out its number, too."""
+def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
+    """Return the chunks of a document from texts or spans; a piece without text leaves out its number, too."""
+    texts = (piece if isinstance(piece, str) else document.text[slice(*piece)] for piece in pieces)
     named = enumerate(text.strip() for text in texts)
     return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text]
-
-
-def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
-    return _chunks(document, [document.text[start:end] for start, end in spans])
 
 
 def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Iterator[tuple[Document, list[Span]]]:
@@ -79,7 +76,7 @@ def token_chunks(
     for document, offsets in _with_offsets(_documents(documents), tokenizer):
         bounds = _bounds(offsets, 0, len(document.text))
         windows = _token_windows(document.text, bounds, size, step, words)
-        chunks += _slices(document, [(bounds[a], bounds[b]) for a, b in windows])
+        chunks += _chunks(document, [(bounds[a], bounds[b]) for a, b in windows])
     return chunks
 
 
@@ -107,7 +104,7 @@ def _bounds(offsets: Sequence[Span], start: int, stop: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Segmentation:
+class _Segmentation:
     """How one document was cut (Figure 2.6).
 
     ``distances[i]`` is the cosine distance between window i and window i + 1; a new chunk starts where it is above
@@ -150,7 +147,7 @@ def _windows(n: int, profile: str, window: int, stride: int) -> list[Span]:
 
 def segment(
     documents: Iterable[Document], embedder: Any = None, profile: str = "as_run", **settings: float | None
-) -> list[Segmentation]:
+) -> list[_Segmentation]:
     """Find the semantic breaks of each document (settings as in `semantic_chunks`).
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded: with ``as_run`` this
@@ -179,7 +176,7 @@ def segment(
         # as_run: windows are centred on their sentence, so the break lies before the next centre. paper: the new chunk
         # begins with the first sentence of the next window.
         starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
-        segmentations.append(Segmentation(tuple(sentences), distances, threshold, starts))
+        segmentations.append(_Segmentation(tuple(sentences), distances, threshold, starts))
     return segmentations
 
 
@@ -235,7 +232,7 @@ def semantic_chunks(
         spans = [(group[0][0], group[-1][1]) for group in groups]
         if limit:
             spans = [span for group in groups for span in _at_most(document.text, group, limit, tokenizer)]
-        chunks += _slices(document, spans)
+        chunks += _chunks(document, spans)
     return chunks
 
 
@@ -292,7 +289,7 @@ def sentence_chunks(
                 spans[-1] = longer
             else:
                 spans.append((start, end))
-        chunks += _slices(document, spans)
+        chunks += _chunks(document, spans)
     return chunks
 
 

@@ -39,22 +39,18 @@ def doc(text, name="d"):
     return Document(name, "T", text)
 
 
-def test_token_chunks_of_ten_words_by_hand():
-    chunks = token_chunks([doc("one two three four five six seven eight nine ten")], size=4, overlap=0.5)
-    texts = ["one two three four", "three four five six", "five six seven eight", "seven eight nine ten"]
-    assert [(c.id, c.text, c.title) for c in chunks] == [(f"d#{i}", text, "T") for i, text in enumerate(texts)]
-
-
 @pytest.mark.parametrize(
-    ("text", "size", "chunks"),
+    ("text", "size", "overlap", "texts"),
     [
-        ("one two three four five", 2, ["one two", "three four", "five"]),  # the last is short
-        ("one two", 300, ["one two"]),
-        ("   ", 300, []),
+        ("one two three four five six seven", 4, 0.5, ["one two three four", "three four five six", "five six seven"]),
+        ("one two three four five", 2, 0, ["one two", "three four", "five"]),  # the last is short
+        ("one two", 300, 0, ["one two"]),
+        ("   ", 300, 0, []),
     ],
 )
-def test_token_chunks_without_overlap_by_hand(text, size, chunks):
-    assert [c.text for c in token_chunks([doc(text)], size=size, overlap=0)] == chunks
+def test_token_chunks_by_hand(text, size, overlap, texts):
+    chunks = token_chunks([doc(text)], size=size, overlap=overlap)
+    assert [(c.id, c.text, c.title) for c in chunks] == [(f"d#{i}", text, "T") for i, text in enumerate(texts)]
 
 
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))

@@ -173,12 +173,12 @@ class MMR(Retriever):
         chunks, vectors = self.dense.chunks, self.dense.vectors
         hits = []
         for places, scores in candidates:
-            chosen = select_mmr(vectors[places], scores, k, self.lambda_mult)
+            chosen = _select_mmr(vectors[places], scores, k, self.lambda_mult)
             hits.append(ranked((chunks[places[c]], float(scores[c])) for c in chosen))
         return hits
 
 
-def select_mmr(vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float) -> list[int]:
+def _select_mmr(vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float) -> list[int]:
     """Select among candidates, the most similar one first, by their unit vectors; the earlier one wins a tie."""
     chosen = [0] if len(vectors) else []
     redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen

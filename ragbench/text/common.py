@@ -25,7 +25,7 @@ from numba import njit
 _Q = 4
 
 
-def lcs_lengths(a: Sequence[Any], b: Sequence[Any], stops: Iterable[int]) -> list[int]:
+def _lcs_lengths(a: Sequence[Any], b: Sequence[Any], stops: Iterable[int]) -> list[int]:
     """Lengths of the longest common subsequence of ``a`` and ``b[:stop]``, for ascending stops."""
     places: dict[Any, int] = defaultdict(int)
     for i, token in enumerate(a):
@@ -44,7 +44,7 @@ def lcs_lengths(a: Sequence[Any], b: Sequence[Any], stops: Iterable[int]) -> lis
 
 def lcs_length(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Length of the longest common subsequence."""
-    return lcs_lengths(a, b, [len(b)])[0]
+    return _lcs_lengths(a, b, [len(b)])[0]
 
 
 def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
@@ -179,4 +179,4 @@ def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, o
     """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in `substring_lengths`."""
     for i, t in enumerate(owner):
         part = parts[part_offsets[i] : part_offsets[i + 1]].tolist()
-        out[i] = lcs_lengths(part, texts[text_offsets[t] : text_offsets[t + 1]].tolist(), cuts[t])
+        out[i] = _lcs_lengths(part, texts[text_offsets[t] : text_offsets[t + 1]].tolist(), cuts[t])
