@@ -173,6 +173,7 @@ def test_all_bad_rows_are_listed_together(tmp_path):
         ('[{"question": "café"}]'.encode("latin-1"), "line 1: byte 0xe9 is not UTF-8"),
         ("[]".encode("utf-16"), "UTF-16"),
         (b"\x1f\x8b\x08broken", "damaged gzip"),
+        (b"\x1f\x8b\x07 unknown method", "damaged gzip"),
         (b"PK\3\4\0 not text", r"is a spreadsheet(.|\n)*Save as, CSV UTF-8"),
         (b"[" * 100_000, "nests too deeply"),
     ],
