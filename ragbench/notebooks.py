@@ -16,40 +16,8 @@ from typing import Any
 from ragbench.errors import DataError, RagbenchError
 from ragbench.paths import project_root, results_dir
 
-# Seconds of each notebook in a first run of all, two at a time on two cores (November 2026): the bar moves by them.
-SECONDS = {
-    "00_start_here": 2,
-    "10_thesis_corpus_and_chunks": 25,
-    "11_thesis_ir_score": 14,
-    "12_thesis_context_budget": 4,
-    "13_thesis_grades": 8,
-    "14_thesis_thresholds": 3,
-    "15_thesis_related_protocols": 2,
-    "16_thesis_real_answers": 3,
-    "17_thesis_real_thresholds": 2,
-    "20_ragchecker_metrics": 10,
-    "20b_ragchecker_checker": 23,
-    "21_ragchecker_meta_evaluation": 2,
-    "22_ragchecker_systems": 8,
-    "23_ragchecker_diagnosis": 69,
-    "24_ragchecker_real_answers": 4,
-    "30_ragas_wikieval": 7,
-    "40_rageval_generate": 4,
-    "41_rageval_dragonball": 4,
-    "42_rageval_experiments": 28,
-    "43_rageval_quality": 30,
-    "44_rageval_languages": 45,
-    "90_concordance": 75,
-    "91_your_experiment": 11,
-    "92_workbench": 4,
-    "93_score_your_answers": 1,
-    "94_half_the_evidence": 6,
-    "95_chunks_and_labels": 7,
-    "96_questions_without_answer": 2,
-    "97_which_errors": 14,
-    "98_stop_when_decided": 12,
-}
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
+_LONGEST_FIRST = "924130"  # series: with two at a time, the run ends soonest
 # Of every committed notebook, whatever the Python that ran it.
 _KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -188,7 +156,7 @@ def _is_progress(output: Any) -> bool:
 def run_all(
     series: str | None = None, *, publish: bool = False, parameters: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Run the notebooks of one paper (`SERIES`), or all; return the seconds of each. The bar weighs them by `SECONDS`.
+    """Run the notebooks of one paper (`SERIES`), or all; return the seconds of each.
 
     Parameters
     ----------
@@ -202,19 +170,19 @@ def run_all(
 
     # Notebooks of one paper build on each other, papers do not: two lanes, each in one process, take the next paper.
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
-    expected = {path.stem: SECONDS.get(path.stem, 30) for books in papers for path in books}
+    papers.sort(key=lambda books: _LONGEST_FIRST.find(books[0].stem[0]))
     seconds: dict[str, float] = {}
     ended = threading.Event()
     kernels: list[Any] = []
     at_once = min(2, cores(), len(papers))
 
-    with tqdm(total=sum(expected.values()), bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
-        longest_first = iter(sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books)))
+    with tqdm(total=sum(map(len, papers)), bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
+        waiting = iter(papers)
 
         def lane() -> None:
             with _shared_kernel() as kernel:
                 kernels.append(kernel)
-                for path in itertools.chain.from_iterable(longest_first):  # of one iterator: each paper is taken once
+                for path in itertools.chain.from_iterable(waiting):  # of one iterator: each paper is taken once
                     if ended.is_set():
                         return
                     run(path, kernel)
@@ -224,7 +192,7 @@ def run_all(
             bar.set_description(path.stem)
             given, out = _known(path, parameters or {}), path if publish else None
             try:
-                execute(path, given, out, moved=lambda share: bar.update(share * expected[path.stem]), kernel=kernel)
+                execute(path, given, out, moved=bar.update, kernel=kernel)
             except BaseException:
                 ended.set()
                 raise
