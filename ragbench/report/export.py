@@ -1,7 +1,7 @@
 """A run, or scores of answers, as a folder to build a thesis from: tables, figures, methods, references, data.
 
 Reading order: ``export`` -> the tables of a run (``_run_tables``) -> its figures (``_run_figures``) -> scores -> the
-folder (``_Folder``), which is written aside and moved into place.
+folder (``_write``), which is filled aside and moved into place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -72,6 +72,22 @@ class Exported:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
+@dataclass
+class _Parts:
+    """What an export holds."""
+
+    name: str
+    facts: str  # of the page, in a sentence
+    tables: dict[str, RunTable]  # by label
+    figures: Iterable[_Drawn]
+    methods: Methods
+    checks: pd.DataFrame
+    files: dict[str, Iterable[str]]  # text by the name of its file
+    notes: list[str]
+    worst: Sequence[RunTable] = ()  # on the page alone
+    cassette: Path | None = None
+
+
 def export(
     run: str | os.PathLike[str],
     to: str | os.PathLike[str],
@@ -95,40 +111,29 @@ def export(
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
     manifest = load_manifest(run)
     rows = _in_grid_order(load_rows(run), manifest)
-    scores = _load_scores(run_folder(run))
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
     tables, paragraphs = [*_run_tables(name_rows(rows), name, checks)], methods(manifest, counts)
     figures = _run_figures({table.stem: table.frame for table in tables})
-    with _Folder(to) as folder:
-        notes = folder.done.notes
-        if missing:
-            notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
-        if scores is not None:
-            tables += _score_tables(scores, name)
-            figures = chain(figures, _score_figures(scores, name))
-            paragraphs = paragraphs.with_scores(score_methods(scores))
-            if len(scores) != len(rows):
-                notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
-        read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
-        if len(read) and read["ir_score"].isna().all():
-            notes.append("no IR score: none of these questions has references (supporting texts)")
-        alts = folder.parts(name, {f"tab:{label_of(name)}:{each.stem}": each for each in tables}, figures, paragraphs)
-        folder.text("rows.csv", _csv(rows))
-        folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-        if tape is not None:
-            with Cassette(tape, mode="replay") as replies:
-                count = replies.export(folder.file("cassette.jsonl"))
-            notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
-        elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
-            notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
-        if html:
-            shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
-            shown += [table for table in [worst_answers(rows)] if len(table.frame)]
-            facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-            folder.text("report.html", page(name, facts, shown, folder.pictures(alts), paragraphs, checks, notes))
-        return folder.finish(name)
+    notes = [f"the run was stopped: {missing} rows are not made yet; run it again first"] if missing else []
+    if (scores := _load_scores(run_folder(run))) is not None:
+        tables += _score_tables(scores, name)
+        figures = chain(figures, _score_figures(scores, name))
+        paragraphs = paragraphs.with_scores(score_methods(scores))
+        if len(scores) != len(rows):
+            notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
+    read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
+    if len(read) and read["ir_score"].isna().all():
+        notes.append("no IR score: none of these questions has references (supporting texts)")
+    if tape is None and (rows["digest"].notna().any() or rows["judge_digest"].notna().any()):
+        notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
+    facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
+    labelled = {f"tab:{label_of(name)}:{each.stem}": each for each in tables}
+    as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
+    parts = _Parts(name, facts, labelled, figures, paragraphs, checks, files, notes, [worst_answers(rows)], tape)
+    return _write(parts, to, html)
 
 
 def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
@@ -322,27 +327,18 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
     Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
     `ragbench.widgets.ClaimInspector`.
     """
-    with _Folder(to) as folder:
-        tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
-        paragraphs = score_methods(table)
-        alts = folder.parts(name, tables, _score_figures(table, name), paragraphs)
-        folder.text("rows.csv", _score_lines(table))
-        if "claim_labels" in table:
-            whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
-            labelled = to_ragchecker(RagResults(tuple(whole)))
-            folder.text("claim_labels.json", json.dumps(labelled, ensure_ascii=False) + "\n")
-            if left := len(table) - len(whole):
-                folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
-        notes = folder.done.notes
-        notes += table.attrs.get("repairs", [])
-        if html:
-            by = ["system"] if "system" in table else []
-            checks = audit_rows(table, table.attrs["numbers"], by)
-            facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
-            folder.text(
-                "report.html", page(name, facts, [*tables.values()], folder.pictures(alts), paragraphs, checks, notes)
-            )
-        return folder.finish(name)
+    files = {"rows.csv": _score_lines(table)}
+    notes = [*table.attrs.get("repairs", [])]
+    if "claim_labels" in table:
+        whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
+        files["claim_labels.json"] = [json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False), "\n"]
+        if left := len(table) - len(whole):
+            notes.insert(0, f"claim_labels.json lacks {left} answers whose labels are missing or unread")
+    tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
+    checks = audit_rows(table, table.attrs["numbers"], ["system"] if "system" in table else [])
+    facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
+    drawn = _score_figures(table, name)
+    return _write(_Parts(name, facts, tables, drawn, score_methods(table), checks, files, notes), to, html)
 
 
 def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
@@ -412,79 +408,58 @@ def _score_lines(table: pd.DataFrame) -> Iterator[str]:
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
-class _Folder:
-    """A folder being filled, as a context: its files are in ``path`` until ``finish`` moves them to their place.
+def _write(parts: _Parts, to: str | os.PathLike[str], html: bool) -> Exported:
+    """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was."""
+    target, earlier, done = Path(to).expanduser().resolve(), check_target(to), Exported(Path(to).expanduser())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as aside:
+        folder = Path(aside)
 
-    Whatever interrupts it, the target stays as it was; what a killed export left aside is removed by the next one.
-    """
+        def new(name: str) -> Path:
+            (folder / name).parent.mkdir(exist_ok=True)
+            done.files.append(name)
+            return folder / name
 
-    def __init__(self, to: str | os.PathLike[str]) -> None:
-        self.target = Path(to).expanduser().resolve()
-        self.done = Exported(Path(to).expanduser())
-        self._earlier = check_target(to)
-        self.path = self.target.with_name(f".{self.target.name}.part")
-        shutil.rmtree(self.path, ignore_errors=True)
+        def write(name: str, texts: Iterable[str]) -> None:
+            # Half of a surrogate pair becomes its escape.
+            with open(new(name), "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.writelines(texts)
 
-    def __enter__(self) -> _Folder:
-        self.path.mkdir(parents=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def file(self, name: str) -> Path:
-        """Note a file and return where to write it."""
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.done.files.append(name)
-        return path
-
-    def pictures(self, alts: Mapping[str, str]) -> list[tuple[Path, str]]:
-        """Return the files of the figures that `parts` wrote, each with its alt text."""
-        return [(self.path / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
-
-    def text(self, name: str, parts: str | Iterable[str]) -> None:
-        """Write a text file, whole or part by part; half of a surrogate pair becomes its escape."""
-        with open(self.file(name), "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.writelines([parts] if isinstance(parts, str) else parts)
-
-    def parts(
-        self, title: str, tables: Mapping[str, RunTable], figures: Iterable[_Drawn], paragraphs: Methods
-    ) -> dict[str, str]:
-        """Write tables by their label, figures, methods and the document of them all; return the figures' alt texts."""
-        for label, table in tables.items():
+        for label, table in parts.tables.items():
             texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
             for kind, text in texts.items():
-                self.text(f"tables/{table.stem}.{kind}", text)
+                write(f"tables/{table.stem}.{kind}", [text])
         alts = {}
-        for stem, figure, numbers, alt in figures:
-            paths = plots.save_figure(figure, stem, numbers, alt, folder=self.path / "figures", dpi=300)
-            self.done.files += [f"figures/{path.name}" for path in paths.values()]
-            alts[stem] = alt
-        self.text("methods.md", paragraphs.markdown)
-        self.text("methods.tex", paragraphs.latex)
-        self.text("references.bib", paragraphs.bibliography)
-        self.text("all.tex", _document(title, [table.stem for table in tables.values()], alts))
-        return alts
-
-    def finish(self, name: str) -> Exported:
-        """Write the list of files, move everything to its place and return what was written."""
-        files = self.done.files
-        listed = [f"- `{file}`" for file in files]
-        lines = [
-            f"# {in_markdown(name)}",
-            "",
-            "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`,",
-        ]
-        lines += ["`bibtex all`, twice more `pdflatex all`.", "", *listed]
-        self.text("README.md", "\n".join([*lines, *(f"\nNote: {in_markdown(n)}." for n in self.done.notes)]) + "\n")
-        (self.path / MARKER).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
-        for stale in self._earlier - set(files):
-            (self.target / stale).unlink(missing_ok=True)
-        for file in (*files, MARKER):
-            (self.target / file).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.path / file, self.target / file)
-        return self.done
+        for stem, figure, numbers, alts[stem] in parts.figures:
+            paths = plots.save_figure(figure, stem, numbers, alts[stem], folder=folder / "figures", dpi=300)
+            done.files += [f"figures/{path.name}" for path in paths.values()]
+        write("methods.md", [parts.methods.markdown])
+        write("methods.tex", [parts.methods.latex])
+        write("references.bib", [parts.methods.bibliography])
+        write("all.tex", [_document(parts.name, [table.stem for table in parts.tables.values()], alts)])
+        for name, texts in parts.files.items():
+            write(name, texts)
+        done.notes = parts.notes
+        if parts.cassette is not None:
+            with Cassette(parts.cassette, mode="replay") as replies:
+                count = replies.export(new("cassette.jsonl"))
+            done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+        if html:
+            shown = [table for table in parts.tables.values() if table.stem != "audit"]  # the page ends with it
+            shown += [table for table in parts.worst if len(table.frame)]
+            pictures = [(folder / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
+            text = page(parts.name, parts.facts, shown, pictures, parts.methods, parts.checks, done.notes)
+            write("report.html", [text])
+        listed = "\n".join(f"- `{file}`" for file in done.files)
+        notes = [f"\nNote: {in_markdown(note)}.\n" for note in done.notes]
+        write("README.md", [_README.format(name=in_markdown(parts.name), files=listed), *notes])
+        (folder / MARKER).write_text(json.dumps(done.files, indent=1) + "\n", encoding="utf-8")
+        for stale in earlier - set(done.files):
+            (target / stale).unlink(missing_ok=True)
+        for name in (*done.files, MARKER):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(folder / name, target / name)
+    return done
 
 
 def check_target(to: str | os.PathLike[str]) -> set[str]:
@@ -506,6 +481,13 @@ def check_target(to: str | os.PathLike[str]) -> set[str]:
         ) from None
 
 
+_README = """# {name}
+
+Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`,
+`bibtex all`, twice more `pdflatex all`.
+
+{files}
+"""
 _TOP = r"""%% pdflatex all, bibtex all, pdflatex all, pdflatex all
 \documentclass[a4paper]{article}
 %s
