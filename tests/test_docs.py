@@ -35,6 +35,16 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
 
 
+@pytest.fixture(autouse=True)
+def _own_entries_leave():
+    """What a page's code adds to the tables is gone afterwards."""
+    before = [(table, dict(table)) for table in (CHUNKERS, DATASETS, METRICS, RETRIEVERS, LABELS)]
+    yield
+    for table, entries in before:
+        table.clear()
+        table.update(entries)
+
+
 @pytest.fixture
 def own_files(tmp_path, monkeypatch):
     """A folder with the manual's question and a document that answers it."""
@@ -110,23 +120,17 @@ GIVEN = {
 def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(page, own_files, monkeypatch, fake):
     monkeypatch.chdir(own_files)
     monkeypatch.setenv("OLLAMA_HOST", fake.url)
-    before = [(table, dict(table)) for table in (CHUNKERS, DATASETS, METRICS, RETRIEVERS, LABELS)]
     (own_files / "answers.csv").write_text("question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n")
     accepted = {"kind": "draft", "item": "line-1", "aspect": "draft", "label": "accept", "annotator": "ab"}
     rb.append_labels("drafts.csv", [accepted])
     names: dict = {"rb": rb}
-    try:
-        for number, block in enumerate(blocks(page, "python")):
-            code = compile(block, f"{page.name}, block {number}", "exec")
-            if any(words in block for words in NOT_RUN):
-                continue
-            if "rows" not in names or "labels=" in block:
-                names |= GIVEN.get(page.name, dict)()
-            exec(code, names)
-    finally:
-        for table, entries in before:
-            table.clear()
-            table.update(entries)
+    for number, block in enumerate(blocks(page, "python")):
+        code = compile(block, f"{page.name}, block {number}", "exec")
+        if any(words in block for words in NOT_RUN):
+            continue
+        if "rows" not in names or "labels=" in block:
+            names |= GIVEN.get(page.name, dict)()
+        exec(code, names)
     if page.name == "data.md":
         assert set(names["grid"].run(progress=False)["ir_score"]) == {1.0}
         assert data.load_questions("accepted.jsonl").questions[0].meta["accepted_by"] == "ab"
