@@ -299,18 +299,6 @@ def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
     assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[1].get_xlim() == (0, 2)
 
 
-@pytest.mark.slow
-def test_a_readers_own_plot_shows_after_ours_in_a_notebook(tmp_path):
-    from nbclient import NotebookClient
-    from nbformat.v4 import new_code_cell, new_notebook
-
-    ours = "import pandas as pd\nfrom ragbench import plots\ntable = pd.DataFrame({'a': ['x'], 'b': [1.0], 'c': ['y']})"
-    ours += "\nplots.grouped_bars(table, 'a', 'b', 'c', 'b', 'title')"
-    book = new_notebook(cells=[new_code_cell(ours), new_code_cell("table['b'].plot();")])
-    NotebookClient(book, kernel_name="python3").execute(cwd=tmp_path)
-    assert [["image/png" in output.data for output in cell.outputs] for cell in book.cells] == [[True], [True]]
-
-
 NAMES = [f"llama3.{i}:8b-instruct-q4_K_M, LongContextReorder, k = 10, N = {300 + i}" for i in range(13)]
 LONG_METRICS = [*claims.METRICS, "reference_recall", "effective_information_rate", "rouge_l", "ir_score"]
 
