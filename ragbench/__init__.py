@@ -57,7 +57,7 @@ _HOME = {
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
     "datagen.curation": ["long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
-    "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
+    "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [

@@ -189,19 +189,17 @@ def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
         assert claim_metrics(*sets, empty=empty) == expected
 
 
-def test_macro_average_leaves_out_what_is_undefined_and_counts_it():
-    table = claims.claim_metrics_table([ClaimLabels([1, 0], [1], [[1], [0]], [[1]]), ClaimLabels([], [0], [], [[1]])])
-    average = claims.macro_average(table)
-    assert average.index.tolist() == list(METRICS)
-    assert average.loc["precision"].tolist() == [0.5, 1, 1]
-    assert average.loc["recall"].tolist() == [0.5, 2, 0]
-    assert average.loc["faithfulness"].tolist() == [0.5, 1, 1]
-    published = claims.macro_average(claims.claim_metrics_table([ClaimLabels([], [0], [], [[1]])], empty="published"))
-    assert published.loc["precision"].tolist() == [0, 1, 0]
-
-
 def test_no_result_at_all_gives_an_empty_table():
-    assert claims.macro_average(claims.claim_metrics_table([]))["mean"].isna().all()
+    table = claims.claim_metrics_table([])
+    assert (len(table), list(table)) == (0, [*METRICS, *claims.COUNTS])
+
+
+def test_averages_leave_out_what_is_undefined():
+    results = [ClaimLabels([1, 0], [1], [[1], [0]], [[1]]), ClaimLabels([], [0], [], [[1]])]
+    overall = claims.ragchecker_averages(claims.claim_metrics_table(results))["overall"]
+    assert (overall["precision"], overall["recall"]) == (50, 50)
+    published = claims.ragchecker_averages(claims.claim_metrics_table(results, empty="published"))
+    assert (published["overall"]["precision"], published["generator"]["faithfulness"]) == (25, 25)
 
 
 @pytest.mark.parametrize(

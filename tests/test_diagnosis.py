@@ -19,13 +19,12 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
-from ragbench.papers.ragchecker import diagnosis as dg
 from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
 
-BOOK = parts("23")
+BOOK = dg = parts("23")
 
 
 class InOrder:
@@ -179,7 +178,7 @@ def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(wo
 
 
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
-    data = dg.answerable(dg._topic_pages(load_minihop(limit=1)))
+    data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
     seen = []
     grid = rc.grid("made", data, {"in order": InOrder}, {"default": says}, folder=tmp_path)
 
@@ -341,7 +340,7 @@ def test_cells_are_named_as_the_paper_prints_them():
 
 def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence():
     minihop = load_minihop()
-    pages = dg._topic_pages(minihop)
+    pages = dg.topic_pages(minihop)
     assert len(pages.documents) == 20
     assert sum(len(d.text.split()) for d in pages.documents) == sum(len(d.text.split()) for d in minihop.documents)
     text = "\n".join(d.text for d in pages.documents)

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import pytest
 from fake_ollama import FakeOllama, default_reply
+from notebook_parts import parts
 
 import ragbench as rb
 from ragbench.data import load_dataset
 from ragbench.experiment import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
-from ragbench.papers.ragchecker import diagnosis, systems
+from ragbench.papers.ragchecker import systems
 from ragbench.prompts import load_prompt
 from ragbench.text.wordpiece import default_tokenizer
 
@@ -123,7 +124,8 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
 
 
 def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
-    data = diagnosis.answerable(load_dataset("minihop", diagnosis.DATA, per_kind=1))
+    book = parts("23")
+    data = book.answerable(load_dataset("minihop", book.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
     model = make_generator(MODEL, num_ctx=32768, num_predict=2048)
     bm25, both = {"BM25": systems.RETRIEVERS["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
@@ -171,8 +173,8 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server, language):
-    data = load_dataset("generated", rageval.DATA, per_kind=1, language=language, documents=3)
-    generator = rageval.chat_generator(MODEL)
+    book, data = parts("43"), load_dataset("generated", rageval.DATA, per_kind=1, language=language, documents=3)
+    generator = book.chat_generator(MODEL)
     answers = rageval.answers(data, generator)
     name = f"rageval_answer_{language}"
     sent = held_against(server.calls, RAGEVAL, name)[name]
@@ -181,12 +183,12 @@ def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(se
     assert {f["query"] for f in sent} == {q.text for q in data.questions}
     server.calls.clear()
     bare = [replace(q, meta={**q.meta, "keypoints": ()}) for q in data.questions]
-    cut = rageval.with_keypoints(bare, rb.chat_model(MODEL))
+    cut = book.with_keypoints(bare, rb.chat_model(MODEL))
     assert {q.meta["keypoints_by"] for q in cut} == {"model"}
     sent = held_against(server.calls, JUDGED, "rageval_keypoints")["rageval_keypoints"]
     assert {(f["question"], f["answer"]) for f in sent} == {(q.text, q.answer) for q in data.questions}
     server.calls.clear()
-    rageval.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
+    book.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
     sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
     assert {f["question"] for f in sent} == {q.text for q in data.questions}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from notebook_parts import parts
 
 from ragbench import papers
 from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_meta
 from ragbench.metrics.claims import METRICS
+from ragbench.metrics.lexical import bleu, rouge_l
 from ragbench.stats import annotator_agreement, correlation, preference_correlation
 
 SYSTEMS = [f"{r}_{g}" for r in ("BM25", "E5-Mistral") for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")]
@@ -189,43 +194,31 @@ def test_annotators_agree_within_one_step_as_published(meta):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "function"), [("BLEU | BLEU-avg", "bleu_avg"), ("ROUGE | ROUGE-L", "rouge_l_jieba")])
-def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta, name, function):
+def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta):
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
-    from ragbench.metrics import lexical
+    for name, metric in parts("21").jieba_metrics().items():
+        sides = zip(meta["responses"], meta["reference"], strict=True)
+        scores = np.array([[metric(response, reference) for response in both] for both, reference in sides])
+        assert hundredths(lambda aspect, scores=scores: scores, meta) == row("Table 2", name)
 
-    metric, sides = getattr(lexical, function), zip(meta["responses"], meta["reference"], strict=True)
-    scores = np.array([[metric(response, reference) for response in both] for both, reference in sides])
-    assert hundredths(lambda aspect: scores, meta) == row("Table 2", name)
 
-
-def test_bleu_avg_worked_by_hand():
-    pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
-    from ragbench.metrics.lexical import _jieba_tokens, bleu_avg
-
-    assert _jieba_tokens("a cat sat") == ["a", " ", "cat", " ", "sat"]
-    # response: a _ cat _ sat (5, 4, 3, 2 n-grams); shared with "a cat ran": a _ cat _ / a_ _cat cat_ / 2 / 1
+def test_bleu_of_the_published_form_worked_by_hand():
+    published = partial(bleu, tokenizer=list, smoothing="none", effective_order=False, brevity_penalty=False)
+    # response: a _ c _ s (5, 4, 3, 2 n-grams); shared with "a c r": a _ c _ / a_ _c c_ / 2 / 1
     expected = (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
-    assert bleu_avg("a cat sat", "a cat ran") == pytest.approx(expected)
+    assert published("a c s", "a c r") == pytest.approx(expected)
     # a repeated word counts as often as the reference has it; a reference much longer costs nothing
-    assert bleu_avg("a cat sat", "a cat ran away from home") == pytest.approx(expected)
-    assert bleu_avg("cat cat cat", "a cat ran") == 0.0
-    assert bleu_avg("", "a cat") == bleu_avg("cat", "cat") == 0.0
+    assert published("a c s", "a c r away from home") == pytest.approx(expected)
+    assert published("c c c", "a c r") == 0.0
+    assert published("", "a c") == published("c", "c") == 0.0
 
 
-def test_rouge_l_on_jieba_tokens_equals_the_library():
-    pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
+def test_rouge_l_on_tokens_of_ones_own_equals_the_library():
     from rouge_score.rouge_scorer import RougeScorer
 
-    from ragbench.metrics.lexical import _jieba_tokens, rouge_l_jieba
-
-    class Tokenizer:
-        def tokenize(self, text):
-            return _jieba_tokens(text)
-
     texts = ("a cat sat on the mat", "the mat sat on a cat", "", "on", "a a a cat", "猫坐在垫子上 cat")
-    library = RougeScorer(["rougeL"], tokenizer=Tokenizer())
+    library = RougeScorer(["rougeL"], tokenizer=SimpleNamespace(tokenize=list))
     for response in texts:
         for reference in texts:
             expected = library.score(reference, response)["rougeL"].fmeasure
-            assert rouge_l_jieba(response, reference) == pytest.approx(expected), (response, reference)
+            assert rouge_l(response, reference, tokenizer=list) == pytest.approx(expected), (response, reference)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
+from notebook_parts import parts
 
 from ragbench import papers
 from ragbench.data import load_dataset
@@ -89,6 +90,7 @@ def test_table_2_and_table_6():
 
 # The generators
 
+BOOK = parts("43")
 POINTS = ("It rose.", "It fell.", "It stayed.")
 
 
@@ -109,7 +111,7 @@ def answered(*pairs, error=""):
 
 
 def test_keypoints_come_from_the_data_or_by_rule_and_say_which():
-    own, cut = rageval.with_keypoints([question(1), question(2, keypoints=None)])
+    own, cut = BOOK.with_keypoints([question(1), question(2, keypoints=None)])
     assert (own.meta["keypoints"], own.meta["keypoints_by"]) == (POINTS, "data")
     assert (cut.meta["keypoints"], cut.meta["keypoints_by"]) == (("It rose.", "It fell."), "rule")
 
@@ -123,9 +125,9 @@ def test_a_model_cuts_the_keypoints_and_says_where_it_failed(tmp_path):
     with FakeOllama(reply=reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tape = Cassette(tmp_path / "tape.sqlite", mode="record")
-        cut, failed, own = rageval.with_keypoints(asked, model, cassette=tape)
+        cut, failed, own = BOOK.with_keypoints(asked, model, cassette=tape)
         calls = len(server.calls)
-        assert rageval.with_keypoints(asked[:1], model, cassette=tape) == (cut,)
+        assert BOOK.with_keypoints(asked[:1], model, cassette=tape) == (cut,)
         assert len(server.calls) == calls
         prompts = {call.body["messages"][0]["content"] for call in server.calls}
     assert (cut.meta["keypoints"], cut.meta["keypoints_by"]) == (("Oil rose.", "Gas fell.", "Coal held."), "model")
@@ -135,7 +137,7 @@ def test_a_model_cuts_the_keypoints_and_says_where_it_failed(tmp_path):
     assert any("Question 1?" in p and "It rose. It fell." in p for p in prompts)
     assert not any("Question 3?" in p for p in prompts)
     answers = answered((cut.id, "Oil rose."), (failed.id, "Oil rose."))
-    rows = rageval.score_answers([cut, failed], answers, [["covered", "neither", "neither"], []])
+    rows = BOOK.score_answers([cut, failed], answers, [["covered", "neither", "neither"], []])
     assert rows["completeness"].isna().tolist() == [False, True]
 
 
@@ -173,7 +175,7 @@ def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language)
     data = corpus(language)
     long = replace(data, documents=(replace(data.documents[0], text=data.documents[0].text * 600),))
     with FakeOllama() as server:
-        model = rageval.chat_generator("ollama:llama3:8b", server.url)
+        model = BOOK.chat_generator("ollama:llama3:8b", server.url)
         row = rageval.answers(long, model, {"all": (10**6, 5)}).iloc[0]
     assert row["prompt_sha256"] == prompt_hash(f"rageval_answer_{language}")
     (call,) = server.calls
@@ -190,7 +192,7 @@ def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
     pytest.importorskip("langchain_openai")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with FakeOllama(models={"gpt-4o": "x"}) as server:
-        model = rageval.chat_generator("openai:gpt-4o", f"{server.url}/v1")
+        model = BOOK.chat_generator("openai:gpt-4o", f"{server.url}/v1")
         rageval.answers(corpus(), model)
     body = server.calls[0].body
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
@@ -200,12 +202,12 @@ def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
 def test_an_answer_that_the_limit_ended_is_kept_and_other_failures_are_not_scored():
     data = corpus()
     with FakeOllama(reply=lambda body: "It burned. " * 400) as server:
-        cut = rageval.answers(data, rageval.chat_generator("ollama:llama3:8b", server.url)).iloc[0]
+        cut = rageval.answers(data, BOOK.chat_generator("ollama:llama3:8b", server.url)).iloc[0]
     assert cut["finish"] == "length"
     assert cut["status"] == "ok"
     assert cut["answer"].startswith("It burned. It burned.")
     q, failed = question(1), answered(("q1", "It rose."), error="server: down")
-    rows = rageval.score_answers([q], failed, rageval.judge_answers([q], failed))
+    rows = BOOK.score_answers([q], failed, BOOK.judge_answers([q], failed))
     assert rows[["completeness", "rouge_l"]].isna().to_numpy().all()
     assert rows["unread"].tolist() == [3]
 
@@ -246,22 +248,22 @@ def test_embedded_verdicts_read_chinese_character_by_character(minilm):
 def test_a_model_judges_keypoints_in_the_place_of_the_stand_in(minilm, tmp_path):
     q = question(1, keypoints=("Oil rose.", "Gas fell."))
     a = answered((q.id, "Oil rose."))
-    assert rageval.judge_answers([q], a) == embedded_keypoint_verdicts([q.meta["keypoints"]], ["Oil rose."])
+    assert BOOK.judge_answers([q], a) == embedded_keypoint_verdicts([q.meta["keypoints"]], ["Oil rose."])
     with FakeOllama(reply=lambda body: '{"labels": ["contradicted", "neither"]}') as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tape = Cassette(tmp_path / "tape.sqlite", mode="record")
-        judged = rageval.judge_answers([q], a, model, cassette=tape)
-        assert judged == rageval.judge_answers([q], a, model, cassette=tape) == [["contradicted", "neither"]]
+        judged = BOOK.judge_answers([q], a, model, cassette=tape)
+        assert judged == BOOK.judge_answers([q], a, model, cassette=tape) == [["contradicted", "neither"]]
         assert len(server.calls) == 1
         for text in ("Question 1?", "Oil rose.", "Gas fell."):
             assert text in server.calls[0].prompt
-    assert rageval.score_answers([q], a, judged)["hallucination"].tolist() == [0.5]
+    assert BOOK.score_answers([q], a, judged)["hallucination"].tolist() == [0.5]
 
 
 def rows_of(*cases):
     questions = [question(i, language=g, kind=k) for i, (g, k, _, _) in enumerate(cases)]
     answers = answered(*((q.id, text) for q, (_, _, text, _) in zip(questions, cases, strict=True)))
-    return rageval.score_answers(questions, answers, [own for *_, own in cases])
+    return BOOK.score_answers(questions, answers, [own for *_, own in cases])
 
 
 def test_rows_and_table_3_by_hand():

@@ -172,24 +172,14 @@ def claim_metrics_table(
     return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 
 
-def macro_average(table: pd.DataFrame) -> pd.DataFrame:
-    """Average each metric of `claim_metrics_table` over the responses it is defined for.
+def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Average each metric over responses, as RAGChecker writes it: by group, under its names, in percent, one decimal.
 
-    DataFrame, index ``metric``; columns mean (NaN when nothing is defined), n (responses averaged), unscored.
+    NaN is left out of them, so the released numbers need ``empty="published"`` in `claim_metrics_table`.
 
     Source: RAGChecker, section 4.3, Tables 3 and 6-15 (means over a domain's questions).
     """
-    scores = table[list(METRICS)]
-    averages = {"mean": scores.mean(), "n": scores.notna().sum(), "unscored": scores.isna().sum()}
-    return pd.DataFrame(averages).rename_axis("metric")
-
-
-def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Return the macro averages as RAGChecker writes them: by group, under its names, in percent with one decimal.
-
-    NaN is left out of them, so the released numbers need ``empty="published"`` in `claim_metrics_table`.
-    """
-    percent = macro_average(table)["mean"].astype(float) * 100
+    percent = table[list(METRICS)].mean() * 100
     return {
         group: {RAGCHECKER_NAMES[name]: round(float(percent[name]), 1) for name in names}
         for group, names in GROUPS.items()

@@ -75,18 +75,6 @@ def part_scores(
     return shares[:, 0] if positions is None else shares
 
 
-def strict_ir_score(scores: Any) -> np.ndarray:
-    """Eq 2.1, from scores of Eq 2.2: 1 where all supporting facts are found whole, else 0; NaN where undefined.
-
-    Source: thesis §2.3, Eq 2.1.
-
-    >>> strict_ir_score([ir_score(["Ely", "1109"], "Ely, in 1109"), ir_score(["Ely", "1109"], "Ely, in 1110")])
-    array([1., 0.])
-    """
-    values = np.asarray(scores, float)
-    return np.where(np.isnan(values), np.nan, values == 1)
-
-
 def ir_score_curve(
     parts: Sequence[str],
     text: str | Sequence[str],

@@ -9,7 +9,6 @@ need the tokens of a Chinese word segmenter.
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import re
 import string
@@ -144,7 +143,7 @@ def bleu(
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
     effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty : False divides it out.
 
-    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) is `bleu_avg`.
+    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens (notebook 21).
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
     _best(lambda *_: 0.0, prediction, reference)  # checks both
@@ -187,8 +186,7 @@ def rouge_l(
         in another script.
     stem : stem the default tokenizer's words longer than three letters (Porter; rouge-score adds NLTK's exceptions).
 
-    Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations. RAGChecker's
-    Table 2 (ROUGE-L 31.75/31.72, ...) is `rouge_l_jieba`.
+    Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations.
     """
 
     def score(got: str, true: str) -> float:
@@ -204,37 +202,6 @@ def _rouge_tokenizer(stem: bool) -> _Words:
         return lambda text: re.findall("[a-z0-9]+", text.lower())
     porter = stemmer("porter").stemWord
     return lambda text: [porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())]
-
-
-def _jieba_tokens(text: str) -> list[str]:
-    """Split a text into jieba's tokens; in English text these are words, marks, and every blank by itself."""
-    try:
-        import jieba
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "jieba is not installed",
-            "jieba, with which the published BLEU and ROUGE-L rows were made",
-            "pip install 'ragbench[dev]', or use the tokens that are usual for English",
-        ) from None
-    jieba.setLogLevel(logging.WARNING)  # it reports the loading of its dictionary on stderr
-    return list(jieba.cut(text))
-
-
-def bleu_avg(response: str, reference: str) -> float:
-    """BLEU on jieba tokens, without smoothing or brevity penalty: 0 when an order of n-grams has no match.
-
-    Source: RAGChecker, Table 2 (row BLEU-avg): Pearson 38.89 / 32.13 / 35.14 with the three human labels.
-    """
-    plain = {"smoothing": "none", "effective_order": False, "brevity_penalty": False}
-    return bleu(response, reference, tokenizer=_jieba_tokens, **plain)
-
-
-def rouge_l_jieba(response: str, reference: str) -> float:
-    """ROUGE-L F1 on jieba tokens, blanks included.
-
-    Source: RAGChecker, Table 2 (row ROUGE-L): Pearson 31.75 / 47.88 / 43.10 with the three human labels.
-    """
-    return rouge_l(response, reference, tokenizer=_jieba_tokens)
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:

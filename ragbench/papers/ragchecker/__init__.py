@@ -2,7 +2,7 @@
 
 `grid` is the experiment, under one setting or several. `results` turns its rows into records whose claims are taken
 out and checked, by ``ragbench.embedded_labels`` or a model (``ragbench.ragchecker_labels``); `scores` turns the labels
-into the eleven metrics. ``systems`` (sections 4.1 and 4.3) and ``diagnosis`` (section 4.4) use all three.
+into the eleven metrics. ``systems`` (sections 4.1 and 4.3) and notebook 23 (section 4.4) use all three.
 """
 
 from __future__ import annotations
