@@ -115,7 +115,7 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
         assert {call.body["options"]["num_predict"] for call in fake.calls} == {48}
     assert found.fit
     assert (found.deterministic, found.obeyed, found.asked, found.right) == (True, 4, 4, 4)
-    assert (found.calls, found.failed, found.tokens_per_second) == (7, 0, pytest.approx(20_000))
+    assert found.tokens_per_second == pytest.approx(20_000)
     assert found.about["window"] == "8192 in use, made for 8192"
     assert found.about["server"] == "Ollama 0.24.0"
     assert "verdict        fit" in str(found)

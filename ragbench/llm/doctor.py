@@ -57,7 +57,6 @@ class Fitness:
     ----------
     about : what the server says of itself and the model: version, quantisation, parameters, capabilities, window,
         share of it on a GPU.
-    calls, failed : calls made, and those without a usable reply.
     latency_s : median seconds of a short reply. read_per_second, tokens_per_second : tokens read and written.
     deterministic : the same prompt three times gave the same text; None when it could not be tried.
     obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try, and all.
@@ -69,8 +68,6 @@ class Fitness:
     host: str
     digest: str
     about: dict[str, str]
-    calls: int
-    failed: int
     latency_s: float
     read_per_second: float
     tokens_per_second: float
@@ -142,15 +139,12 @@ def fitness(model: Any) -> Fitness:
         problems.append(f"{unusable} of {len(verdicts)} structured replies unusable")
     elif right < len(verdicts):
         problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
-    replies = [*same, *verdicts]
-    speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
+    speeds = [speed for reply in good if not math.isnan(speed := reply.usage.tokens_per_second)]
     found = Fitness(
         model=endpoint.model,
         host=endpoint.host,
-        digest=next((reply.digest for reply in replies if reply.digest), ""),
+        digest=same[0].digest,
         about=_about(endpoint) if good else {},
-        calls=sum(reply.attempts for reply in replies),
-        failed=sum(not reply.ok for reply in replies),
         latency_s=median(reply.seconds for reply in good) if good else math.nan,
         read_per_second=reading,
         tokens_per_second=median(speeds) if speeds else math.nan,
@@ -162,7 +156,9 @@ def fitness(model: Any) -> Fitness:
         problems=tuple(problems),
     )
     if good:
-        _keep(endpoint, found.grid_seconds / _GRID_CALLS)
+        measured = {"model": endpoint.model, "seconds": found.grid_seconds / _GRID_CALLS}
+        with written_whole(_kept(endpoint)) as part:
+            part.write_text(json.dumps(measured | {"day": datetime.now(UTC).date().isoformat()}), encoding="utf-8")
     return found
 
 
@@ -192,16 +188,8 @@ def pull(model: Any) -> None:
 def measured_seconds(endpoint: Endpoint) -> tuple[float, str] | None:
     """Return the seconds of a call as the doctor measured them last at this address, and the day; else None."""
     kept = _kept(endpoint)
-    if not kept.is_file():
-        return None
-    found = json.loads(kept.read_text(encoding="utf-8"))
-    return found["seconds"], found["day"]
-
-
-def _keep(endpoint: Endpoint, seconds: float) -> None:
-    day = datetime.now(UTC).date().isoformat()
-    with written_whole(_kept(endpoint)) as part:
-        part.write_text(json.dumps({"model": endpoint.model, "seconds": seconds, "day": day}), encoding="utf-8")
+    found = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
+    return found and (found["seconds"], found["day"])
 
 
 def _kept(endpoint: Endpoint) -> Path:

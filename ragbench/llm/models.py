@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import os
 from collections.abc import AsyncIterator, Mapping
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 from langchain_ollama import ChatOllama
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
@@ -45,7 +46,7 @@ class OllamaChat(ChatOllama):
             if self.api_key is not None:
                 client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
             elif self.userinfo is not None:
-                client.headers["authorization"] = basic(self.userinfo.get_secret_value())
+                client.headers["authorization"] = _basic(self.userinfo.get_secret_value())
         return self
 
     async def _acreate_chat_stream(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
@@ -179,12 +180,34 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
     return chat(model=name, base_url=base_url, api_key=key, **limits, **settings)
 
 
+@functools.cache
 def _openai_chat() -> Any:
     try:
-        from ragbench.llm.openai_chat import OpenAIChat
+        from langchain_openai import ChatOpenAI
     except ModuleNotFoundError as error:
         got, expected = f"the package {error.name} is not installed", "the extra that openai: and gguf: models need"
         raise ConfigError(got, expected, "pip install 'ragbench[openai]'") from None
+
+    class OpenAIChat(ChatOpenAI):
+        """``langchain_openai.ChatOpenAI`` with what `ragbench.llm.ask` has to know beside it."""
+
+        num_ctx: int | None = None
+        deadline_s: float | None = None
+        price: tuple[float, float] | None = None
+        digest: str | None = None
+        userinfo: SecretStr | None = Field(default=None, repr=False)
+        default_headers: Mapping[str, str] | None = Field(default=None, repr=False)
+        extra_body: Mapping[str, Any] | None = Field(default=None, repr=False)
+        default_query: Mapping[str, object] | None = Field(default=None, repr=False)
+        _server: Any = PrivateAttr(default=None)  # of ``ragbench.llm.local``, where the model runs on this machine
+
+        def _get_request_payload(self, input_: Any, *, stop: list[str] | None = None, **options: Any) -> dict:
+            """Write the limit under its older name, which all servers of the protocol know."""
+            payload = super()._get_request_payload(input_, stop=stop, **options)
+            if "max_completion_tokens" in payload and self.openai_api_base:
+                payload["max_tokens"] = payload.pop("max_completion_tokens")
+            return payload
+
     return OpenAIChat
 
 
@@ -211,7 +234,7 @@ def _check(cls: Any, settings: dict) -> None:
     check_known(f"option of {cls.__bases__[-1].__name__}", settings, known)
 
 
-def basic(userinfo: str) -> str:
+def _basic(userinfo: str) -> str:
     """Return the Authorization header for ``user:password``, as it stood in an address."""
     return f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
 

@@ -78,8 +78,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [f"{'step':<16}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}{'cost':>10}"]
         for step in (*self.steps, self.total):
-            shown = ("?" if math.isnan(x) else f"{x:,.2f}" for x in (step.seconds / 3600, step.cost))
-            hours, cost = shown
+            hours, cost = ("?" if math.isnan(x) else f"{x:,.2f}" for x in (step.seconds / 3600, step.cost))
             lines.append(f"{step.name:<16}{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}{hours:>9}{cost:>10}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
