@@ -6,6 +6,7 @@ readers, and every line has its own marker besides.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -91,6 +92,12 @@ def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
 def _hatch(looks: Mapping[str, Any]) -> str:
     """Tell bars of one colour apart as the lines are."""
     return _HATCHES[_LINES.index(looks["ls"]) % len(_HATCHES)]
+
+
+def _in_words(name: object) -> str:
+    """Write a metric's name in words; a model's ("q4_K_M") stays as it is."""
+    text = str(name)
+    return text.replace("_", " ") if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+", text) else text
 
 
 def _wrapped(name: object, letters: float = _NAME) -> str:
@@ -296,12 +303,12 @@ def settings(
         axis.set_xlim(-0.4, len(values) - 0.6)
         axis.grid(axis="x", visible=False)
         if row is None or place < ncols:
-            heading = (titles or {}).get(name, str(name).replace("_", " "))
+            heading = (titles or {}).get(name, _in_words(name))
             axis.set_title(_wrapped(heading, 10 * wide), fontsize=9 if row is None else 11)
         if row is None or place >= ncols * (nrows - 1):
             axis.set_xlabel(xlabel)
         if row and place % ncols == 0:
-            axis.set_ylabel(_wrapped(str(line).replace("_", " "), 24))
+            axis.set_ylabel(_wrapped(_in_words(line), 24))
     for axis in axes[:, 0] if row else axes.ravel():  # only now: limits set earlier would end the scaling
         low, high = axis.get_ylim()
         room = max(0.0, _LEAST_SPAN - (high - low)) / 2 if join else 0
@@ -478,7 +485,7 @@ def dots(
     panels, rows = _panels(frame, panel), _unique(frame[row])
     names = _unique(frame[hue]) if hue else [""]
     alone = not frame.duplicated([row, *([panel] if panel else [])]).any()
-    shown = [_wrapped(str(r).replace("_", " "), 40) for r in rows]
+    shown = [_wrapped(_in_words(r), 40) for r in rows]
     (beside, lines), looks = _size(shown), _looks(names)
     step = 0 if alone else min(0.22, 0.8 / len(names))
     band = max(0.32, _LINE * lines + 0.06, 0 if alone else 0.07 * len(names))
@@ -541,7 +548,7 @@ def heat_maps(
     stacked = pd.concat(tables.values())
     low, reach = stacked.min(), stacked.max() - stacked.min()
     nrows = -(-len(tables) // ncols)
-    names, columns = [_wrapped(v) for v in first.index], [str(c).replace("_", " ") for c in first.columns]
+    names, columns = [_wrapped(v) for v in first.index], [_in_words(c) for c in first.columns]
     beside, lines = _size(names)
     cell = min(0.55, (WIDEST - beside - 0.6) / (ncols * len(columns)))
     height = 0.4 + max(0.28, _LINE * lines + 0.03) * len(first)
@@ -570,7 +577,7 @@ def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: 
     cell = max(0.62, _LINE * lines + 0.05, min(beside, 1.1))
     ticks, below = _under(labels, cell)
     figure, axis = _open_one(beside + 0.9 + cell * len(labels), 1.0 + below + cell * len(labels))
-    axis.imshow(counts, cmap="Blues", aspect="auto")
+    axis.imshow(counts, cmap="Blues", aspect="auto", vmin=0)  # equal counts are dark, as their white figures need
     _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
     axis.set_xticks(**ticks)
     axis.set_yticks(range(len(labels)), names, fontsize=8)
@@ -642,7 +649,7 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     """
     _need(scores, "system", "metric", "value")
     _need(means, "system", "metric", "mean", "low", "high")
-    means, scores = (t.assign(metric=t["metric"].str.replace("_", " ")) for t in (means, scores))
+    means, scores = (t.assign(metric=t["metric"].map(_in_words)) for t in (means, scores))
     line, panel = ("system", "metric") if means["system"].nunique() > 1 else ("metric", "system")
     lines, panels = _unique(means[line]), _unique(means[panel])
     names = [_wrapped(name, 44) for name in lines]

@@ -14,6 +14,7 @@ from ragbench import cli
 from ragbench.datagen import drafts
 from ragbench.labelling.people import Session, load_labels
 from ragbench.paths import packaged_data
+from ragbench.prompts import load_prompt
 from ragbench.recordings import RECORDINGS
 from ragbench.widgets import LabellingTool
 
@@ -125,7 +126,8 @@ def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(document, kind, 
     name = f"{document} {kind} 1"
     assert [i for i, why in reasons(made).items() if why] == [name]
     assert reason in reasons(made)[name]
-    assert name in set(made.rejected["id"])
+    status = made.rows.set_index("id")["status"]
+    assert status[name] == ("failed" if "but there are" in reason else "rejected")  # a reply that says nothing fails
     assert name not in {q.id for q in made.questions}
 
 
@@ -140,13 +142,22 @@ def test_a_question_over_two_documents_is_asked_with_each_documents_evidence_lef
     ]
 
 
+def test_a_question_over_one_document_is_asked_without_any_text():
+    writer = Writer()
+    drafted(writer, types=["single fact"])
+    without = [prompt for prompt in writer.prompts if prompt.startswith(load_prompt("ragas_data_ungrounded")[:30])]
+    assert without
+    assert not any("Ada Ruck founded" in prompt for prompt in without)
+    assert not any(prompt.startswith("Use the information in the context") for prompt in writer.prompts)
+
+
 def test_one_document_has_no_second_one_and_a_question_counts_once():
     made = drafted(Writer(), DOCUMENTS[:1], per_document=2, types=["single fact", "two documents"])
     assert reasons(made) == {
         "mill single fact 1": "",
         "mill single fact 2": "the question was asked before",
-        "mill two documents 1": "there is no second document",
-        "mill two documents 2": "there is no second document",
+        "mill two documents 1": "no other document shares its words",
+        "mill two documents 2": "no other document shares its words",
     }
 
 

@@ -639,8 +639,8 @@ def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_r
     means |= {"low": [0.4, 0.2, none, none], "high": [0.6, 0.3, none, none]}
     shown = interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1)
     assert shown.data.to_dict() == {
-        "SIM": {"recall": "50.0 <small>[40.0, 60.0]</small>", "f1": "-"},
-        "BM25": {"recall": "25.0 <small>[20.0, 30.0]</small>", "f1": "100.0"},
+        "SIM": {"recall": "50.0\u00a0<small>[40.0,\u00a060.0]</small>", "f1": "-"},
+        "BM25": {"recall": "25.0\u00a0<small>[20.0,\u00a030.0]</small>", "f1": "100.0"},
     }
     assert list(shown.data.index) == ["recall", "f1"]
     assert list(shown.data.columns) == ["SIM", "BM25"]

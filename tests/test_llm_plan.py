@@ -41,6 +41,8 @@ def test_plan_is_a_table_and_can_be_added_and_asked_by_name():
     assert (list(frame["name"]), list(frame["calls"])) == (["a", "b", "total"], [3, 4, 7])
     assert isinstance(both, Plan)
     assert len(both) == 2
+    long = str(plan({"a step with a long name": 3, "b": 4})).splitlines()
+    assert len({len(line) for line in long}) == 1  # the columns stand below their heads
     with pytest.raises(KeyError, match="the plan has: a, b"):
         both["c"]
 

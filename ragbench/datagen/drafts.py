@@ -152,7 +152,7 @@ def draft_questions(
             draft = QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(passage.id for passage in shown))
             drafts[draft.id] = draft
             if kind == "two documents" and len(shown) < 2:
-                drop({draft.id: "there is no second document"}, "failed")
+                drop({draft.id: "no other document shares its words"}, "failed")
                 continue
             fields = {
                 "asked": " | ".join(asked[document.id]) or "none yet",

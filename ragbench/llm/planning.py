@@ -76,10 +76,13 @@ class Plan:
         return pd.DataFrame(map(asdict, (*self.steps, self.total)))
 
     def __str__(self) -> str:
-        lines = [f"{'step':<16}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}{'cost':>10}"]
+        wide = max(16, *(len(step.name) + 1 for step in (*self.steps, self.total)))
+        lines = [f"{'step':<{wide}}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}{'cost':>10}"]
         for step in (*self.steps, self.total):
             hours, cost = ("?" if math.isnan(x) else f"{x:,.2f}" for x in (step.seconds / 3600, step.cost))
-            lines.append(f"{step.name:<16}{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}{hours:>9}{cost:>10}")
+            lines.append(
+                f"{step.name:<{wide}}{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}{hours:>9}{cost:>10}"
+            )
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -261,7 +262,7 @@ class _AuditTable(pd.DataFrame):
     """A frame of checks that a notebook shows as `render` writes it."""
 
     def _repr_html_(self) -> str:
-        return f'<pre style="white-space: pre-wrap">{escape(render(self))}</pre>'
+        return f"<pre>{escape(render(self, width=64))}</pre>"  # of a notebook in half a screen
 
 
 def _as_frame(entries: Sequence[_Entry]) -> _AuditTable:
@@ -416,8 +417,8 @@ def _ledger_table(table: str, cells: pd.DataFrame) -> list[_Entry]:
     ]
 
 
-def render(frame: pd.DataFrame) -> str:
-    """Write an audit for the terminal: per table what was found, then on one line what was looked for and not found."""
+def render(frame: pd.DataFrame, width: int = 78) -> str:
+    """Write an audit for the terminal: per table what was found, then what was looked for and not found."""
     lines: list[str] = []
     for table, part in frame.groupby("table", sort=False):
         lines.append(f"{table}")
@@ -426,7 +427,7 @@ def render(frame: pd.DataFrame) -> str:
             ends = "" if np.isnan(row.if_worst) else f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
             where = f"  most in {row.most_in}" if row.most_in else ""
             detail = f"  ({row.detail})" if row.detail else ""
-            lines.append(f"  {row.check:28s}{row.rows} of {row.of}{ends}{where}{detail}")
+            lines.append(f"  {row.check:24s}{row.rows} of {row.of}{ends}{where}{detail}")
         clean = part[(part["rows"] == 0) & (part["of"] > 0)]["check"]
-        lines += [f"  {'none':28s}{', '.join(clean)}"] if len(clean) else []
-    return "\n".join(lines)
+        lines += [f"  {'none':24s}{', '.join(clean)}"] if len(clean) else []
+    return "\n".join(textwrap.fill(line, width, subsequent_indent=" " * 26, break_on_hyphens=False) for line in lines)

@@ -158,12 +158,16 @@ def interval_table(
     places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
     texts = []
     for mean, low, high in scale * means[["mean", "low", "high"]].to_numpy(float):
-        small = "" if math.isnan(low) else f" <small>[{low:.{decimals}f}, {high:.{decimals}f}]</small>"
+        small = (
+            ""
+            if math.isnan(low)
+            else f"\N{NO-BREAK SPACE}<small>[{low:.{decimals}f},\N{NO-BREAK SPACE}{high:.{decimals}f}]</small>"
+        )
         texts.append("-" if math.isnan(mean) else f"{mean:.{decimals}f}{small}")
     means = means[places[0] + places[1]].map(lambda name: escape(name) if isinstance(name, str) else name)
     table = means.assign(cell=texts).pivot(index=places[0], columns=places[1], values="cell")
     heads = [means[names].drop_duplicates() for names in places]
     order = [pd.MultiIndex.from_frame(head) if head.shape[1] > 1 else pd.Index(head.iloc[:, 0]) for head in heads]
-    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px; white-space: nowrap"}
+    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
     laid = table.reindex(index=order[0], columns=order[1]).fillna("")
     return laid.style.set_uuid("intervals").set_table_styles([look])  # a random id would change the file at every run
