@@ -145,10 +145,10 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def conclusions(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
+def conclusions(table: pd.DataFrame) -> list[str]:
     """Say each comparison in a sentence, by its corrected p: a table of this module or of `ragbench.stats.compare`.
 
-    What is significant is said as "higher than", or "lower than" for a measure of which less is better.
+    What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which less is better.
     """
     said, lower = [], lower_is_better()
     for row in table.to_dict("records"):
@@ -156,7 +156,7 @@ def conclusions(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
         less = measure in lower
         better, worse = (row["a"], row["b"]) if (row["difference"] >= 0) != less else (row["b"], row["a"])
         gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
-        if row["p_holm"] < alpha:
+        if row["p_holm"] < 0.05:
             verdict = f"{better} is {'lower' if less else 'higher'} than {worse}: {gap}."
         else:
             needed = row["needed_all"]

@@ -270,11 +270,12 @@ def test_the_worst_answers_come_first_and_texts_are_escaped():
     scores, marks = [0.5, 0.1, 0.1, np.nan, 0.9], pd.array([5, 5, 4, 1, None], dtype="Int64")
     rows = pd.DataFrame({"question_id": list("abcde"), "ir_score": scores, "grade": marks, "answer": "<b>"})
     rows["question"] = ["one", "two", "Why <i>?", "four", "five"]
-    table = worst_answers(rows.assign(retriever="R", k=5, N=100), top=3)
-    assert table.frame["question"].tolist() == ["Why <i>?", "two", "one"]
-    assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", "4 wrong", "<b>"]
     whole = rows.assign(retriever="R", k=5, N=100)
-    assert worst_answers(whole).frame["question"].tolist() == ["Why <i>?", "two", "one"]  # 0.9 is not low
+    table = worst_answers(whole)
+    assert table.frame["question"].tolist() == ["Why <i>?", "two", "one"]  # 0.9 is not low
+    many = pd.concat([whole] * 5, ignore_index=True).assign(ir_score=0.1)
+    assert len(worst_answers(many).frame) == 10
+    assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", "4 wrong", "<b>"]
     assert worst_answers(whole.assign(N=0)).frame.empty  # without documents there is no IR score
     audit = pd.DataFrame({"table": [], "check": [], "rows": [], "of": []})
     text = page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)

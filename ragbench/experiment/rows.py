@@ -38,21 +38,14 @@ _WHOLE += tuple(name for name in _JUDGED if name not in ("judge_answer_cut", "ju
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 
 
-class RowFile:
-    """Appends rows to a file; it is emptied with the first block, so a run that cannot begin leaves the rows before."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self._mode = path, "wb"
-
-    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write a block of rows. DataError for a full disk."""
-        lines = (json.dumps(row, default=_plain, allow_nan=False) for row in map(_finite, rows))
-        try:
-            with self.path.open(self._mode) as file:
-                file.write("".join(f"{line}\n" for line in lines).encode())
-        except OSError as error:
-            raise no_room(self.path, error.strerror) from None
-        self._mode = "ab"
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, first: bool) -> None:
+    """Append a block of rows to a file, or begin it with the ``first`` one. DataError for a full disk."""
+    lines = (json.dumps(row, default=_plain, allow_nan=False) for row in map(_finite, rows))
+    try:
+        with path.open("wb" if first else "ab") as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise no_room(path, error.strerror) from None
 
 
 def _finite(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,15 @@ from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.grid import AXES, Cell, Grid
 from ragbench.experiment.plan import plan_experiment
-from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, RowFile, answers_of, as_frame, no_room, without_text
+from ragbench.experiment.rows import (
+    AXIS_COLUMNS,
+    REPLY_COLUMNS,
+    answers_of,
+    as_frame,
+    no_room,
+    without_text,
+    write_rows,
+)
 from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
@@ -476,7 +484,7 @@ class Experiment(Grid):
             run = _set_up(self, cassette)
             executor_name = type(executor).__name__ if executor else "threads"
             entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
-            file, rows = RowFile(self.path), []
+            rows: list[Row] = []
             total = sum(len(data.questions) * len(self.cells(name)) for name, data in run.data.items())
             runs = manifests.earlier_runs(self.home)
             _write_manifest(run, [*runs, entry | {"rows": total}])
@@ -495,7 +503,7 @@ class Experiment(Grid):
                             if stop:
                                 block = [row | {"until": stop.text} for row in block]
                                 differences |= stop.differences(block)
-                            file.append(block)
+                            write_rows(self.path, block, first=not rows)
                             rows += block
                             bar.update(len(block))
                             if stop and _ended(stop, differences, clusters, entry):

@@ -2,8 +2,8 @@
 
 An audit never mends anything and never calls a model: it reads what the rows say of themselves.
 
-Reading order: ``ranges`` (the mean if the unscored rows had all been worst or best) -> ``audit_rows`` (any data frame)
--> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the papers') -> ``render``.
+Reading order: ``_ranges`` (the mean if the unscored rows had all been worst or best) -> ``audit_rows`` (any data
+frame) -> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the papers') -> ``render``.
 """
 
 from __future__ import annotations
@@ -100,18 +100,13 @@ _GRADES: _Checks = {
 }
 
 
-def ranges(
-    rows: pd.DataFrame, score: str, by: Sequence[str] = (), bounds: tuple[float, float] = (0.0, 1.0)
-) -> pd.DataFrame:
+def _ranges(rows: pd.DataFrame, score: str, by: Sequence[str] = (), bounds: _Bounds = (0.0, 1.0)) -> pd.DataFrame:
     """Return n, unscored and the mean of a score per cell, and the mean with all unscored at the worst or best value.
 
     The cells are those of the columns ``by``; ``bounds`` are (worst, best), so (1, 0) where less is better. The true
     mean lies between if_worst and if_best, whatever the reason rows are unscored (Manski 1990).
     """
-    check_known("column", [score, *by], rows.columns)
     worst, best = bounds
-    if worst == best:
-        raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
     keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
     sums = _number(rows, score).groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"])
     cells = sums.index.to_frame(index=False)[list(by)]  # an axis may be called "size"
@@ -128,7 +123,6 @@ def audit_rows(
     score: str | Sequence[str] | Mapping[str, _Bounds] = (),
     by: str | Sequence[str] = (),
     *,
-    bounds: _Bounds = (0.0, 1.0),
     unit: str = "question_id",
     within: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -138,23 +132,24 @@ def audit_rows(
     ----------
     rows : one row per question and cell. Read where they exist: ``status``, ``error_step``, ``error_kind``, ``error``,
         ``reason``, ``note`` (why a row failed or is unscored), and the columns of the checks above.
-    score : column, or columns, whose mean is reported; or a dict column -> its own bounds. NaN is unscored.
+    score : column, or columns, whose mean is reported; or a dict column -> (worst, best) value that it can have, else
+        (0, 1). NaN is unscored.
     by : columns that make the cells of the table.
-    bounds : (worst, best) value a score can have.
     unit : column that names the question.
     within : columns of ``by`` whose values have questions of their own (data sets, languages).
 
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in`` (the cell with most
-    of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, see ``ranges``.
+    of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain.
     """
     by = [by] if isinstance(by, str) else list(by)
-    scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
+    names = [score] if isinstance(score, str) else score
+    scores = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, (0.0, 1.0))
     check_known("column", [*scores, *by, *within], rows.columns)
     if set(within) - set(by):
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
     log = _Log(rows, by, unit, within)
-    for name, own_bounds in scores.items():
-        log.score(name, name, own_bounds or bounds)
+    for name, bounds in scores.items():
+        log.score(name, name, bounds)
     if "status" in rows or "error" in rows:
         log.failures()
     if unit in rows:
@@ -188,7 +183,7 @@ class _Log:
         why = _reasons(self.rows[unscored]).replace("", missing)
         more: _Entry = {}
         if unscored.any():
-            cells = ranges(self.rows, column, self.by, bounds)
+            cells = _ranges(self.rows, column, self.by, bounds)
             place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
             widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
             more = {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
@@ -242,11 +237,11 @@ def _reasons(rows: pd.DataFrame) -> pd.Series:
     return reason
 
 
-def _counted(values: pd.Series, most: int = 5) -> str:
+def _counted(values: pd.Series) -> str:
     """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
     sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
-    shown = [f"{name} {count}" for name, count in list(sizes.items())[:most]]
-    return ", ".join([*shown, *([f"and {len(sizes) - most} more"] if len(sizes) > most else [])])
+    shown = [f"{name} {count}" for name, count in sizes[:5].items()]
+    return ", ".join([*shown, *([f"and {len(sizes) - 5} more"] if len(sizes) > 5 else [])])
 
 
 def _cell_name(values: object) -> str:

@@ -78,14 +78,14 @@ def page(
     return jinja.from_string(_PAGE).render(parts)
 
 
-def worst_answers(rows: pd.DataFrame, top: int = 10) -> RunTable:
-    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
+def worst_answers(rows: pd.DataFrame) -> RunTable:
+    """List the ten rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
     Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
     """
     low = rows[(rows["N"] > 0) & (rows["ir_score"] < _ENOUGH)]
     order = low["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
-    lowest = low.assign(badness=order).sort_values(["ir_score", "badness"], kind="stable").head(top)
+    lowest = low.assign(badness=order).sort_values(["ir_score", "badness"], kind="stable").head(10)
     setting = [f"{row.retriever}, k = {row.k}, N = {row.N}" for row in lowest.itertuples()]
     asked = lowest["question"].fillna(lowest["question_id"]) if "question" in lowest else lowest["question_id"]
     frame = pd.DataFrame({"question": asked, "system": setting, "IR score": lowest["ir_score"].map("{:.2f}".format)})

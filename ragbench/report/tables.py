@@ -41,27 +41,23 @@ def table(
     df: pd.DataFrame,
     stem: str | os.PathLike[str],
     caption: str,
-    label: str = "",
     *,
     shown: pd.DataFrame | None = None,
-    digits: int = 3,
     notes: Sequence[str] = (),
 ) -> dict[str, Path]:
-    """Write a table as CSV, Markdown and LaTeX; return the paths by kind: csv, md, tex.
+    """Write a table as CSV (six digits), Markdown and LaTeX (three decimals); return the paths by kind: csv, md, tex.
 
     Parameters
     ----------
     df : the numbers. An index with a name becomes columns.
     stem : path without an ending; a bare name lies in ``data/results/tables/``.
-    label : for ``\\ref``; default the stem's name.
     shown : what Markdown and LaTeX show instead, e.g. "0.51 [0.48, 0.54]" in one cell; default ``df``.
-    digits : decimals of the numbers shown. The CSV has six significant digits.
     notes : lines under the table in Markdown and LaTeX.
     """
     stem = Path(stem).expanduser()
     base = stem if stem.parent != Path() else results_dir("tables") / stem
     base.parent.mkdir(parents=True, exist_ok=True)
-    texts = render_table(df, caption, label or stem.name, shown=shown, digits=digits, notes=notes)
+    texts = render_table(df, caption, stem.name, shown=shown, notes=notes)
     # Not with_suffix: "table_3.1" has a dot of its own.
     paths = {kind: base.with_name(f"{base.name}.{kind}") for kind in texts}
     for kind, text in texts.items():
@@ -75,7 +71,6 @@ def render_table(
     label: str,
     *,
     shown: pd.DataFrame | None = None,
-    digits: int = 3,
     notes: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the texts that ``table`` writes, by kind."""
@@ -84,7 +79,7 @@ def render_table(
     plain = _flat(df)
     if not len(plain.columns):
         raise ConfigError("a table without columns", "at least one", "check the data frame")
-    texts, right = as_texts(df if shown is None else shown, digits)
+    texts, right = as_texts(df if shown is None else shown)
     lines = [[*texts.columns], ["---:" if name in right else "---" for name in texts], *texts.to_numpy().tolist()]
     cells = [line if i == 1 else [in_markdown(cell) for cell in line] for i, line in enumerate(lines)]
     under = [f"\n{in_markdown(note)}" for note in notes]
@@ -95,7 +90,7 @@ def render_table(
     }
 
 
-def as_texts(df: pd.DataFrame, digits: int = 3) -> tuple[pd.DataFrame, set[str]]:
+def as_texts(df: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
     """Return a table's cells as they are printed, and the names of its columns of numbers."""
     flat = _flat(df)
     numbers = (pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind) for kind in flat.dtypes)
@@ -106,7 +101,7 @@ def as_texts(df: pd.DataFrame, digits: int = 3) -> tuple[pd.DataFrame, set[str]]
             return MISSING
         if pd.api.types.is_bool(value):
             return "yes" if value else "no"
-        return f"{value:.{digits}f}" if pd.api.types.is_float(value) else " ".join(str(value).split())
+        return f"{value:.3f}" if pd.api.types.is_float(value) else " ".join(str(value).split())
 
     return flat.astype(object).map(text), right
 
