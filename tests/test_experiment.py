@@ -113,7 +113,7 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
 
 def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
     class Broken(EmbeddedGrader):
-        def grade_all(self, questions, answers, facts=None):
+        def grade_all(self, questions, answers):
             raise OverflowError("too much")
 
     rows = experiment(tmp_path, 1, judge={"b": Broken()}).run(progress=False)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, _polarity, _tokens, evidence
 from ragbench.labelling.graded_answers import GradedAnswer, judge_report
-from ragbench.labelling.grades import grade, grading_prompts, group_answers, repeated_grades
+from ragbench.labelling.grades import _grading_prompts, grade, group_answers, repeated_grades
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
 from ragbench.records import GRADES, Answer, Question, facts_of
@@ -256,8 +256,8 @@ ANYTHING = st.text(max_size=30) | st.text("x1+-=()∅🚀C# n't'’.,−yes", ma
 @given(ANYTHING, ANYTHING, ANYTHING, st.lists(ANYTHING, max_size=2))
 def test_any_texts_are_graded_or_unscored_with_a_reason(question, text, true, facts):
     embedded = EmbeddedGrader()
-    asked = [Question("any", question, true)]
-    one, itself = embedded.grade_all(asked, [Answer("any", t, "") for t in (text, true)], {"any": facts})
+    asked = [Question("any", question, true, tuple(facts))]
+    one, itself = embedded.grade_all(asked, [Answer("any", t, "") for t in (text, true)])
     assert one.value in GRADES or (one.meta["error"] == "unscored" and one.meta["detail"])
     assert itself.value == (5 if true.strip() else None)
 
@@ -298,7 +298,7 @@ def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_
     grades, asked = judged(grade_by_word, answers, per_prompt=per_prompt)
     assert asked == calls
     assert [g.value for g in grades] == [int(a.text[1]) for a in answers]
-    assert len(grading_prompts(ALL, answers, per_prompt=per_prompt)) == calls
+    assert len(group_answers(answers, per_prompt)) == calls
     assert {g.judge for g in grades} == {"ollama:llama3:8b"}
 
 
@@ -318,14 +318,11 @@ def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too(
 
 
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
-    (made,) = grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], per_prompt=2)
+    (made,) = _grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], 2)
     facts = (BRIDGE.text, "True answer: Åkerby", "- Nordal lamp: The Nordal lamp was")
     for part in (*facts, "\n1. one 2. two\n2. (empty)\n"):
         assert part in made.text
     assert "exactly 2 numbers" in made.text
-    (made,) = grading_prompts(ALL, [Answer("b1", "x", "g")], {"b1": ["My own fact."]})
-    assert "- My own fact." in made.text
-    assert "Halvorsen" not in made.text
 
 
 def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
@@ -342,24 +339,23 @@ def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
 
 
 @pytest.mark.parametrize(
-    ("reply", "got"),
+    "reply",
     [
-        ('{"grades": [1, 2]}', 2),
-        ('{"grades": [1, 2, 3, 4]}', 4),
-        ('{"grades": [1, 2, 6]}', 3),
-        ('{"grades": ["1", "2", "3"]}', 3),
-        ('{"grades": [true, 2, 3]}', 3),
-        ('{"scores": [1, 2, 3]}', None),
-        ("All three are fine.", None),
+        '{"grades": [1, 2]}',
+        '{"grades": [1, 2, 3, 4]}',
+        '{"grades": [1, 2, 6]}',
+        '{"grades": ["1", "2", "3"]}',
+        '{"grades": [true, 2, 3]}',
+        '{"scores": [1, 2, 3]}',
+        "All three are fine.",
     ],
 )
-def test_wrong_counts_and_unreadable_verdicts_are_unscored_with_the_raw_reply(reply, got):
+def test_wrong_counts_and_unreadable_verdicts_are_unscored_with_the_raw_reply(reply):
     answers = grid(retrievers=("bm25",), questions=(BRIDGE,))
     grades, asked = judged(lambda body: reply, answers, per_prompt=3)
     assert asked == 2  # one repair try
     assert [g.value for g in grades] == [None] * 3
     assert {g.raw for g in grades} == {reply}
-    assert {g.meta["grades_got"] for g in grades} == {got}
     assert all(g.meta["error"] and g.meta["detail"] and g.meta["repairs"] <= 1 for g in grades)
 
 
@@ -383,9 +379,9 @@ def test_a_long_answer_is_cut_in_the_prompt_and_told():
 
 def test_answers_and_orders_that_cannot_work_are_named():
     with pytest.raises(DataError, match="answer 1 belongs to question 'zz'"):
-        grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")])
+        _grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")], 1)
     with pytest.raises(ConfigError, match="one question per id"):
-        grading_prompts((BRIDGE, BRIDGE), grid())
+        _grading_prompts((BRIDGE, BRIDGE), grid(), 1)
     for per_prompt in (0, -1, "all", 2.5):
         with pytest.raises(ConfigError, match="per_prompt"):
             group_answers(grid(), per_prompt)

@@ -179,8 +179,8 @@ def test_diff_of_a_run_with_itself_is_empty_and_moves_nothing(tmp_path):
 
 def test_diff_counts_grades_that_moved_with_the_same_answers(tmp_path):
     class Harsh(EmbeddedGrader):
-        def grade_all(self, questions, answers, facts=None):
-            return [replace(grade, value=1) for grade in super().grade_all(questions, answers, facts)]
+        def grade_all(self, questions, answers):
+            return [replace(grade, value=1) for grade in super().grade_all(questions, answers)]
 
     for name, judge in (("a", EmbeddedGrader()), ("b", Harsh())):
         experiment(tmp_path / name, 3, judge={"j": judge}, tokenizer=words).run(progress=False)

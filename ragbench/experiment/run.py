@@ -344,7 +344,7 @@ def _grade(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> Non
                 answers.append(Answer(row["question_id"], row["answer"], generator, meta=place))
             for row, given in zip(ungraded, grade(judge, questions, answers, **shown, **run.options()), strict=True):
                 about, used = given.meta, given.meta["usage"]
-                row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "grades_got", "form")}
+                row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "form")}
                 row |= facts | {"grade": given.value, "judge_seconds": about["seconds"]}
                 row |= {"judge_answer_cut": about["cut"], "judge_prompt_estimate": about["prompt_estimate"]}
                 # A sum over the calls: of no use where one of them was not counted.

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -385,16 +385,13 @@ class EmbeddedGrader:
         """Return the most probable grade, 1 to 5, as `probabilities` gives them."""
         return int(self.probabilities(question, answer, reference, facts).argmax()) + 1
 
-    def grade_all(
-        self, questions: Sequence[Question], answers: Sequence[Answer], facts: Mapping[str, Sequence[str]] | None = None
-    ) -> list[Grade]:
+    def grade_all(self, questions: Sequence[Question], answers: Sequence[Answer]) -> list[Grade]:
         """Grade many answers as `grade` does; ``meta["probabilities"]`` has those of 1..5."""
         grades = []
         for answer, question in zip(answers, questions_of(answers, questions), strict=True):
-            shown = facts_of(question) if facts is None else facts.get(question.id, ())
             meta = {**answer.meta, "generator": answer.generator}
             try:
-                odds = self.probabilities(question.text, answer.text, question.answer, shown)
+                odds = self.probabilities(question.text, answer.text, question.answer, facts_of(question))
             except _Ungradable as error:
                 value, details = None, {"error": error.kind, "detail": str(error)}
             else:

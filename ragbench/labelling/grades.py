@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from ragbench.llm import Reply, ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.failures import without_address
 from ragbench.llm.models import BOUNDS
-from ragbench.llm.structured import json_values
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
 
@@ -94,17 +92,14 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     return sorted(tuple(group[i : i + size]) for group in groups.values() for i in range(0, len(group), size))
 
 
-def grading_prompts(
+def _grading_prompts(
     questions: Sequence[Question],
     answers: Sequence[Answer],
-    facts: Mapping[str, Sequence[str]] | None = None,
-    *,
-    per_prompt: str | int = "one",
+    per_prompt: str | int,
     order: int | None = None,
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
 ) -> list[_GradingPrompt]:
-    """Write the prompts of a grading run, arguments as for `grade`: ``len`` of the result is the number of calls."""
     asked, template = questions_of(answers, questions), load_prompt(prompt)
     lines = [one_line(answer.text) for answer in answers]  # on one line, it cannot pass for two numbered ones
     cut = frozenset(place for place, line in enumerate(lines) if len(line) > max_chars)
@@ -115,12 +110,11 @@ def grading_prompts(
         question = asked[group[0]]
         places = group if order is None else _shuffled(group, order, question.id, seen[question.id])
         seen[question.id] += len(group)
-        known = facts_of(question) if facts is None else facts.get(question.id, ())
         text = fill_prompt(
             template,
             question=question.text,
             reference=question.answer,
-            facts="\n".join(f"- {fact}" for fact in known) or "(none given)",
+            facts="\n".join(f"- {fact}" for fact in facts_of(question)) or "(none given)",
             count=str(len(places)),
             answers="\n".join(f"{number}. {shown[place]}" for number, place in enumerate(places, 1)),
         )
@@ -132,7 +126,6 @@ def grade(
     judge: Any,
     questions: Sequence[Question],
     answers: Sequence[Answer],
-    facts: Mapping[str, Sequence[str]] | None = None,
     *,
     per_prompt: str | int = "one",
     order: int | None = None,
@@ -146,7 +139,6 @@ def grade(
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
         ("embedded"; for it the options about prompts mean nothing).
-    facts : question id -> supporting texts; default ``facts_of`` each question.
     per_prompt : which answers share a prompt, see `group_answers`.
     order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
         two seeds are compared.
@@ -157,17 +149,15 @@ def grade(
     ``value`` is None when the reply could not be read or had the wrong number of grades: no grade of such a prompt is
     used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and ``meta["detail"]`` the message. ``meta`` also
     has what the answer's had, ``generator``, ``position`` in the prompt (from 1), ``shown`` (answers in the prompt),
-    ``order``, ``repairs``, ``grades_got`` (in the reply; None when it held no list) and ``usage``.
+    ``order``, ``repairs`` and ``usage``.
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
     if isinstance(judge, str) and judge == "embedded":
         judge = EmbeddedGrader()
     if hasattr(judge, "grade_all"):  # the embedded grader, or one of your own that needs no prompt
-        return judge.grade_all(questions, answers, facts)
-    prompts = grading_prompts(
-        questions, answers, facts, per_prompt=per_prompt, order=order, prompt=prompt, max_chars=max_chars
-    )
+        return judge.grade_all(questions, answers)
+    prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
     ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
     schemas = [written.schema for written in prompts]
     options = {"step": "grading", "num_predict": grade_bound(per_prompt), **options}
@@ -233,7 +223,6 @@ def _read_grades(
 ) -> Iterator[tuple[int, Grade]]:
     """Yield (position among all answers, Grade) for each answer of a prompt."""
     values = reply.parsed.grades if reply.ok else [None] * len(prompt.places)
-    count = _grades_got(reply.raw or reply.text)
     for position, (place, value) in enumerate(zip(prompt.places, values, strict=True), 1):
         meta: dict[str, Any] = {
             **answers[place].meta,
@@ -243,7 +232,6 @@ def _read_grades(
             "order": order,
             "cut": place in prompt.cut,
             "repairs": reply.repairs,
-            "grades_got": count,
             "usage": reply.usage.to_dict(),
             "seconds": reply.seconds,
             "form": reply.form,
@@ -253,13 +241,3 @@ def _read_grades(
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"
             meta["detail"] = str(without_address(reply.error)) if reply.error is not None else "no reply"
         yield place, Grade(prompt.question_id, value, reply.model, reply.raw or reply.text, meta)
-
-
-def _grades_got(raw: str) -> int | None:
-    """Count the grades in a reply that may not fit: None when it holds no list of them."""
-    for text in json_values(raw):
-        value = json.loads(text)
-        value = value.get("grades") if isinstance(value, dict) else value
-        if isinstance(value, list):
-            return len(value)
-    return None
