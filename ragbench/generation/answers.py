@@ -26,10 +26,7 @@ PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_
 
 
 def contexts_from_hits(
-    hits: Sequence[Sequence[Hit]],
-    budgets: Sequence[int],
-    tokenizer: Any = None,
-    begin_token: bool = False,
+    hits: Sequence[Sequence[Hit]], budgets: Sequence[int], tokenizer: Any = None, begin_token: bool = False
 ) -> list[list[str | None]]:
     """Join each question's chunks with one space and cut them to every budget of N tokens.
 

@@ -50,12 +50,7 @@ _CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference",
 _JOINT = 5  # claims per prompt
 
 
-def extract_claims(
-    model: Any,
-    texts: Sequence[str],
-    form: _Form = "sentence",
-    **options: Any,
-) -> LabelResult:
+def extract_claims(model: Any, texts: Sequence[str], form: _Form = "sentence", **options: Any) -> LabelResult:
     """Split texts into claims, each different text once; an empty text has none and needs no call.
 
     ``form`` : "sentence", or "triple" (subject, predicate, object), which is what RAGChecker's recorded files hold.

@@ -59,12 +59,7 @@ _SENTENCES = LabelStep(
 )
 
 
-def extract_statements(
-    model: Any,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    **options: Any,
-) -> LabelResult:
+def extract_statements(model: Any, questions: Sequence[str], answers: Sequence[str], **options: Any) -> LabelResult:
     """Split answers into statements, with their questions in view; an empty answer has none and needs no call.
 
     `ragbench.labelling.claims.extract_claims` can be used instead, so that an answer is split once for RAGChecker and
