@@ -38,7 +38,7 @@ def steps(items: int) -> dict[str, Callable[[Any], StepReport]]:
     answers = [answer.text for answer in graded]
     truths = [f"{known[answer.question_id].answer}." for answer in graded]
     contexts = [" ".join(known[answer.question_id].references) for answer in graded]
-    claims = load_labelled_claims()[:items]
+    claims = list(load_labelled_claims()[:items].itertuples())
     return {
         "grade 1 to 5 (thesis)": lambda model: of_grades(
             grade(model, minihop.questions, as_answers(graded), progress=False)

@@ -1,4 +1,4 @@
-"""Labelled claims: what MiniHop's file promises, what the loader refuses, how a checker is measured on them."""
+"""Labelled claims: what MiniHop's file promises, how a checker is measured on them."""
 
 from __future__ import annotations
 
@@ -11,74 +11,51 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from ragbench import papers, stats
+from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.claims import checker_intervals, load_labelled_claims
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
-ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}
-TEXTS = {"Moss": "Moss is green.", "Fern": "Ferns are old."}
 
 
 def test_there_are_hundreds_of_claims_about_a_third_of_each_label_in_either_split():
     claims = load_labelled_claims()
-    assert len(claims) == 425
-    assert len({c.document for c in claims}) == 123
+    assert len(claims) == claims["id"].nunique() == 425
+    assert claims["document"].nunique() == 123
+    assert not claims.duplicated(["document", "claim"]).any()
+    assert (claims.groupby("document")["split"].nunique() == 1).all()
+    texts = {document.title: document.text for document in load_minihop().documents}
+    assert claims["text"].tolist() == [texts[title] for title in claims["document"]]
     for split in ("dev", "test"):
-        counts = Counter(c.label for c in load_labelled_claims(split=split))
-        total = sum(counts.values())
-        assert total > 200
-        assert set(counts) == set(LABELS)
-        assert all(0.3 < n / total < 0.36 for n in counts.values())
+        shares = load_labelled_claims(split=split)["label"].value_counts(normalize=True)
+        assert set(shares.index) == set(LABELS)
+        assert shares.between(0.3, 0.36).all()
+        assert len(load_labelled_claims(split=split)) == (claims["split"] == split).sum() > 200
+    with pytest.raises(ConfigError, match="dev, test"):
+        load_labelled_claims("train")
 
 
 def test_the_place_of_a_claim_says_nothing_of_its_label():
     """Within a document claims stand in the order of the SHA-256 of their text."""
-    of: dict[str, list] = {}
-    for claim in load_labelled_claims():
-        of.setdefault(claim.document, []).append(claim)
-    for claims in of.values():
-        assert claims == sorted(claims, key=lambda c: hashlib.sha256(c.claim.encode()).hexdigest())
-        assert [c.id for c in claims] == sorted(c.id for c in claims)
-    assert Counter(claims[0].label for claims in of.values()) == {N: 54, C: 36, E: 33}
+    first = Counter()
+    for _, claims in load_labelled_claims().groupby("document"):
+        digests = [hashlib.sha256(claim.encode()).hexdigest() for claim in claims["claim"]]
+        assert digests == sorted(digests)
+        assert claims["id"].is_monotonic_increasing
+        first[claims["label"].iloc[0]] += 1
+    assert first == {N: 54, C: 36, E: 33}
 
 
 def test_two_labellings_agree_but_for_the_claim_whose_label_was_changed():
-    twice = [c for c in load_labelled_claims() if c.second_label is not None]
+    claims = load_labelled_claims()
+    twice = claims[claims["second_label"].notna()]
     assert len(twice) == 422
-    assert [c.id for c in twice if c.first_label != c.second_label] == ["claim-239"]
-    assert [c.id for c in twice if c.label != c.first_label] == ["claim-239"]
-    assert stats.kappa([c.first_label for c in twice], [c.second_label for c in twice]).estimate > 0.98
-    reworded = [c for c in load_labelled_claims() if c.second_label is None]
-    assert all(c.first_label is None for c in reworded)
-
-
-def test_an_own_file_is_joined_with_its_texts(write_lines):
-    path = write_lines("c.jsonl", ROW, {**ROW, "id": "b", "claim": "Moss is red.", "label": C, "second_label": N})
-    first, second = load_labelled_claims(path, texts=TEXTS)
-    assert (first.text, first.first_label, first.second_label) == ("Moss is green.", None, None)
-    assert (second.label, second.first_label, second.second_label) == (C, C, N)
-    assert load_labelled_claims(path, split="test", texts=TEXTS) == ()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"label": "entailed"}, "'label' is 'entailed'"),
-        ({"second_label": "Perhaps"}, "'second_label' is 'Perhaps'"),
-        ({"split": "train"}, "'split' is 'train'"),
-        ({"document": "Mos"}, "no document 'Mos'"),
-        ({"claim": " "}, "'claim' is empty"),
-        ({"id": "a"}, "'a' was there before"),
-        ({"claim": "Moss is green."}, "was there before"),
-        ({"split": "test"}, "'Moss' is in both splits"),
-    ],
-)
-def test_bad_rows_are_named_by_file_and_line(write_lines, change, message):
-    bad = {**ROW, "id": "b", "claim": "Moss is old.", **change}
-    with pytest.raises(DataError, match=rf"c.jsonl, line 2: .*{message}"):
-        load_labelled_claims(write_lines("c.jsonl", ROW, bad), texts=TEXTS)
+    for column in ("second_label", "label"):
+        assert twice.loc[twice["first_label"] != twice[column], "id"].tolist() == ["claim-239"]
+    assert stats.kappa(twice["first_label"], twice["second_label"]).estimate > 0.98
+    assert claims.loc[claims["second_label"].isna(), "first_label"].tolist() == [None] * 3
 
 
 # --- a checker beside labels (Table 16) --------------------
@@ -166,8 +143,8 @@ def test_claims_of_one_response_are_drawn_together():
 def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(kept_minilm):
     claims = load_labelled_claims(split="dev")
     checker = EmbeddedChecker(kept_minilm)
-    said = [checker.check([c.claim], c.text)[0] for c in claims]
-    quality = checker_quality([c.label for c in claims], said, [c.document for c in claims])
+    said = [checker.check([c.claim], c.text)[0] for c in claims.itertuples()]
+    quality = checker_quality(claims["label"].tolist(), said, claims["document"].tolist())
     assert quality["accuracy"] == pytest.approx(0.502, abs=0.02)
-    always = checker_quality([c.label for c in claims], [N] * len(claims))
+    always = checker_quality(claims["label"].tolist(), [N] * len(claims))
     assert always["accuracy"] > quality["accuracy"]

@@ -14,13 +14,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import Filled, Split, as_record, split_records
+from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
@@ -40,7 +39,6 @@ from ragbench.stats import Interval, bootstrap_ci, correlation
 # The model's way, text by text
 
 _Form = Literal["sentence", "triple"]
-_Label = Literal[LABELS]  # type: ignore[valid-type]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
 _EXTRACT = {
     "sentence": LabelStep("claims", "steps_claims", texts_schema("claims"), "passage", _READ["sentence"]),
@@ -305,55 +303,21 @@ def _labels_by_pair(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[
 _MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelledClaim:
-    """A claim about a document (its title) with that document's text, and its label.
+def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
+    """Load the labelled claims over MiniHop: id, document (its title), claim, label, split, and the document's text.
 
     ``first_label`` and ``second_label`` are two labellings of the same wording, None for a claim reworded after them;
-    ``label`` is what they led to.
+    ``label`` is what they led to. ``split``: set a checker's thresholds on "dev", open "test" when they are fixed.
     """
+    from ragbench.data import load_minihop
 
-    id: Filled
-    document: Filled
-    claim: Filled
-    label: _Label
-    split: Split
-    first_label: _Label | None = None
-    second_label: _Label | None = None
-    text: str = ""
-
-
-def load_labelled_claims(
-    path: str | Path | None = None, split: str | None = None, texts: Mapping[str, str] | None = None
-) -> tuple[_LabelledClaim, ...]:
-    """Load labelled claims: those over MiniHop, or your own file of the same form.
-
-    Parameters
-    ----------
-    path : JSON lines with ``id``, ``document`` (title), ``claim``, ``label``, ``split`` ("dev" or "test"); optionally
-        ``second_label``, and ``first_label`` where the label was changed after both.
-    split : only this one. Set a checker's thresholds on "dev", open "test" when they are fixed.
-    texts : title -> text of the documents; default MiniHop's.
-    """
-    if texts is None:
-        from ragbench.data import load_minihop
-
-        texts = {d.title: d.text for d in load_minihop().documents}
-    return split_records(
-        packaged_data("minihop", "labelled_claims.jsonl") if path is None else Path(path),
-        split,
-        lambda row, where: _labelled_claim(row, where, texts),
-        lambda claim: [f"id {claim.id!r}", f"the claim {claim.claim!r} about {claim.document!r}"],
-        "document",
-    )
-
-
-def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> _LabelledClaim:
-    claim = as_record(_LabelledClaim, row, where)
-    if claim.document not in texts:
-        raise DataError(f"{where}: no document {claim.document!r}", "a title of the documents", "check the spelling")
-    first = claim.first_label or (claim.label if claim.second_label is not None else None)
-    return replace(claim, text=texts[claim.document], first_label=first)
+    check_known("split", [split or "dev"], ("dev", "test"))
+    claims = pd.DataFrame([row for _, row in read_jsonl(packaged_data("minihop", "labelled_claims.jsonl"))])
+    claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
+    unchanged = claims["label"].where(claims["second_label"].notna())  # a first label stands there where it was changed
+    claims["first_label"] = claims["first_label"].fillna(unchanged)
+    claims = claims.astype(object).where(claims.notna(), None)
+    return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)
 
 
 def checker_intervals(
@@ -410,11 +374,11 @@ def embedded_checker_quality(split: str = "test", checker: Any = None, name: str
     """
     claims = load_labelled_claims(split=split)
     checker = checker or EmbeddedChecker()
-    true, documents = [c.label for c in claims], [c.document for c in claims]
-    said: list[str] = []
-    for text, about in itertools.groupby(claims, key=lambda c: c.text):  # the claims about a document stand together
-        said += checker.check([c.claim for c in about], text)
-    sources = {name: said, "always 'not entailed'": ["Neutral"] * len(claims)}
-    accuracy = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
+    said = pd.Series(index=claims.index, dtype=object)
+    for text, about in claims.groupby("text"):
+        said[about.index] = checker.check(about["claim"].tolist(), text)
+    sources = {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}
+    known = claims["label"].tolist(), claims["document"].tolist()
+    accuracy = {name: checker_intervals(known[0], given, known[1])["accuracy"] for name, given in sources.items()}
     rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in accuracy.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])
