@@ -11,17 +11,16 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, check_known
+from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
-Split = Literal["dev", "test"]  # of labelled rows: settings are chosen on the first, and measured on the second
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Record = TypeVar("Record")
@@ -241,35 +240,6 @@ def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str =
     more = f"\n    and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
     got = f"{path}: {len(errors)} of {total} {noun} are bad\n    {listed}{more}"
     raise DataError(got, errors[0].expected, errors[0].do)
-
-
-def split_records(
-    path: str | Path,
-    split: str | None,
-    make: Callable[[dict, str], Any],
-    once: Callable[[Any], Sequence[str]],
-    group: str,
-) -> tuple:
-    """Make the records of a JSON-lines file whose rows have a ``split``, and keep those of one, or all.
-
-    Parameters
-    ----------
-    make, once : as for `each_record`.
-    group : the field whose value must not be in both splits.
-    """
-    if split is not None:
-        check_known("split", [split], get_args(Split))
-    split_of: dict[str, str] = {}
-
-    def checked(row: dict, where: str) -> Any:
-        record = make(row, where)
-        if split_of.setdefault(getattr(record, group), record.split) != record.split:
-            got = f"{where}: {group} {getattr(record, group)!r} is in both splits"
-            raise DataError(got, f"all rows of a {group} in one split", "move them together, or tuning sees test rows")
-        return record
-
-    records = each_record(path, read_jsonl(path), checked, once)
-    return tuple(record for record in records if split in (None, record.split))
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, Split, as_record, split_records
-from ragbench.errors import DataError, ModelError
+from ragbench.data.files import Filled, Plain, read_records
+from ragbench.errors import DataError, ModelError, check_known
 from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
 from ragbench.records import GRADES, Answer, Question
@@ -33,7 +32,7 @@ class GradedAnswer:
     question_id: Filled
     text: Annotated[Plain, Field(validation_alias="answer")]  # an empty answer is an answer: a judge must grade it too
     grade: _Grade
-    split: Split
+    split: Literal["dev", "test"]
     second_grade: _Grade | None = None
 
 
@@ -46,9 +45,13 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
         optionally ``second_grade``; default ``data/minihop/graded_answers.jsonl``.
     split : only this one; default both. Tune a judge on "dev" and open "test" when it is finished.
     """
+    check_known("split", [split or "dev"], ("dev", "test"))
     path = packaged_data("minihop", "graded_answers.jsonl") if path is None else Path(path)
-    make = partial(as_record, GradedAnswer)
-    return split_records(path, split, make, lambda row: [f"id {row.id!r}"], "question_id")
+    rows = read_records(path, GradedAnswer, once=lambda row: [f"id {row.id!r}"])
+    if twice := set.intersection(*({row.question_id for row in rows if row.split == half} for half in ("dev", "test"))):
+        got = f"{path}: question_id {min(twice)!r} is in both splits"
+        raise DataError(got, "all answers to a question in one", "move them together, or tuning sees test rows")
+    return tuple(row for row in rows if split in (None, row.split))
 
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
