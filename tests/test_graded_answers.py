@@ -107,6 +107,7 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
     (dev,) = measure_judge(split="dev").to_dict("records")
     assert dev["split"] == "dev"
     assert dev["accuracy"] > 0.85  # fitted on it
+    assert measure_judge(limit=3)["n"].tolist() == [3, 3]
 
 
 GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}

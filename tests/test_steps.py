@@ -376,3 +376,6 @@ def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     own.write_text("{question} {response} {count} {keypoints}")
     keypoint_verdicts(model_at(fake), ["Q1?"], responses[:1], points[:1], prompt=own, **QUIET)
     assert fake.calls[1].prompt.startswith("Q1? sky")
+    own.write_text("In verse: {passage}")
+    extract_claims(model_at(fake), ["x is one"], prompt=own, **QUIET)
+    assert "In verse: x is one" in [call.prompt for call in fake.calls]
