@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 
 import pytest
@@ -20,8 +21,8 @@ pytestmark = [pytest.mark.ollama, pytest.mark.slow]
 SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
 TINY = SMALL | {"num_predict": 48, "num_ctx": 2048}
 RETRIEVED = {"CHUNK_TOKENS": 60, "N": 60, "BUDGETS": [60], "RETRIEVERS": ["BM25", "SIM", "MMR"]}
-PAGES = {"SOURCE": "minihop", "PER_KIND": 1, "ALL_DOCUMENTS": False, "CHECKED": 1}
-MADE = {"SET": "generated", "DOCUMENTS": 2, "PER_CELL": 1, "FIRST": {"generated": 1}}
+SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "CHECKED": 1, "OPTIONS": {"num_ctx": 4096}, "RESAMPLES": 20}
+QUALITY = {"SET": "dragonball", "DOCUMENTS": 1, "PER_CELL": 1, "FIRST": {"dragonball": 1}}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
@@ -31,13 +32,13 @@ NOTEBOOKS = {
     "41_rageval_dragonball": {"JUDGE": TINY, "STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "91_your_experiment": {"LIMIT": 2, "K": 2, "N": [60], "CHUNK_TOKENS": [60], "GENERATOR": TINY, "JUDGE": TINY},
 }
-# What `make drills` leaves out: from 50 calls to more than a thousand.
+# What `make drills` leaves out: more than 50 calls each. 22, 23 and 43 read the sets of `recorded`.
 COSTLY = {
-    "22_ragchecker_systems": {"DATA": "minihop", "LIMIT": 1, "GENERATOR": SMALL, "JUDGE": SMALL},
-    "23_ragchecker_diagnosis": {**PAGES, "GENERATOR": SMALL, "CHECKER": SMALL, "RESAMPLES": 20},
+    "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": SMALL, "JUDGE": SMALL},
+    "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": SMALL, "CHECKER": SMALL},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
     "40_rageval_generate": {"DOCUMENTS": 3, "GENERATOR": TINY},
-    "43_rageval_quality": {**MADE, "WRITER": TINY, "GENERATOR": TINY, "JUDGE": TINY},
+    "43_rageval_quality": {**QUALITY, "WRITER": TINY, "GENERATOR": TINY, "JUDGE": TINY},
     "90_concordance": {**RETRIEVED, "LIMIT": 1, "LABELS": TINY, "GENERATOR": TINY, "RESAMPLES": 20},
     "93_score_your_answers": {"LABELS": TINY},
 }
@@ -50,8 +51,57 @@ ANSWERED = {
 }
 
 
+TEXTS = {
+    ("Finance", "en"): (
+        "Tarn Mills",
+        "Tarn Mills was founded in 1841. In March 2020 it bought a ferry for 3 million.",
+        1841,
+    ),
+    ("Law", "en"): (
+        "Court of Tarn",
+        "The Court of Tarn heard the case of the ferry. On 5 May 2021 it fined the owner.",
+        2021,
+    ),
+    ("Medical", "en"): (
+        "Tarn Clinic, A. Reed",
+        "A. Reed came to Tarn Clinic in 2019 with a cough. He was well in a week.",
+        2019,
+    ),
+    ("Finance", "zh"): ("塔恩磨坊", "塔恩磨坊成立于1841年。2020年3月,它以三百万元购买了一艘渡轮。", 1841),
+    ("Law", "zh"): ("塔恩法院", "塔恩法院审理了渡轮一案。2021年5月5日,法院对船主处以罚款。", 2021),
+    ("Medical", "zh"): ("塔恩诊所李明", "李明于2019年因咳嗽来到塔恩诊所。一周后他痊愈了。", 2019),
+}
+
+
 @pytest.fixture(scope="module")
-def places(ollama, tmp_path_factory):
+def recorded(tmp_path_factory):
+    """A folder RAGBENCH_DATA with ClapNQ and DRAGONBall in their own forms: a text and a question of each kind."""
+    folder = tmp_path_factory.mktemp("data")
+    documents, asked, passages = [], [], []
+    for number, ((domain, language), (title, text, year)) in enumerate(TEXTS.items()):
+        place = {"domain": domain, "language": language}
+        name = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}[domain]
+        documents.append(place | {"doc_id": number, name: title, "content": text})
+        kind, question = ("Factual Question", f"In which year? {title}")
+        if language == "zh":
+            kind, question = ("事实性问题", f"{title}是哪一年?")
+        sentence = next(part for part in re.split(r"(?<=[.。])\s*", text) if str(year) in part)
+        truth = {"doc_ids": [number], "content": str(year), "references": [sentence], "keypoints": [sentence]}
+        query = {"query_id": number, "query_type": kind, "content": question}
+        asked.append(place | {"query": query, "ground_truth": truth})
+        passages.append({"title": title, "text": text})
+    output = [{"answer": "It was founded in 1841.", "selected_sentences": ["Tarn Mills was founded in 1841."]}]
+    clapnq = [{"id": "1", "input": "When was Tarn Mills founded?", "passages": passages[:3], "output": output}]
+    files = {"rageval/dragonball_docs": documents, "rageval/dragonball_queries": asked}
+    for name, rows in (files | {"clapnq/clapnq_dev_answerable": clapnq}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        text = "\n".join(json.dumps(row) for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def places(ollama, recorded, tmp_path_factory):
     """For each mode a process, which keeps the environment that it was started with, and that environment."""
     nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
     with _shared_kernel() as live, _shared_kernel() as replaying:
@@ -59,13 +109,13 @@ def places(ollama, tmp_path_factory):
         for mode, kernel in kernels.items():
             out = tmp_path_factory.mktemp(mode)
             places[mode] = kernel, out, {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": hosts[mode]}
+            places[mode][2]["RAGBENCH_DATA"] = recorded
         places["replay"][2]["RAGBENCH_CASSETTE"] = "replay"
         yield places
 
 
 @pytest.mark.parametrize("name", [*NOTEBOOKS, *(pytest.param(name, marks=pytest.mark.costly) for name in COSTLY)])
 def test_a_notebook_runs_live_and_replays_without_a_server(name, places, tmp_path, monkeypatch):
-    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
     path, numbers = next(path for path in find() if path.stem == name), {}
     given = (NOTEBOOKS | COSTLY)[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
     if name == "41_rageval_dragonball":  # judges recorded answers, which are not shipped
