@@ -34,8 +34,8 @@ NOTEBOOKS = {
 }
 # What `make drills` leaves out: more than 50 calls each. 22, 23 and 43 read the sets of `recorded`.
 COSTLY = {
-    "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": SMALL, "JUDGE": SMALL},
-    "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": SMALL, "CHECKER": SMALL},
+    "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": TINY, "JUDGE": TINY},
+    "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": TINY, "CHECKER": TINY},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
     "40_rageval_generate": {"DOCUMENTS": 3, "GENERATOR": TINY},
     "43_rageval_quality": {**QUALITY, "WRITER": TINY, "GENERATOR": TINY, "JUDGE": TINY},
