@@ -20,7 +20,11 @@ from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
+from ragbench.cli import main
+from ragbench.data import load_minihop, load_questions
+from ragbench.datagen import generate_set
 from ragbench.errors import DataError
+from ragbench.labelling.people import append_labels
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
 from ragbench.papers.thesis import RETRIEVERS
@@ -128,6 +132,9 @@ BOOKS = {
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
     "98_stop_when_decided": Book({"RUNS": 20, "GROUPS": 60}, "98_stop"),
 }
+
+
+(TEMPLATE,) = (path for path in find() if path.stem.startswith("91"))
 
 
 def parameters(path) -> str:
@@ -378,7 +385,7 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(changed, run, tm
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
         changed = changed | {"QUESTIONS": str(tmp_path / "q.csv"), "DOCUMENTS": str(tmp_path / "docs")}
-    out, _ = run(next(p for p in find() if p.stem.startswith("91")), changed)
+    out, _ = run(TEMPLATE, changed)
     told = "".join(said(out / "91_your_experiment.ipynb"))
     assert "nothing to compare" in told or "no pair of systems has a question scored for both" in told
     assert "files in " in told  # the export, at its end
@@ -419,3 +426,58 @@ def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_na
         for part in parts:
             assert f"{part} ollama:llama3:8b" in told[0]
         assert not any(word in told[0] for word in ("rules", "extractive", "embedded", "None"))
+
+
+def grades_of(questions, systems, by=lambda question, system: "5"):
+    """Grades of one person, as the form of the template's section 11 writes them: every question under every system."""
+    return [
+        {"kind": "grade", "item": f"{question}/{system}", "aspect": "grade", "label": by(i, j), "annotator": "me"}
+        for i, question in enumerate(questions)
+        for j, system in enumerate(systems)
+    ]
+
+
+@pytest.mark.slow
+def test_the_template_takes_a_foreign_folder_to_a_latex_table(run, process, tmp_path, monkeypatch):
+    folder = generate_set("finance", "en", 4, 7, tmp_path / "finance")
+    own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
+    made = process[1] / "finance"
+    made.mkdir()
+    first = load_questions(folder).questions[0].id
+    append_labels(made / "labels.csv", grades_of([first], ("BM25@100", "SIM@100")))
+    out, _ = run(TEMPLATE, own | {"RETRIEVERS": ["BM25", "SIM"], "N": [100]})
+    told = (out / TEMPLATE.name).read_text()
+    assert "questions labelled: 1; next, for BM25@100 and SIM@100:" in told
+    assert re.search(r"LabellingTool\(grade: \d of \d+ items, labels.csv\)", told)
+    table = (made / "tables" / "comparison.tex").read_text()
+    for words in (r"\toprule", "BM25@100 & SIM@100 & IR score", "finance"):
+        assert words in table
+    assert (made / "export" / "all.tex").exists()
+    assert (made / "figures" / "91_power.png").exists()
+    assert not [*out.glob("91_*.png")]  # the checkout's own pictures stay as they are
+    assert main(["run", str(made / "experiment.yaml")]) == 0
+
+
+@pytest.mark.slow
+def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(run, tmp_path):
+    grades = tmp_path / "grades.csv"
+    questions = [q.id for i, q in enumerate(load_minihop(limit=12).questions) if i % 4]
+    append_labels(grades, grades_of(questions, ("BM25@300", "SIM@300"), lambda i, j: "54"[(i + j) % 2]))
+    book = nbformat.read(TEMPLATE, 4)
+    for cell in book.cells:
+        cell.source = cell.source.replace("LABELLED = None", f"LABELLED = {str(grades)!r}")
+    nbformat.write(book, tmp_path / "91_copy.ipynb")
+    out, _ = run(tmp_path / "91_copy.ipynb", {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [300]})
+    cells = nbformat.read(out / "91_copy.ipynb", 4).cells
+    told = "".join(o.get("text", "") for cell in cells for o in cell.get("outputs", ()))
+    assert "questions labelled: 9; next, for BM25@300 and SIM@300:" in told
+    assert re.search(
+        r"fully right, BM25@300 - SIM@300, labels within the judge.s strata: -?\d\.\d+ \[.*"
+        r"n = 9 in \d clusters, .*, 3 missing",
+        told,
+    )
+    assert any("LabellingTool(grade: 0 of 6 items, grades.csv)" in str(cell) for cell in cells)
+    # Half of each system's labels are 5, whatever the judge says of the rest.
+    assert len(re.findall(r"grade [123]: ", told)) == 6
+    assert "embedded, 3 times: share of pairs of grades that differ 0.000" in told
+    assert (out / "your_experiment" / "rows.jsonl").is_file()
