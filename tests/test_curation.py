@@ -138,6 +138,15 @@ def test_a_cassette_answers_every_call_again(tmp_path):
     pd.testing.assert_frame_equal(again, first)
 
 
+def test_a_prompt_of_ones_own_asks_for_the_long_answer_and_for_nothing_else(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("In verse: {question} {answers} {passages}")
+    made, (first, *others) = run([item()], Model(q1=("Ann built the tower.", ["p1"])), prompt=own)
+    assert first == "In verse: Who built it (q1)? - Ann " + "\n\n".join(f"[{i}]\n{PASSAGES[i]}" for i in PASSAGES)
+    assert len(others) == 2
+    assert made["status"].tolist() == ["accepted"]
+
+
 def test_another_model_may_check():
     with FakeOllama(reply=Model(q1=("Ann built the tower.", ["p1"]))) as writer, FakeOllama(reply=Model()) as judge:
         models = [chat_model("ollama:llama3:8b", host=s.url) for s in (writer, judge)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.data.ragchecker import LABELS
+from ragbench.data.ragchecker import LABELS, Claim, claim_text
 from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
@@ -36,8 +36,6 @@ _DENIES = re.compile(r"^(?:not|un|in|non)|[ _-]not[ _-]", re.I)
 _VERDICT = re.compile(r"^\W*(yes|no)\b", re.I)
 
 _CELLS = 4_000_000  # numbers in a table of claims and their stems by windows
-
-Claim = str | Sequence[str]
 
 
 def split_claims(text: str) -> list[str]:
@@ -69,7 +67,7 @@ def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-    return [claim if isinstance(claim, str) else " ".join(part.strip() for part in claim) for claim in claims]
+    return [claim_text(claim) for claim in claims]
 
 
 class EmbeddedChecker(_Checker):
