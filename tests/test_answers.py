@@ -37,14 +37,23 @@ class HasPandas:
         return pd.DataFrame({name: [np.array(v) if isinstance(v, list) else v] for name, v in OLD_RAGAS.items()})
 
 
-def written(folder, name, row):
-    path = folder / name
-    if name.endswith(".csv"):
-        pd.DataFrame([row]).to_csv(path, index=False)
-    elif name.endswith(".parquet"):
-        pd.DataFrame([row]).to_parquet(path)
+def stored(folder, kind, rows):
+    """Write rows in a format, as its usual tool does."""
+    frame = pd.DataFrame(rows)
+    if kind in ("frame", "dicts", "columns"):
+        return {"frame": frame, "dicts": rows, "columns": {n: [row.get(n) for row in rows] for n in frame}}[kind]
+    path = folder / kind
+    if path.suffix in (".csv", ".tsv"):
+        frame.to_csv(path, index=False, sep={"a.csv": ",", "a.tsv": "\t"}.get(kind, ";"))
+    elif path.suffix == ".parquet":
+        if "reference" in frame:
+            frame["reference"] = [row if isinstance(row, list) else [row] for row in frame["reference"]]
+        frame.to_parquet(path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
     else:
-        path.write_text(json.dumps(row if name.endswith(".jsonl") else [row]) + "\n", encoding="utf-8")
+        text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
 
 
@@ -54,10 +63,9 @@ def ours(frame):
 
 @pytest.mark.parametrize("row", [OURS, RAGAS, OLD_RAGAS, DEEPEVAL], ids=["ours", "ragas", "old ragas", "DeepEval"])
 @pytest.mark.parametrize("kind", ["frame", "dicts", "columns", "a.csv", "a.jsonl", "a.json", "a.parquet"])
-@pytest.mark.filterwarnings("ignore:.*held a list written as text")
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file(row, kind, tmp_path):
-    source = {"frame": pd.DataFrame([row]), "dicts": iter([row]), "columns": {k: [v] for k, v in row.items()}}
-    frame = read_answers(source[kind] if kind in source else str(written(tmp_path, kind, row)))
+    frame = read_answers(stored(tmp_path, kind, [row]))
     assert ours(frame) == OURS
     assert frame["question_id"].tolist() == ["q1"]
 
@@ -193,25 +201,6 @@ TRICKY = [
 TRICKY[0]["relevant"] = [2.0]
 
 
-def stored(folder, kind, rows):
-    """Write rows in a format, as its usual tool does."""
-    frame = pd.DataFrame(rows)
-    if kind in ("frame", "dicts", "columns"):
-        return {"frame": frame, "dicts": rows, "columns": {n: [row.get(n) for row in rows] for n in frame}}[kind]
-    path = folder / kind
-    if path.suffix in (".csv", ".tsv"):
-        frame.to_csv(path, index=False, sep={"a.csv": ",", "a.tsv": "\t"}.get(kind, ";"))
-    elif path.suffix == ".parquet":
-        frame["reference"] = [row if isinstance(row, list) else [row] for row in frame["reference"]]
-        frame.to_parquet(path)
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows), encoding="utf-8")
-    else:
-        text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_same_row_has_the_same_score_in_every_format(tmp_path):
     scored = {}
@@ -247,7 +236,7 @@ def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_
 def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json(tmp_path):
     row = {"answer": "", "context": "", "reference": "", "question": "q"}
     for name in ("a.csv", "a.jsonl"):
-        read = read_answers(written(tmp_path, name, row))
+        read = read_answers(stored(tmp_path, name, [row]))
         assert read.loc[0, ["answer", "context", "reference"]].tolist() == ["", "", None], name
 
 

@@ -12,7 +12,7 @@ from notebook_parts import parts
 from scipy.stats import binom
 from test_steps_ragas import verdicts
 
-from ragbench import data, papers
+from ragbench import papers
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
@@ -238,19 +238,3 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)
     assert "not with people" in row["note"]
     assert agreement_table({}).empty
-
-
-@pytest.mark.data
-def test_the_recorded_column_of_table_1(data_mirror):
-    ids = {row.question: row.id for row in data.load_wikieval()}
-    files = {n: data_mirror / "wikieval" / f"ragas_llama3_8b_{n}.csv.gz" for n in ("ff", "ar", "cr")}
-    runs = {n: BOOK.read_run(pd.read_csv(f, dtype=str, keep_default_na=False), ids) for n, f in files.items()}
-    names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
-    table = agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
-    assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
-    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [20, 1, 4]]
-    assert table["n"].tolist() == [25, 25, 25]
-    whole = {("w", d): BOOK.recorded_pairs(runs[n], whole=True) for n, d in names.items()}
-    table = agreement_table(whole)
-    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [16, 1, 2]]
-    assert table["unscored"].tolist() == [0, 0, 6]

@@ -16,8 +16,15 @@ from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
-from ragbench.data.user import load_documents, load_minihop, load_minihop_probes, load_questions
-from ragbench.data.validate import Problem, validate, validate_files
+from ragbench.data.user import (
+    Problem,
+    load_documents,
+    load_minihop,
+    load_minihop_probes,
+    load_questions,
+    validate,
+    validate_files,
+)
 from ragbench.data.wikieval import load_wikieval
 from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset

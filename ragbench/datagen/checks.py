@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ragbench.data.validate import Problem
+from ragbench.data.user import Problem
 from ragbench.datagen.configuration import real_names
 from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument
 from ragbench.datagen.wording import NUMBER, derive, mentions, without

@@ -22,8 +22,7 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
-from ragbench.data.user import load_documents
-from ragbench.data.validate import plain_words, validate
+from ragbench.data.user import load_documents, plain_words, validate
 from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section, StepCall, ask_step
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
@@ -230,7 +229,7 @@ def _question(draft: QRA, drafted_by: str) -> Question:
 
 
 def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
-    """Say what is wrong with drafts by themselves; `ragbench.data.validate` looks at their evidence."""
+    """Say what is wrong with drafts by themselves; `ragbench.data.user.validate` looks at their evidence."""
     before: set[str] = set()
     faults = {}
     for draft in drafts:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.validate import Problem
+from ragbench.data.user import Problem
 from ragbench.datagen.checks import check
 from ragbench.datagen.configuration import make_configurations, model_values
 from ragbench.datagen.document import left_out, model_documents, write_documents
