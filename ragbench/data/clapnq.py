@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, Row, read_records, shared_file
+from ragbench.data.files import Filled, Row, read_records, shared_file
 from ragbench.data.hotpotqa import Paragraphs
 from ragbench.records import Dataset, Question
 
@@ -25,7 +25,7 @@ class _Passage(Row):
 
 
 class _Output(Row):
-    answer: Plain
+    answer: str
     selected_sentences: tuple[Filled, ...]
 
 

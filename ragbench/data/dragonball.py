@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StrictInt
 
-from ragbench.data.files import Filled, Plain, Row, read_records, shared_file
+from ragbench.data.files import Filled, Row, read_records, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
@@ -65,7 +65,7 @@ class _Truth(Row):
 
 
 class _Prediction(Row):
-    content: Plain
+    content: str
     references: _Texts
 
 

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
-MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -32,8 +31,7 @@ def _not_blank(text: str) -> str:
     return text
 
 
-Plain = Annotated[str, StringConstraints(max_length=MAX_FIELD)]
-Filled = Annotated[Plain, AfterValidator(_not_blank)]
+Filled = Annotated[str, AfterValidator(_not_blank)]
 
 
 class Row(BaseModel):
@@ -141,10 +139,6 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        if len(line) > MAX_FIELD:
-            do = "split long documents, or check that line ends were not lost"
-            got, expected = f"{where} has {len(line):,} characters", f"one record of at most {MAX_FIELD:,} per line"
-            raise DataError(got, expected, do)
         row = _parsed(line, path, number)
         if not isinstance(row, dict):
             do = "write one object per line; an array of objects is read by load_hotpotqa or json.load"

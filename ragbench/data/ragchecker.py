@@ -22,7 +22,7 @@ import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, StrictInt
 from typing_extensions import TypedDict
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, read_list, shared_file
+from ragbench.data.files import Filled, Row, as_record, each_record, read_json, read_list, shared_file
 from ragbench.errors import DataError
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
@@ -239,7 +239,7 @@ _Scores = TypedDict("_Scores", dict.fromkeys((f"{aspect}_label" for aspect in AS
 
 class _Side(Row):
     model_name: Filled
-    response: Plain
+    response: str
     ragchecker: _Scores | None = None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, FiniteFloat
 
-from ragbench.data.files import Filled, Plain, Row, as_record, closest, each_record, read_records, read_text
+from ragbench.data.files import Filled, Row, as_record, closest, each_record, read_records, read_text
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
 
@@ -36,7 +36,7 @@ class _Ranked(Row):
 class _Text(Row):
     id: Annotated[Filled, Field(alias="_id")]
     title: Any = None
-    text: Plain
+    text: str
 
 
 def load_beir(folder: str | Path, split: str = "test") -> Dataset:

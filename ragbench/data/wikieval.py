@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from ragbench.data.files import Filled, Plain, as_record, each_record, read_jsonl, shared_file
+from ragbench.data.files import Filled, as_record, each_record, read_jsonl, shared_file
 from ragbench.errors import check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
 _without_prefix = AfterValidator(lambda text: _PREFIX.sub("", text, count=1).strip())
-_Passages = Annotated[tuple[Plain, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+_Passages = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class WikiEvalRow:
     question: Annotated[Filled, _without_prefix]
     context_v1: _Passages
     context_v2: _Passages
-    answer: Annotated[Plain, _without_prefix]
-    ungrounded_answer: Annotated[Plain, _without_prefix]
-    poor_answer: Annotated[Plain, _without_prefix]
+    answer: Annotated[str, _without_prefix]
+    ungrounded_answer: Annotated[str, _without_prefix]
+    poor_answer: Annotated[str, _without_prefix]
     source: Annotated[str, BeforeValidator(lambda value: str(value or ""))] = ""
     meta: dict[str, Any] = field(default_factory=dict)
 

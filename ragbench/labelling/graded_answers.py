@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, read_records
+from ragbench.data.files import Filled, read_records
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
@@ -30,7 +30,7 @@ class GradedAnswer:
 
     id: Filled
     question_id: Filled
-    text: Annotated[Plain, Field(validation_alias="answer")]  # an empty answer is an answer: a judge must grade it too
+    text: Annotated[str, Field(validation_alias="answer")]  # an empty answer is an answer: a judge must grade it too
     grade: _Grade
     split: Literal["dev", "test"]
     second_grade: _Grade | None = None
