@@ -18,8 +18,7 @@ from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import embedded_labels
-from ragbench.papers.ragchecker import DEFAULT, long_answered
-from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
+from ragbench.papers.ragchecker import DEFAULT, LeadSentences, NearestSentences, long_answered
 from ragbench.retrieval import BM25
 
 Matrix = list[list[str]]

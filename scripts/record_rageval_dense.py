@@ -11,17 +11,16 @@ from functools import partial
 
 from ragbench import data, make_embedder
 from ragbench.papers import rageval
-from ragbench.papers.rageval import retrieval
 from ragbench.paths import packaged_data
 from ragbench.retrieval import make_retriever
 
 dragonball = data.load_dataset("dragonball", rageval.DATA, language="zh")
 settings = {name: size for name, size in rageval.SETTINGS.items() if name != "Chunk-TopK 512-2"}  # it is TopK 2
 e5 = partial(make_retriever, "SIM", embedder=make_embedder("e5"))
-systems = {"BM25": retrieval.bm25("zh"), "E5-small": e5}
-rows = retrieval.retrieval_rows(dragonball, systems, settings, prefix=[True])
+systems = {"BM25": rageval.bm25("zh"), "E5-small": e5}
+rows = rageval.retrieval_rows(dragonball, systems, settings, prefix=[True])
 rows["document"] = rows["question_id"].map({q.id: q.meta["doc_ids"][0] for q in dragonball.questions})
 path = packaged_data("recordings") / "rageval_dense.csv.gz"
-columns = ["question_id", "kind", "document", "retriever", "setting", *retrieval.MEASURES]
+columns = ["question_id", "kind", "document", "retriever", "setting", *rageval.MEASURES]
 rows[columns].round(6).to_csv(path, index=False, compression={"method": "gzip", "mtime": 0})
 print(f"{path}: {len(rows)} rows, {rows['question_id'].nunique()} questions")

@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from ragbench import chunking
 from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
 from ragbench.errors import ConfigError, DataError
-from ragbench.papers.rageval.retrieval import cut as cut_for_rageval
+from ragbench.papers.rageval import cut as cut_for_rageval
 from ragbench.records import Document
 from ragbench.text.cutoffs import truncate
 from ragbench.text.sentences import sentence_spans

@@ -116,7 +116,7 @@ def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp
     assert scored.loc[("q1", 5), "claim_recall"] == 1
     assert scored.loc[("q2", 5), "claim_recall"] < scored.loc[("q2", 20), "claim_recall"]
     # nothing is said of the response that was left out
-    told = scored.drop(columns=[*rc.RETRIEVER, "context_tokens", "size", "overlap", "scored"])
+    told = scored.drop(columns=[*rc.RETRIEVER_METRICS, "context_tokens", "size", "overlap", "scored"])
     assert told.select_dtypes("float").isna().all(axis=None)
 
 

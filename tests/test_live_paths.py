@@ -20,7 +20,6 @@ from ragbench.data import load_dataset
 from ragbench.experiment import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
-from ragbench.papers.ragchecker import systems
 from ragbench.prompts import load_prompt
 from ragbench.text.wordpiece import default_tokenizer
 
@@ -105,7 +104,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
     server.reply = reply
     data = rc.long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
-    experiment = rc.grid("live", data, systems.RETRIEVERS, {MODEL: systems.generators(data, MODEL)[MODEL]})
+    experiment = rc.grid("live", data, rc.RETRIEVERS, {MODEL: rc.generators(data, MODEL)[MODEL]})
     rows = experiment.run(progress=False)
     assert rows["status"].eq("ok").all()
     assert rows["answer"].eq("Ann built it.").all()
@@ -128,7 +127,7 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     data = book.answerable(load_dataset("minihop", book.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
     model = make_generator(MODEL, num_ctx=32768, num_predict=2048)
-    bm25, both = {"BM25": systems.RETRIEVERS["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
+    bm25, both = {"BM25": rc.RETRIEVERS["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
     grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)
     grid.run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")

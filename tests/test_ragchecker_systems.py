@@ -19,8 +19,7 @@ from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.claims import METRICS
 from ragbench.papers import ragchecker as rc
-from ragbench.papers.ragchecker import systems
-from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
+from ragbench.papers.ragchecker import LeadSentences, NearestSentences
 from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
@@ -75,7 +74,7 @@ def test_nearest_embeds_a_text_once_and_shares_it_with_other_budgets():
 
 
 def test_minihop_has_65_long_answers_with_their_claims():
-    data = rc.long_answered(load_dataset("minihop", systems.DATA))
+    data = rc.long_answered(load_dataset("minihop", rc.DATA))
     assert (len(data.questions), len(data.documents), len(data.excluded)) == (65, 270, 115)
     assert sum(len(q.meta["claims"]) for q in data.questions) == 438  # eleven verdicts among them
     assert all(q.meta["long_answer"] for q in data.questions)
@@ -84,7 +83,7 @@ def test_minihop_has_65_long_answers_with_their_claims():
 
 @pytest.mark.data
 def test_clapnq_has_300_long_answers_without_claims(data_mirror):
-    data = rc.long_answered(load_dataset("clapnq", systems.DATA))
+    data = rc.long_answered(load_dataset("clapnq", rc.DATA))
     assert len(data.questions) == 300
     assert {q.meta.get("claims") for q in data.questions} == {None}
 
@@ -154,7 +153,7 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
     assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == ["q1", "BM25", 1, 0.5]
-    table = means(scores, systems.SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
+    table = means(scores, rc.SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
     assert len(table) == 2 * len(METRICS)
 
@@ -184,25 +183,25 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     copier = {"copier": Copier(str(log))}
     documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
     data = Dataset("small", QUESTIONS, documents)
-    first = rc.grid("small", data, systems.RETRIEVERS, copier, folder=tmp_path).run(progress=False)
+    first = rc.grid("small", data, rc.RETRIEVERS, copier, folder=tmp_path).run(progress=False)
     assert len(first) == len(log.read_text().splitlines()) == 6
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    (cut,) = rc.grid("small", data, systems.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]).chunker.values()
+    (cut,) = rc.grid("small", data, rc.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]).chunker.values()
     texts = [c.text for c in cut([Document("d", "T", "unbelievably unbelievably")])]
     assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 
 
 def test_the_generators_are_named_honestly_and_answer(minilm):
-    made = systems.generators(SMALL)
+    made = rc.generators(SMALL)
     assert tuple(made) == BOOK.COPIERS == ("lead 3", "reader", "nearest 3", "nearest 8")
     assert all("no LLM" in g.name for g in made.values())
     answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
     assert "1902" in answers["reader"]
     assert made["reader"].answer("Who sang the opera in Vienna?", " ".join(TEXTS)) in " ".join(TEXTS)
     assert all(answers.values())
-    model = systems.generators(SMALL, "ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
+    model = rc.generators(SMALL, "ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
     assert (model.num_ctx, model.temperature, model.num_predict) == (16384, 0, 2048)
 
 
@@ -221,8 +220,8 @@ def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replaye
     tape = tmp_path / "calls.sqlite"
 
     def scores(host, folder):
-        answerers = {name: systems.generators(SMALL, name, host=host)[name]}
-        grid = rc.grid("small", SMALL, systems.RETRIEVERS, answerers, cassette=tape, folder=folder)
+        answerers = {name: rc.generators(SMALL, name, host=host)[name]}
+        grid = rc.grid("small", SMALL, rc.RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
         made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))

@@ -18,7 +18,6 @@ from ragbench.data import load_dataset
 from ragbench.datagen import load_schema, make_set
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
-from ragbench.papers.rageval import retrieval
 from ragbench.paths import shared_data
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval import BM25, make_retriever
@@ -60,7 +59,7 @@ def scores(rows, question: str, **where) -> tuple[float, float]:
 
 
 def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
-    rows = retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25("en")}, {"1": (50, 1), "2": (50, 2)})
+    rows = rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25("en")}, {"1": (50, 1), "2": (50, 2)})
     # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title "profit" stands in a#0
     # and b#0 alike and the tie falls to a#0; with it, only Voss's chunks have "voss", and b#0 has both terms.
     assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
@@ -72,12 +71,12 @@ def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
 
 
 def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_request():
-    make = {"BM25": retrieval.bm25("en")}
-    rows = retrieval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True])
-    recall = means(rows, BY, retrieval.MEASURES).query("metric == 'recall'").iloc[0]
+    make = {"BM25": rageval.bm25("en")}
+    rows = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True])
+    recall = means(rows, BY, rageval.MEASURES).query("metric == 'recall'").iloc[0]
     assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
-    zeros = retrieval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
-    assert means(zeros, BY, retrieval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
+    zeros = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
+    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
 
 
 def test_a_failed_search_is_unscored_and_not_zero():
@@ -87,7 +86,7 @@ def test_a_failed_search_is_unscored_and_not_zero():
                 raise OSError("no connection")
             return super().search(queries, k, scope)
 
-    rows = retrieval.retrieval_rows(small_dataset(), {"down": Down}, {"1": (50, 1)}, prefix=[True])
+    rows = rageval.retrieval_rows(small_dataset(), {"down": Down}, {"1": (50, 1)}, prefix=[True])
     assert all(math.isnan(v) for v in scores(rows, "q1"))
     assert scores(rows, "q2") == (0.5, 1.0)
 
@@ -145,9 +144,9 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
     def words(text: str) -> list[str]:
         return re.findall(r"[a-z0-9]+", text.lower())
 
-    terms = retrieval.character_bigrams if language == "zh" else words
-    make = {"BM25": retrieval.bm25(language, terms)}
-    rows = retrieval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
+    terms = rageval.character_bigrams if language == "zh" else words
+    make = {"BM25": rageval.bm25(language, terms)}
+    rows = rageval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
     assert 0 < rows["recall"].mean() < 1
     for name, size, k in (("s", 90, 1), ("l", 300, 3)):
         got = rows.loc[rows["setting"] == name, ["recall", "eir"]].to_numpy()
@@ -155,9 +154,9 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
 
 
 def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data, make = rageval.generated(documents=5), {"BM25": retrieval.bm25("en")}
-    both = retrieval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
-    alone = retrieval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
+    data, make = rageval.generated(documents=5), {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
     assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
     recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
     assert (recall[6] >= recall[2]).all()
@@ -165,9 +164,9 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
 
 
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
-    makes = {"b": retrieval.bm25("en"), "a": retrieval.bm25("en", "plain")}
+    makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
-    rows = retrieval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
+    rows = rageval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
     keys = [tuple(r) for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)]
     assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
     assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {"size": 90, "k": 1}
@@ -175,11 +174,11 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
     chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
-    assert [c.text for c in retrieval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
+    assert [c.text for c in rageval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     data = Dataset("one", (question,), (document,))
-    rows = retrieval.retrieval_rows(data, {"BM25": retrieval.bm25("en")}, {"1": (99, 1)}, variant="released")
+    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (99, 1)}, variant="released")
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
 
@@ -221,7 +220,7 @@ def length(text: str, unit: str) -> int:
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     documents = rageval.generated(documents=2).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: retrieval.cut(documents, 64, how) for how in retrieval.CUTS}
+    chunks = {how: rageval.cut(documents, 64, how) for how in rageval.CUTS}
     torn = {how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made) for how, made in chunks.items()}
     assert torn["characters"] == torn["tokens"] == 0
     assert torn["windows"] > len(chunks["windows"]) / 2
@@ -233,42 +232,42 @@ def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
 
 
 def test_character_bigrams_by_hand():
-    assert retrieval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
-    assert retrieval.character_bigrams("，。 ") == []
+    assert rageval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
+    assert rageval.character_bigrams("，。 ") == []
 
 
 def test_jieba_words_have_no_punctuation():
     pytest.importorskip("jieba")
-    words = retrieval.jieba_words("公司于2012年召开股东大会，出席者众。")
+    words = rageval.jieba_words("公司于2012年召开股东大会，出席者众。")
     assert "".join(words) == "公司于2012年召开股东大会出席者众"
     assert "股东大会" in words
 
 
 def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert retrieval.chinese_tokenizer() is retrieval.character_bigrams
+    assert rageval.chinese_tokenizer() is rageval.character_bigrams
     with pytest.raises(ConfigError, match=r"jieba.*\n.*\n.*bigrams"):
-        retrieval.chinese_tokenizer("jieba")
+        rageval.chinese_tokenizer("jieba")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert retrieval.chinese_tokenizer() is retrieval.jieba_words
-    assert retrieval.chinese_tokenizer("bigrams") is retrieval.character_bigrams
+    assert rageval.chinese_tokenizer() is rageval.jieba_words
+    assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
 
 
 def test_the_tokenizer_is_named_in_the_retrievers_settings():
-    chunks = retrieval.cut(rageval.generated("zh", documents=1).documents, 128, language="zh")
-    got = retrieval.bm25("zh", "bigrams")(chunks).settings()
+    chunks = rageval.cut(rageval.generated("zh", documents=1).documents, 128, language="zh")
+    got = rageval.bm25("zh", "bigrams")(chunks).settings()
     assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
-    assert retrieval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
+    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
 
 
 def test_queries_are_cut_after_128_tokens():
     long = "word " * 200
-    short, cut = retrieval.cut_queries(["a few words", long])
+    short, cut = rageval.cut_queries(["a few words", long])
     assert short == "a few words"
     assert cut.split() == ["word"] * 128
-    assert retrieval.cut_queries(["word " * 128, "word " * 129], 128) == ["word " * 128, ("word " * 128).strip()]
+    assert rageval.cut_queries(["word " * 128, "word " * 129], 128) == ["word " * 128, ("word " * 128).strip()]
     data = small_dataset()
-    rows = retrieval.retrieval_rows(data, {"BM25": retrieval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
+    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
     recall, eir = scores(rows, "q1")  # "What" is a stop word: no passage, so no word to take a share of
     assert recall == 0.0
     assert math.isnan(eir)
@@ -283,7 +282,7 @@ def test_dense_uses_the_embedder_it_is_given():
             return self.embed_documents([text])[0]
 
     letters = {"letters": partial(make_retriever, "SIM", embedder=Letters())}
-    rows = retrieval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
+    rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
     assert rows["recall"].tolist()[:2] == [1.0, 1.0]
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
 
@@ -317,7 +316,7 @@ def test_auto_takes_dragonball_only_where_it_is(monkeypatch, tmp_path):
 
 
 def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
-    rows = retrieval.retrieval_rows(dragonball, {"BM25": retrieval.bm25("en")}, {"512-5": (512, 5)}, prefix=[True])
+    rows = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("en")}, {"512-5": (512, 5)}, prefix=[True])
     # Table 4: Recall 0.6717, EIR 0.1162. The same in tokens gives an EIR of 0.03.
     assert rows["recall"].mean() == pytest.approx(0.67, abs=0.06)
     assert rows["eir"].mean() == pytest.approx(0.125, abs=0.02)
@@ -338,13 +337,13 @@ def dragonball() -> Dataset:
         (lambda: load_dataset("generated", rageval.DATA, per_kind=0), "per_kind=0"),
         (lambda: sentence_chunks([], 0), "size=0"),
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
-        (lambda: retrieval.cut([], 9, "pages"), "pages.*\n.*windows"),
-        (lambda: retrieval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
-        (lambda: retrieval.retrieval_rows(mixed(), {"BM25": retrieval.bm25()}), "en, zh.*\n.*one language"),
-        (lambda: retrieval.retrieval_rows(Dataset("none", (), ()), {"BM25": retrieval.bm25()}), "no questions"),
-        (lambda: retrieval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
-        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {}), "chunker is empty"),
-        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {"x": (5, 0)}), "k has 0"),
+        (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
+        (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
+        (lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}), "en, zh.*\n.*one language"),
+        (lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}), "no questions"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}), "chunker is empty"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}), "k has 0"),
     ],
 )
 def test_bad_input_says_what_to_do(call, message):

@@ -19,7 +19,6 @@ from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers import rageval
-from ragbench.papers.rageval import retrieval
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Question
@@ -301,7 +300,7 @@ def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_wh
 def test_the_recorded_scores_of_bm25_are_those_that_are_measured_now():
     dragonball = load_dataset("dragonball", rageval.DATA, language="zh")
     settings = {"TopK 5": rageval.SETTINGS["TopK 5"]}
-    now = retrieval.retrieval_rows(dragonball, {"BM25": retrieval.bm25("zh")}, settings, prefix=[True])
+    now = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("zh")}, settings, prefix=[True])
     recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz"))
     then = recorded[(recorded["retriever"] == "BM25") & (recorded["setting"] == "TopK 5")].set_index("question_id")
     now = now.set_index("question_id").loc[then.index]

@@ -14,8 +14,7 @@ from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS, load_dataset
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
-from ragbench.papers import thesis
-from ragbench.papers.ragchecker import systems as ragchecker
+from ragbench.papers import ragchecker, thesis
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval import RETRIEVERS, Index, make_retriever
