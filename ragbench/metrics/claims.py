@@ -17,7 +17,6 @@ import pandas as pd
 
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.inputs import as_matrix
 
 CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
 COUNTS = ("n_response_claims", "n_reference_claims", "n_chunks", "n_relevant_chunks", "n_recalled_claims")
@@ -40,6 +39,7 @@ RAGCHECKER_NAMES = {name: name for name in METRICS} | {
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",
 }
 
+_ENTAILED = {"Entailment": True, "Neutral": False, "Contradiction": False, 1: True, 0: False}  # 1 == True == 1.0
 _Empty = float | Literal["published"]
 _Noise = Literal["exclusive", "literal"]
 
@@ -224,9 +224,9 @@ def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
 
 def _read(*sets: Any) -> list[np.ndarray]:
     """The four sets of labels as boolean arrays of shapes that fit."""
-    correct, covered = (as_matrix(labels, check) for check, labels in zip(CHECKS[:2], sets[:2], strict=True))
-    in_response = as_matrix(sets[2], CHECKS[2], len(correct))
-    in_reference = as_matrix(sets[3], CHECKS[3], len(covered))
+    correct, covered = (_as_matrix(labels, check) for check, labels in zip(CHECKS[:2], sets[:2], strict=True))
+    in_response = _as_matrix(sets[2], CHECKS[2], len(correct))
+    in_reference = _as_matrix(sets[3], CHECKS[3], len(covered))
     chunks = in_response.shape[1], in_reference.shape[1]
     # Where there is no claim, an empty list does not tell the number of chunks: the other matrix does.
     if not len(correct) and not chunks[0]:
@@ -240,3 +240,33 @@ def _read(*sets: Any) -> list[np.ndarray]:
             "check the claims against all chunks again",
         )
     return [correct, covered, in_response, in_reference]
+
+
+def _as_matrix(labels: Any, name: str, n_claims: int | None = None) -> np.ndarray:
+    """Return labels of claims (booleans, 0 or 1, or Entailment, Neutral, Contradiction) as booleans.
+
+    Shape (n,), a label a claim; with ``n_claims`` (n_claims, n_chunks), a row a claim and a column a chunk.
+    """
+    found = labels if isinstance(labels, np.ndarray) and labels.dtype == bool else np.asarray(labels, dtype=object)
+    if n_claims is None and found.ndim != 1:
+        got = f"{name} is {labels!r:.60}" if found.ndim == 0 else f"{name} has shape {found.shape}"
+        raise DataError(got, "a list: one dimension, one label per claim", "ravel an array of two")
+    if n_claims is not None:
+        found = found.reshape(n_claims, 0) if found.shape == (0,) else found
+        if found.ndim != 2 or len(found) != n_claims:
+            raise DataError(
+                f"{name} has shape {found.shape}" + (", or rows of unequal length" if found.ndim == 1 else ""),
+                f"shape ({n_claims}, n_chunks): one row for each of the {n_claims} claims, one column for each chunk",
+                "transpose it if rows are chunks; check the claims again if labels are missing",
+            )
+    if found.dtype == bool:
+        return found
+    try:
+        return np.array([_ENTAILED[label] for label in found.flat], bool).reshape(found.shape)
+    except (KeyError, TypeError):
+        place, label = next((p, x) for p, x in np.ndenumerate(found) if isinstance(x, list) or x not in _ENTAILED)
+        raise DataError(
+            f"{name}{list(place)}: label {label!r:.60}",
+            "Entailment, Neutral or Contradiction; or True or False",
+            "check that claim again; do not pad missing labels with Neutral",
+        ) from None

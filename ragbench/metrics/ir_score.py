@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.inputs import as_list
+from ragbench.stats.inputs import as_list
 from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.text.layout import Form, comparable
 

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.inputs import as_list
+from ragbench.stats.inputs import as_list
 from ragbench.text.common import lcs_length, lcs_tokens
 from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.inputs import as_list
+from ragbench.stats.inputs import as_list
 from ragbench.text.common import lcs_length
 from ragbench.text.languages import UNSPACED
 from ragbench.text.words import stemmer, stems

@@ -9,8 +9,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.inputs import as_list
 from ragbench.records import Chunk, Hit, as_id
+from ragbench.stats.inputs import as_list
 
 MEASURES = ("nDCG@10", "AP", "RR", "R@10", "P@10")
 

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.inputs import as_list
-from ragbench.stats.inputs import same_length
+from ragbench.stats.inputs import as_list, same_length
 
 _Unread = Literal["undefined", "dropped", "unsupported"]
 _Noncommittal = Literal["ignore", "zero"]

@@ -1,11 +1,12 @@
-"""Checks and resampling shared by the statistics: what is a number, what is missing, which points belong together."""
+"""Checks and resampling shared by metrics and statistics: what is a text, a number, which points belong together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import ConfigError, DataError
 
@@ -13,6 +14,18 @@ Seed = int | np.random.Generator
 
 # Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number of points.
 _DRAWS = 2_000_000
+
+
+def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
+    """Return a list of texts (or of another kind); DataError for a single text, no list, or a stranger in it."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        got = "one text" if isinstance(values, str) else type(values).__name__
+        raise DataError(f"{name} is {got}", "a list", "put a single one into a list: [text]")
+    found = list(values)
+    for place, value in enumerate(found):
+        if not isinstance(value, kind):
+            raise DataError(f"{name}[{place}] is {value!r:.60}", kind.__name__, "leave out what is missing")
+    return found
 
 
 def as_floats(values: Any, name: str = "values") -> np.ndarray:
@@ -59,10 +72,8 @@ def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple
     labels = np.arange(n) if groups is None else np.asarray(groups)
     if len(labels) != n:
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
-    seen: dict[Any, int] = {}
-    labels = labels if present is None else labels[present]
-    index = np.fromiter((seen.setdefault(g, len(seen)) for g in labels.tolist()), np.int64, len(labels))
-    return index, len(seen)
+    index, names = pd.factorize(labels if present is None else labels[present], use_na_sentinel=False)
+    return index, len(names)
 
 
 def check_resamples(resamples: int) -> None:
