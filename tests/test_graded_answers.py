@@ -8,10 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 from checks import load_script
+from fake_ollama import FakeOllama
 from notebook_parts import parts
 
 from ragbench.data import load_minihop
-from ragbench.errors import DataError
+from ragbench.errors import DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
     GradedAnswer,
@@ -21,6 +22,7 @@ from ragbench.labelling.graded_answers import (
     measure_judge,
 )
 from ragbench.labelling.grades import grade
+from ragbench.llm import chat_model
 from ragbench.paths import packaged_data
 from ragbench.records import Question
 
@@ -108,6 +110,16 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
     assert dev["split"] == "dev"
     assert dev["accuracy"] > 0.85  # fitted on it
     assert measure_judge(limit=3)["n"].tolist() == [3, 3]
+
+
+def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
+    with FakeOllama(reply=lambda body: "junk") as server:
+        judge = chat_model("ollama:llama3:8b", host=server.url)
+        (dev,) = measure_judge(judge, split="dev", limit=2, progress=False).to_dict("records")
+        assert (dev["n"], dev["unscored"]) == (2, 2)
+        assert np.isnan(dev["accuracy"])
+    with pytest.raises(ModelError, match="none of 2 answers was graded; the first reason"):
+        measure_judge(judge, split="dev", limit=2, progress=False, retries=1)
 
 
 GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}

@@ -108,8 +108,8 @@ def measure_judge(
     """Grade the graded answers (default MiniHop's) with a judge: how good it is, as `judge_report` says.
 
     ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as for `grade`;
-    default the embedded grader. ModelError when the judge graded none of the answers (no server, no such model ...),
-    with the first reason.
+    default the embedded grader. Answers without a readable grade are counted as unscored. ModelError when no reply came
+    at all (no server, no such model ...), with the first reason.
     """
     if questions is None:
         from ragbench.data import load_minihop
@@ -120,7 +120,7 @@ def measure_judge(
     asked = {answer.question_id for answer in gold}
     kept = [question for question in questions if question.id in asked]
     grades = grade(judge or "embedded", kept, as_answers(gold), **options)
-    if grades and all(graded.value is None for graded in grades):
-        got = f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta.get('detail', 'unknown')}"
+    if grades and all(graded.meta.get("error") not in (None, "unusable", "truncated") for graded in grades):
+        got = f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta['detail']}"
         raise ModelError(got, "a judge that replies with grades", "see ragbench doctor --model, then run again")
     return judge_report(grades, gold)
