@@ -28,6 +28,7 @@ th, td { padding: 0.2rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd
 .wide { overflow-x: auto; margin: 1rem 0; } .number { white-space: nowrap; } img { max-width: 100%; }
 pre { white-space: pre-wrap; font-size: 0.85rem; }
 aside { border: 1px solid #999; padding: 0 1rem; }
+@media (max-width: 60rem) { table { font-size: 0.8rem; } th, td { padding: 0.2rem 0.35rem; } }
 figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem; }
 </style></head><body>
 <h1>{{ title }}</h1>

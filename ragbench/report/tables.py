@@ -153,12 +153,9 @@ def interval_table(
     places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
     texts = []
     for mean, low, high in scale * means[["mean", "low", "high"]].to_numpy(float):
-        small = (
-            ""
-            if math.isnan(low)
-            else f"\N{NO-BREAK SPACE}<small>[{low:.{decimals}f},\N{NO-BREAK SPACE}{high:.{decimals}f}]</small>"
-        )
-        texts.append("-" if math.isnan(mean) else f"{mean:.{decimals}f}{small}")
+        small = "" if math.isnan(low) else f" <small>[{low:.{decimals}f}, {high:.{decimals}f}]</small>"
+        text = "-" if math.isnan(mean) else f"{mean:.{decimals}f}{small}"
+        texts.append(text.replace(" ", "\N{NO-BREAK SPACE}"))  # a notebook that is not trusted has no styles
     means = means[places[0] + places[1]].map(lambda name: escape(name) if isinstance(name, str) else name)
     table = means.assign(cell=texts).pivot(index=places[0], columns=places[1], values="cell")
     heads = [means[names].drop_duplicates() for names in places]
