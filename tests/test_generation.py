@@ -255,7 +255,7 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context(monkeypatch):
         ([question("a")], "text", {}, "single question or context"),
         ([question("a")], [3], {}, "'q1' is int"),
         ([question("a")], [""], {"meta": []}, "0 meta for 1 questions"),
-        ([question("a")], [""], {"retries": 2}, "retries with a reader"),
+        ([question("a")], [""], {"retries": 2, "cassette": None}, "^retries with a reader"),
     ],
 )
 def test_bad_input_to_generate_is_named(asked, contexts, options_, message):

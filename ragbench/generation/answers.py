@@ -51,7 +51,6 @@ def generate(
     contexts: Sequence[str | None],
     *,
     meta: Sequence[Mapping[str, Any]] | None = None,
-    cassette: Any = None,
     concurrency: int = 1,
     with_documents: Prompt = PROMPTS["with_documents"],
     query_only: Prompt = PROMPTS["query_only"],
@@ -65,7 +64,7 @@ def generate(
         a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
     contexts : one per question; a question that is asked at several budgets is repeated. A reader gets ``""`` for None.
     meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
-    cassette, options : of a chat model, for `ragbench.llm.ask`.
+    options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
     concurrency : calls under way at once. Keep 1 to measure time as the thesis did (Table 3.2: wall-clock seconds of
         each single answer): with more, an answer's seconds include waiting for the others.
     with_documents, query_only : prompt ids or files, with the fields ``{query}`` and ``{documents}``.
@@ -86,15 +85,14 @@ def generate(
         raise ConfigError(f"{len(extra)} meta for {len(questions)} questions", "one per question", "check meta")
     jobs = list(zip(questions, contexts, extra, strict=True))
     if callable(getattr(model, "answer", None)):
-        if cassette is not None or options:
-            given = ", ".join([*options, *([] if cassette is None else ["cassette"])])
+        if given := ", ".join(name for name, value in options.items() if value is not None):
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
         return [_read(model, *job) for job in jobs]
     prompts = _prompts(questions, contexts, with_documents, query_only)
     defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
     defaults |= {"ids": [_call_id(*job) for job in jobs], "groups": [question.id for question in questions]}
     asked = [text for text, _ in prompts]
-    replies = llm.ask(model, asked, cassette=cassette, **{**defaults, "concurrency": concurrency, **options})
+    replies = llm.ask(model, asked, **{**defaults, "concurrency": concurrency, **options})
     return [
         _as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
         for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
