@@ -21,7 +21,7 @@ from typing import Any
 
 import ragbench as rb  # its modules load when they are first used
 from ragbench.errors import ConfigError, RagbenchError
-from ragbench.notebooks import SERIES, run_all
+from ragbench.notebooks import SERIES, create_project, run_all
 from ragbench.paths import project_root, published_figures
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -128,7 +128,7 @@ def _count(number: int, word: str) -> str:
 @_command("init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty"))
 def _init(folder: str) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
-    made = rb.your_experiment.create_project(folder)
+    made = create_project(folder)
     files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(made.iterdir()))
     print(f"{os.path.relpath(made)}: {files}")
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:

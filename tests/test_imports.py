@@ -14,7 +14,7 @@ PACKAGE = Path(ragbench.__file__).parent
 ROOMS = """
     errors _lazy paths records | text | onnx_models _bert_graph _e5_weights embedding chunking | data | stats | metrics
     | prompts llm | retrieval | generation | labelling | experiment | scoring comparison crash | datagen | papers
-    | plots | widgets | report | evidence recordings notebooks your_experiment doctor cli __main__
+    | plots | widgets | report | evidence recordings notebooks doctor cli __main__
 """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}
 

@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
+from ragbench.notebooks import TEMPLATES
 from ragbench.paths import project_root
-from ragbench.your_experiment import TEMPLATES
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheel]
 OUTSIDE = ("RAGBENCH_", "PYTHONPATH", "VIRTUAL_ENV")

@@ -10,12 +10,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from ragbench import your_experiment
 from ragbench.cli import main
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import run_folder
-from ragbench.notebooks import execute
+from ragbench.notebooks import create_project, execute
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +27,7 @@ def results(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_notebook_of_a_new_folder_runs_as_it_is(tmp_path, results, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
-    folder = your_experiment.create_project(tmp_path / "mine")
+    folder = create_project(tmp_path / "mine")
     execute(folder / "91_your_experiment.ipynb", out=tmp_path / "done.ipynb")
     assert load_manifest(results / "your_experiment")["axes"]["data"].keys() == {"mine"}
 
@@ -47,7 +46,7 @@ def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkey
 
 
 def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(tmp_path):
-    folder = your_experiment.create_project(tmp_path / "mine")
+    folder = create_project(tmp_path / "mine")
     path, other = sorted(folder.glob("*.ipynb"))
     assert other.name == "93_score_your_answers.ipynb"
     book = nbformat.read(path, as_version=4)
@@ -73,12 +72,12 @@ def test_init_writes_over_nothing(tmp_path, there):
         target = tmp_path / "not there" / "mine"
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match="mine"):
-        your_experiment.create_project(target)
+        create_project(target)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, monkeypatch):
-    folder = your_experiment.create_project(tmp_path / "mine")
+    folder = create_project(tmp_path / "mine")
     called: list[list[str]] = []
     monkeypatch.setattr("ragbench.cli._become", called.append)
     monkeypatch.setenv("RAGBENCH_RESULTS", "set back when the test ends")
@@ -106,7 +105,7 @@ def test_a_run_in_a_folder_of_ones_own_is_found_by_its_name(tmp_path, monkeypatc
 
 
 def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
-    folder = your_experiment.create_project(tmp_path / "mine")
+    folder = create_project(tmp_path / "mine")
     texts = {page: page.read_text(encoding="utf-8") for page in folder.rglob("*.md")}
     for path in folder.glob("*.ipynb"):
         texts[path] = "\n\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
