@@ -565,6 +565,16 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
     assert (tmp_path / "o" / "figures" / "scores.png").exists()
 
 
+def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path, minilm):
+    rows = [{"question": "Who?", "answer": a, "reference": "Ann.", "chunks": ["Ann did."]} for a in ("Ann.", "Bea.")]
+    table = rb.score(rows, ["precision"], "embedded")
+    table["claim_labels"] = [None, table["claim_labels"][1]]
+    made = export_scores(table, tmp_path / "o", "mine")
+    assert made.notes == ["claim_labels.json lacks 1 answers whose labels are missing or unread"]
+    (kept,) = json.loads((made.folder / "claim_labels.json").read_text())["results"]
+    assert kept["response"] == "Bea."
+
+
 def test_a_system_that_looks_like_a_formula_keeps_its_name_between_score_and_export(tmp_path):
     rows = [{"question": q, "answer": "a", "reference": "a", "system": s} for q in "xy" for s in ("=A", "'tis")]
     path = save_scores(rb.score(rows, ["exact_match"]), tmp_path)
