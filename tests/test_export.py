@@ -568,7 +568,8 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
 def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path, minilm):
     rows = [{"question": "Who?", "answer": a, "reference": "Ann.", "chunks": ["Ann did."]} for a in ("Ann.", "Bea.")]
     table = rb.score(rows, ["precision"], "embedded")
-    table["claim_labels"] = [None, table["claim_labels"][1]]
+    unread, read = table["claim_labels"]
+    table["claim_labels"] = [replace(unread, response_in_chunks=((None,),)), read]
     made = export_scores(table, tmp_path / "o", "mine")
     assert made.notes == ["claim_labels.json lacks 1 answers whose labels are missing or unread"]
     (kept,) = json.loads((made.folder / "claim_labels.json").read_text())["results"]

@@ -301,7 +301,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     """Read the keys of an experiment file; ConfigError or DataError names file and line."""
     try:
         settings = yaml.load(read_text(path), _Loader)  # a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         _refuse_known_slips(path)
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
         line = f", line {mark.line + 1}" if mark else ""

@@ -41,10 +41,7 @@ def now() -> str:
 
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
-    try:
-        needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
-    except metadata.PackageNotFoundError:
-        needed = ["numpy", "pandas", "langchain-core"]
+    needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
     packages = {"ragbench": __version__}
     for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
         try:
