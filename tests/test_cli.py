@@ -95,8 +95,6 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(comman
     said = command("validate", *files, "--min-documents", "2", status=1)
     assert "evidence from 1 document(s), 2 wanted" in said
     assert "empty" in command("data", "generate", "--domain", "law", *options, status=2)
-    said = command("data", "generate", "--domain", "finanse", "--out", tmp_path / "x", status=2)
-    assert "did you mean 'finance'" in said
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():
@@ -174,8 +172,6 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
         folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
         assert f"next: ragbench export {folder} --to" in out
     assert "chunks: 3 -> 9" in str(ragbench.diff("one", "run two"))
-    assert "there is no file" in command("run", tmp_path / "none.yaml", status=2)
-    assert "no file" in command("run", tmp_path, status=2)
     (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
     monkeypatch.chdir(tmp_path)
     for there in ([tmp_path], []):
@@ -190,9 +186,6 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
     assert "files in" in command("export", "first", "--to", tmp_path / "out")
     assert (tmp_path / "out" / "methods.tex").exists()
     assert "failed | 2 | 9 |" in (tmp_path / "out" / "tables" / "audit.md").read_text()
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("x")
-    assert "there is mine.txt" in command("export", "first", "--to", tmp_path / "full", status=2)
     no_tape = command("export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2)
     assert "there is no cassette" in no_tape
 
@@ -210,17 +203,6 @@ def test_data_validate_prints_problems_and_fails(command, tmp_path):
     assert "1 problem, 1 note\n" in command("validate", bad, status=1)
     write_lines(bad, {"query": "Where?", "gold": "Ely", "references": ["Ely"]})
     command("validate", bad, "--columns", "question=query", "answer=gold")
-    said = command("validate", bad, "--columns", "question", status=2)
-    assert "--columns question\n  expected: OURS=YOURS" in said
-
-
-def test_errors_are_one_message_and_not_a_traceback(command, tmp_path):
-    err = command("validate", tmp_path / "none.jsonl", status=2)
-    assert err.startswith("ragbench: there is no file")
-    assert "Traceback" not in err
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["reproduce", "thesys"])
-    assert caught.value.code == 2
 
 
 def test_interrupt_says_that_work_is_kept(command, monkeypatch):
@@ -293,8 +275,6 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys)
     assert (tmp_path / "out.sqlite").is_file()
     assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
     assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()
-    command("score", answers, "--metrics", "eir", "--to", "x", status=2)
-    assert "OURS=YOURS" in command("score", answers, "--metrics", "f1", "--columns", "q", "--to", "x", status=2)
 
 
 def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():

@@ -151,11 +151,6 @@ def test_what_is_wrong_is_told_of_the_file_where_a_folder_was_given(tmp_path):
         Experiment.from_yaml(tmp_path)
 
 
-def test_a_missing_file_is_told(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
-        Experiment.from_yaml(tmp_path / "no.yaml")
-
-
 def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_path, monkeypatch):
     from ragbench.experiment.axes import GENERATORS, make_generator, make_judge
 
