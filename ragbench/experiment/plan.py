@@ -60,7 +60,7 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
         for dense, of_queries in dense_searches(engine, queries):
             place = getattr(dense.embedder, "path", id(dense.embedder))
             _, texts = missing.setdefault(place, (dense.embedder, {}))
-            texts |= dict.fromkeys(_without_vector(dense.embedder, dense.texts if dense.embeds else [], False))
+            texts |= dict.fromkeys(_without_vector(dense.embedder, dense.texts, False))
             texts |= dict.fromkeys(_without_vector(dense.embedder, of_queries, True))
         for step, calls, asked_by in model_calls(engine):
             tape = asked_by.cassette

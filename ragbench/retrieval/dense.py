@@ -14,10 +14,10 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import as_array, checked_vectors, query_array, warn_of_language
+from ragbench.embedding import as_array, query_array, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Retriever, Scopes, check_chunks, ranked
+from ragbench.retrieval.base import Index, Retriever, Scopes, ranked
 
 _TILE = 1 << 24  # similarities computed at a time: 64 MB
 
@@ -28,41 +28,22 @@ class Dense(Index):
     Parameters
     ----------
     embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all queries. A text
-        whose vector is zero is never returned.
-    vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
-        Without it the chunks are embedded at the first search, or when ``vectors`` is read.
+        whose vector is zero is never returned. The chunks are embedded at the first search, or when ``vectors`` is
+        read.
     title : whether titles are embedded with their chunks. Default: no, as in the papers.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
 
     embedder: Any
-    embeds: bool  # whether the chunks are embedded, or their vectors were given
     _vectors: np.ndarray | None = PrivateAttr(default=None)
 
-    def __init__(
-        self,
-        chunks: Sequence[Chunk],
-        embedder: Embeddings,
-        *,
-        vectors: np.ndarray | None = None,
-        title: bool = False,
-        k: int = 10,
-    ) -> None:
+    def __init__(self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10) -> None:
         if not all(callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")):
             expected = "a LangChain Embeddings with embed_documents and embed_query"
             raise ConfigError(f"embedder is {type(embedder).__name__}", expected, "pass for instance ragbench.MiniLM()")
-        chunks = check_chunks(chunks)
-        super().__init__(chunks, embedder=embedder, embeds=vectors is None, title=title, k=k)
-        if vectors is None:
-            warn_of_language(embedder, [chunk.text for chunk in self._chunks])
-        else:
-            vectors = np.asarray(vectors)
-            if vectors.ndim != 2 or len(vectors) != len(chunks):
-                got, expected = f"vectors of shape {vectors.shape}", f"({len(chunks)}, dimension), one row per chunk"
-                raise ConfigError(got, expected, "leave vectors out to embed the chunks")
-            in_order = sorted(range(len(chunks)), key=lambda i: chunks[i].id)
-            self._vectors = _unit(checked_vectors(vectors, len(chunks), "the argument vectors")[in_order])
+        super().__init__(chunks, embedder=embedder, title=title, k=k)
+        warn_of_language(embedder, [chunk.text for chunk in self._chunks])
 
     def settings(self) -> dict[str, Any]:
         model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
