@@ -45,23 +45,21 @@ def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
     return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text]
 
 
-def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Iterator[tuple[Document, list[Span]]]:
+def _with_offsets(documents: Sequence[Document]) -> Iterator[tuple[Document, list[Span]]]:
     """Yield documents with the character spans of their tokens, a block of them in memory at a time."""
-    tokenizer = tokenizer or default_tokenizer()
     for i in range(0, len(documents), _BLOCK):
         block = documents[i : i + _BLOCK]
-        yield from zip(block, token_offsets(tokenizer, [d.text for d in block]), strict=True)
+        yield from zip(block, token_offsets(default_tokenizer(), [d.text for d in block]), strict=True)
 
 
 def token_chunks(
-    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None, words: bool = True
+    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, words: bool = True
 ) -> list[Chunk]:
-    """Cut documents into windows of at most ``size`` tokens; ConfigError for a size or an overlap that cannot be.
+    """Cut documents into windows of at most ``size`` tokens of the embedded model's WordPiece.
 
     Parameters
     ----------
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
-    tokenizer : a ``tokenizers.Tokenizer``; default the embedded model's WordPiece.
     words : chunks begin and end between words; only a word of more than ``size`` tokens is cut. False, as in the
         papers' runs here: after ``size`` tokens, within a word where that falls.
 
@@ -73,7 +71,7 @@ def token_chunks(
         raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
     step = max(1, size - round(size * overlap))
     chunks = []
-    for document, offsets in _with_offsets(_documents(documents), tokenizer):
+    for document, offsets in _with_offsets(_documents(documents)):
         bounds = _bounds(offsets, 0, len(document.text))
         windows = _token_windows(document.text, bounds, size, step, words)
         chunks += _chunks(document, [(bounds[a], bounds[b]) for a, b in windows])
@@ -202,7 +200,6 @@ def semantic_chunks(
     threshold: float | None = None,
     min_chars: int | None = None,
     max_tokens: int | None = None,
-    tokenizer: Any = None,
 ) -> list[Chunk]:
     """Cut documents where neighbouring windows of sentences differ in meaning.
 
@@ -217,7 +214,6 @@ def semantic_chunks(
     min_chars : merge sentences up to this length first.
     max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends, and a longer single
         sentence between words.
-    tokenizer : counts the tokens for ``max_tokens``; default WordPiece.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """
@@ -231,15 +227,15 @@ def semantic_chunks(
         groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
         spans = [(group[0][0], group[-1][1]) for group in groups]
         if limit:
-            spans = [span for group in groups for span in _at_most(document.text, group, limit, tokenizer)]
+            spans = [span for group in groups for span in _at_most(document.text, group, limit)]
         chunks += _chunks(document, spans)
     return chunks
 
 
-def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -> list[Span]:
+def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base, stop = sentences[0][0], sentences[-1][1]
-    (offsets,) = token_offsets(tokenizer or default_tokenizer(), [text[base:stop]])
+    (offsets,) = token_offsets(default_tokenizer(), [text[base:stop]])
     if len(offsets) <= limit:
         return [(base, stop)]
     bounds = _bounds(offsets, base, stop)

@@ -196,7 +196,7 @@ def _chunker(use: str, options: dict[str, Any], models: Mapping[str, Any], folde
     check_known("chunker", [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
     models = _own_models(use, tuple(inspect.signature(cut).parameters), options, models, folder)
-    _check_options(use, cut, options, ("documents", "tokenizer", "embedder"))
+    _check_options(use, cut, options, ("documents", "embedder"))
     cut([], **options)  # settings that cannot work are told now, and with their key
     return partial(cut, **options, **models)
 
