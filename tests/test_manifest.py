@@ -16,7 +16,7 @@ import pytest
 from experiment_parts import QUICK, Copier, Named, experiment, graded, people, whole, words
 from fake_ollama import DIGEST, FakeOllama
 
-from ragbench.experiment import diff, load_manifest
+from ragbench.experiment import diff, load_manifest, manifest
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import chat_model
 from ragbench.paths import project_root
@@ -81,6 +81,23 @@ def test_packages_python_git_and_machine_are_those_of_this_process(told):
     assert (machine["system"], machine["cores"]) == (platform.system(), os.cpu_count())
     assert machine["processor"] == platform.machine()
     assert platform.node() not in json.dumps(told) or not platform.node()
+
+
+def test_git_says_the_revision_and_whether_a_file_of_it_was_changed(tmp_path, monkeypatch):
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    monkeypatch.setattr(manifest, "project_root", lambda: tmp_path)
+    assert manifest.environment()["git"] is None
+    git("init")
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "one")
+    known = {"revision": git("rev-parse", "HEAD").strip()}
+    assert manifest.environment()["git"] == known | {"changed": False}
+    (tmp_path / "file").write_text("two")
+    assert manifest.environment()["git"] == known | {"changed": True}
 
 
 def test_models_stand_with_provider_digest_and_options(told):

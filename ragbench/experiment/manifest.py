@@ -41,31 +41,35 @@ def now() -> str:
 
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
-    needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
+    machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
+    machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
+        machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    return {"python": platform.python_version(), "packages": _packages(), "git": _git(), "machine": machine}
+
+
+@functools.cache
+def _packages() -> dict[str, str]:
     packages = {"ragbench": __version__}
+    needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
     for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = "not installed"
-    machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
-    machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
-    return {"python": platform.python_version(), "packages": packages, "git": _git(), "machine": machine}
+    return packages
 
 
 def _git() -> dict[str, Any] | None:
-    def ask(*words: str) -> str:
-        # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
-        settings: dict[str, Any] = {"env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, "cwd": project_root()}
-        settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
-        return subprocess.run(["git", *words], **settings).stdout.strip()
-
+    # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
+    settings: dict[str, Any] = {"env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, "cwd": project_root()}
+    settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
     try:
-        return {"revision": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
+        said = subprocess.run(["git", "status", "--porcelain=v2", "--branch", "-uno"], **settings).stdout
     except (OSError, subprocess.SubprocessError):
         return None
+    revision = re.search(r"^# branch.oid (\w+)$", said, re.M)
+    return revision and {"revision": revision[1], "changed": bool(re.search(r"^[^#]", said, re.M))}
 
 
 def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:

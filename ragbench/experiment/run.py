@@ -78,6 +78,7 @@ class _Run:
     models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
     facts: dict[str, dict[str, Any]] = field(default_factory=lambda: {axis: {} for axis in AXES})  # for the manifest
     servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
+    environment: dict[str, Any] = field(default_factory=manifests.environment)
 
     def options(self) -> dict[str, Any]:
         """Return the options of `ragbench.llm.ask`."""
@@ -392,7 +393,7 @@ def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
         "seeds": seeds | {"order": experiment.order},
         "runs": runs,
     }
-    manifests.write_manifest(experiment.home, manifest | manifests.environment(), secrets)
+    manifests.write_manifest(experiment.home, manifest | run.environment, secrets)
 
 
 def _tokenizer_name(tokenizer: Any) -> str:
