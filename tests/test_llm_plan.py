@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from fake_ollama import FakeOllama
+from fake_ollama import DIGEST, FakeOllama
 from pydantic import BaseModel
 
 from ragbench.llm import Cassette, Plan, Usage, ask, fitness, plan
@@ -35,12 +35,10 @@ def test_time_is_calls_times_seconds_and_a_sum_with_an_unknown_part_is_unknown()
     assert plan({"c": 0}).total.seconds == 0
 
 
-def test_plan_is_a_table_and_can_be_added_and_asked_by_name():
-    both = plan({"a": 3}, seconds_per_call=1) + plan({"b": 4})
-    frame = both.to_frame()
-    assert (list(frame["name"]), list(frame["calls"])) == (["a", "b", "total"], [3, 4, 7])
+def test_plans_are_added_by_step_and_asked_by_name():
+    both = plan({"a": 3}, seconds_per_call=1) + plan({"b": 4, "a": 1})
+    assert [(step.name, step.calls) for step in (*both, both.total)] == [("a", 4), ("b", 4), ("total", 8)]
     assert isinstance(both, Plan)
-    assert len(both) == 2
     long = str(plan({"a step with a long name": 3, "b": 4})).splitlines()
     assert len({len(line) for line in long}) == 1  # the columns stand below their heads
     with pytest.raises(KeyError, match="the plan has: a, b"):
@@ -119,7 +117,7 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert (found.deterministic, found.obeyed, found.asked, found.right) == (True, 4, 4, 4)
     assert found.tokens_per_second == pytest.approx(20_000)
     assert found.about["window"] == "8192 in use, made for 8192"
-    assert found.about["server"] == "Ollama 0.24.0"
+    assert (found.about["server"], found.digest) == ("Ollama 0.24.0", DIGEST)
     assert "verdict        fit" in str(found)
     # 600 words a millisecond, 20,000 tokens a second; 5 x (5,500 + 800) + 80 + 3,500 are read, 2,750 written
     assert found.grid_seconds == pytest.approx(35_080 / 600_000 + 2_750 / 20_000)

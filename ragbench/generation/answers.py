@@ -122,7 +122,7 @@ def _as_answer(
     """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
     about: dict[str, Any] = {**meta, **prompt[1], "cached": reply.cached, "digest": reply.digest}
     about |= {"finish": reply.finish, "usage": reply.usage.to_dict()}
-    about["prompt_estimate"] = prompt_tokens([{"content": prompt[0]}])  # to be held against the server's own count
+    about["prompt_estimate"] = prompt_tokens(prompt[0])  # to be held against the server's own count
     if reply.error is not None:
         about |= {"error": f"{reply.error.kind}: {without_address(reply.error)}", "raw": reply.raw}
     text = reply.text if reply.ok else ""

@@ -235,7 +235,7 @@ def _read_grades(
             "usage": reply.usage.to_dict(),
             "seconds": reply.seconds,
             "form": reply.form,
-            "prompt_estimate": prompt_tokens([{"content": prompt.text}]),
+            "prompt_estimate": prompt_tokens(prompt.text),
         }
         if not reply.ok:
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,15 +24,9 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(plain / 4) + len(text) - plain
 
 
-def prompt_tokens(messages: Sequence[dict]) -> int:
-    """Estimate the tokens of a list of messages, 4 more per message for the template."""
-    total = 0
-    for message in messages:
-        content = message["content"]
-        if not isinstance(content, str):
-            content = "\n".join(part if isinstance(part, str) else str(part.get("text", "")) for part in content)
-        total += estimate_tokens(content) + 4
-    return total
+def prompt_tokens(text: str) -> int:
+    """Estimate the tokens of a prompt of one message, 4 more for the template."""
+    return estimate_tokens(text) + 4
 
 
 def _could_overflow(body: dict[str, Any]) -> bool:

@@ -12,10 +12,13 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
 import threading
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ragbench.embedding import full_name
@@ -66,6 +69,7 @@ class Endpoint:
     bounded = False  # whether num_predict is the step's, not one that the model names
     changes = False  # whether another model may come to stand behind the name in mid-run
     slots: int | None = None  # most calls the server works on at once, where that is known
+    unsaid_finish = "stop"  # why a reply ended that does not say so
 
     def __init__(self, model: Any) -> None:
         self.chat = model
@@ -115,13 +119,9 @@ class Endpoint:
         text = message.content if isinstance(message.content, str) else str(message.text)
         if not text and getattr(message, "tool_calls", None):
             text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
-        finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or self.no_finish(meta)
+        finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or self.unsaid_finish
         thinking = str((message.additional_kwargs or {}).get("reasoning_content") or "")
         return Received(text, thinking, str(finish), counts.get("input_tokens"), counts.get("output_tokens"))
-
-    def no_finish(self, meta: Mapping[str, Any]) -> str:
-        """Return why a reply ended that does not say so."""
-        return "stop"
 
     async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Received:
         """Send one request and wait no longer than ``deadline_s`` for its last byte. Raises CallError."""
@@ -173,6 +173,7 @@ class OllamaEndpoint(Endpoint):
     """Ollama, by its own client."""
 
     changes = True
+    unsaid_finish = ""  # its stream broke off
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -212,7 +213,8 @@ class OllamaEndpoint(Endpoint):
                 others = [] if "completion" in capabilities else await self._writers()
         except Exception:
             return  # the prompts tell
-        self._counts_cached = _version(version.json().get("version", "")) < (0, 30)
+        numbers = re.findall(r"\d+", version.json().get("version", ""))[:2]
+        self._counts_cached = [int(number) for number in numbers] < [0, 30]
         if "completion" not in capabilities:
             do = f"name a model that writes; this server has: {', '.join(others) or 'none'}"
             raise self.fail("no_model", f"it does not support chat, only {', '.join(capabilities)}", do=do)
@@ -240,9 +242,6 @@ class OllamaEndpoint(Endpoint):
 
     def bound(self, schema: dict) -> Any:
         return self.chat.bind(format=schema)
-
-    def no_finish(self, meta: Mapping[str, Any]) -> str:
-        return ""
 
     def read(self, message: Any) -> Received:
         received = super().read(message)
@@ -386,18 +385,11 @@ def model_name(model: Any) -> str:
 
 def retry_after(value: str | None) -> float | None:
     """Read a Retry-After header: seconds, or an HTTP date. None where there is none or it makes no sense."""
-    from datetime import UTC, datetime
-    from email.utils import parsedate_to_datetime
-
-    with contextlib.suppress(TypeError, ValueError):
+    with contextlib.suppress(ValueError):
         return max(0.0, float(value or ""))
-    with contextlib.suppress(TypeError, ValueError):
-        return max(0.0, (parsedate_to_datetime(value or "") - datetime.now(UTC)).total_seconds())
+    with contextlib.suppress(ValueError):
+        return max(0.0, parsedate_to_datetime(value or "").timestamp() - time.time())
     return None
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2]) or (0,)
 
 
 def _facts(entry: Any, *names: str) -> dict[str, Any]:
@@ -525,5 +517,5 @@ def _after_fork() -> None:
     _loop, _starting = None, threading.Lock()
 
 
-if hasattr(__import__("os"), "register_at_fork"):
-    __import__("os").register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

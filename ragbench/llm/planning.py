@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragbench.llm.cassette import Cassette
@@ -47,9 +47,6 @@ class Plan:
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
 
-    def __len__(self) -> int:
-        return len(self.steps)
-
     def __getitem__(self, name: str) -> PlannedStep:
         for step in self.steps:
             if step.name == name:
@@ -68,12 +65,6 @@ class Plan:
     def total(self) -> PlannedStep:
         """The sum over the steps; a sum with an unknown part is unknown."""
         return replace(_sum("total", self.steps), basis="")
-
-    def to_frame(self) -> Any:
-        """Return the steps and their total as a pandas DataFrame, one row each."""
-        import pandas as pd
-
-        return pd.DataFrame(map(asdict, (*self.steps, self.total)))
 
     def __str__(self) -> str:
         wide = max(16, *(len(step.name) + 1 for step in (*self.steps, self.total)))

@@ -46,11 +46,6 @@ class Usage:
         seconds = self.output_seconds or self.seconds
         return self.output_tokens / seconds if seconds and self.output_tokens else math.nan
 
-    @property
-    def prompt_tokens_per_second(self) -> float:
-        """Prompt tokens read per second, as the server says; NaN where it does not."""
-        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds and self.prompt_tokens else math.nan
-
     def to_dict(self) -> dict[str, Any]:
         """Return the fields for JSON, an unknown cost as None."""
         return {**asdict(self), "cost": None if math.isnan(self.cost) else self.cost}
