@@ -306,6 +306,7 @@ def test_per_kind_keeps_the_first_questions_of_each_type():
         expected = [q.id for q in whole.questions if q.kind == kind][:3]
         assert [q.id for q in few.questions if q.kind == kind] == expected
     assert few.documents == whole.documents
+    assert all(point.strip() for q in few.questions for point in q.meta["keypoints"] or [""])
 
 
 def test_auto_takes_dragonball_only_where_it_is(monkeypatch, tmp_path):
