@@ -144,6 +144,7 @@ def chained(outer, inner):
         (json.JSONDecodeError("Expecting value", "x", 0), "server"),
         (ollama.ResponseError("model 'x' not found", 404), "no_model"),
         (ollama.ResponseError("unexpected EOF", -1), "server"),
+        (ollama.ResponseError("token repeat limit reached", 500), "truncated"),
         (ollama.ResponseError("token repeat limit reached", -1), "truncated"),
         (ValueError("something else"), "server"),
     ],

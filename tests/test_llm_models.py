@@ -139,6 +139,7 @@ def test_addresses_are_completed_and_user_and_password_taken_out(host, expected)
     [
         ("llama3:8b", {}, "unknown model provider 'llama3'(?s:.)*write 'ollama:llama3:8b'"),
         ("ollama:x:cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
+        ("ollama:x:120b-cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
         ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
         ("smollm", {}, "did you mean 'smollm2'"),
         ("embeded", {}, "did you mean 'embedded'"),

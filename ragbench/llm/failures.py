@@ -123,12 +123,12 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         link = link.__cause__ or link.__context__
     said = _one_line(_server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
     status = next((s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0)
+    if _LOOP.search(said):
+        return "truncated", said, max(status, 0)
     if status >= 300:
         page = "a web page: " if said.lstrip().lower().startswith(("<!doctype", "<html")) else ""
         return _from_status(status, said), f"HTTP {status}: {page}{said}", status
     names = {type(link).__name__ for link in chain}
-    if _LOOP.search(said):
-        return "truncated", said, 0
     if broken := [link for link in chain if type(link).__name__ in _BROKEN]:
         return "server", f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})", 0
     if isinstance(error, ConnectionError) or any(isinstance(link, socket.gaierror) for link in chain):
@@ -144,7 +144,7 @@ def _from_status(status: int, words: str) -> str:
         ("auth", status in (401, 402, 403) or (status == 429 and ("quota" in lower or "billing" in lower))),
         ("busy", status in (429, 503) or "server busy" in lower or "loading model" in lower),
         ("no_model", status == 404 or "does not support chat" in lower),
-        ("truncated", bool(_CONTEXT.search(words) or _LOOP.search(words))),
+        ("truncated", bool(_CONTEXT.search(words))),
         ("server", status >= 500 and not _OPTIONS.search(words)),
         ("down", 300 <= status < 400 or status == 405),
     )
