@@ -147,12 +147,12 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(marks).groupby(frame["item"], sort=False).sum()
 
 
-class SideBySide(pd.DataFrame):
+class _SideBySide(pd.DataFrame):
     """A table that shows no column without any value."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
-        return SideBySide
+        return _SideBySide
 
     def __repr__(self) -> str:
         return repr(pd.DataFrame(self).dropna(axis=1, how="all"))
@@ -199,7 +199,7 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
     mine = number["ours"].fillna(number["recorded"])
     alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
-    table = SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
+    table = _SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
         difference=(mine - number["published"]).where(alike),
         n=pd.to_numeric(frame["n"]).astype("Int64"),
         unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),

@@ -136,7 +136,7 @@ def table_1(dataset: Dataset) -> pd.DataFrame:
     return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
 
 
-def one_language(questions: Sequence[Question]) -> str:
+def _one_language(questions: Sequence[Question]) -> str:
     """Return the one language of the questions; DataError where they have several, or none."""
     languages = {q.meta.get("language") for q in questions}
     if len(languages) != 1:
@@ -203,7 +203,7 @@ def cut_queries(queries: Sequence[str], tokens: int = _QUERY_TOKENS) -> list[str
     ]
 
 
-class ShortQueries:
+class _ShortQueries:
     """A retriever that reads only the beginning of a query (section 5.1)."""
 
     def __init__(self, chunks: Sequence[Chunk], build: Build, tokens: int = _QUERY_TOKENS) -> None:
@@ -247,7 +247,7 @@ def retrieval_rows(
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
-    language = one_language(data.questions)
+    language = _one_language(data.questions)
     # One search with the largest k of a size: the hits for a smaller one are its beginning.
     deepest = {size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()}
     plain = {size: cut(data.documents, size, how, language) for size in deepest}
@@ -258,7 +258,7 @@ def retrieval_rows(
         **{
             "data": {data.name: data},
             "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
-            "retriever": {n: partial(ShortQueries, build=b, tokens=query_tokens) for n, b in retrievers.items()},
+            "retriever": {n: partial(_ShortQueries, build=b, tokens=query_tokens) for n, b in retrievers.items()},
             "k": sorted(set(deepest.values())),
             "N": _UNCUT,
             "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
@@ -305,7 +305,7 @@ def answers(
     Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
     a row's answer. An answer that the limit of new tokens ended counts as it is, as in the paper.
     """
-    language = one_language(data.questions)
+    language = _one_language(data.questions)
     prompt = f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
@@ -326,7 +326,7 @@ def answers(
         **{
             "data": {data.name: data},
             "chunker": {size: (lambda documents, some=some: some) for size, some in chunks.items()},
-            "retriever": {"BM25": lambda some: ShortQueries(some, bm25(language))},
+            "retriever": {"BM25": lambda some: _ShortQueries(some, bm25(language))},
             "k": sorted({k for _, k in settings.values()}),
             "N": budget - longest,
             "generator": generators,
