@@ -259,11 +259,12 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
     assert len(ran) <= 2
 
 
-def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch):
+def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch, capsys):
     ran = []
 
     def execute(path, parameters, out, moved, kernel):
         ran.append((path, out, kernel))
+        moved(1.0)
 
     monkeypatch.setattr(notebooks, "execute", execute)
     run_all(publish=True)
@@ -274,6 +275,7 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
         assert [stem for stem, _ in mine] == sorted(stem for stem, _ in mine)
         assert len({kernel for _, kernel in mine}) == 1
     assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
+    assert "100%" in capsys.readouterr().err  # the bar goes on with them
 
 
 def notebook(path, *cells):
