@@ -17,7 +17,6 @@ from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics
 from ragbench.records import Question
-from ragbench.stats import separation
 
 NAN = float("nan")
 BOOK = parts("90")
@@ -182,17 +181,21 @@ def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
 def test_the_area_is_scikit_learns(pairs):
     values, good = [v for v, _ in pairs], [g for _, g in pairs]
-    found = separation(values, good, resamples=0)[0]
+    found = BOOK.separation(values, good, resamples=0)[0]
     if len(set(good)) == 1:
         assert math.isnan(found)
     else:
         assert found == pytest.approx(roc_auc_score(good, values))
 
 
+def test_there_is_no_interval_where_the_kinds_are_wholly_apart():
+    assert np.isnan(BOOK.separation([1, 2, 3, 4] * 5, [0, 0, 1, 1] * 5)[1:]).all()
+
+
 def test_the_interval_of_the_area_is_that_of_resampled_questions():
     table = made_table(60)
     x, good, groups = table["token F1"].to_numpy(), (table["grade"] == 5).to_numpy(), table["question_id"].to_numpy()
-    _, low, high = separation(x, good, groups, resamples=3000)
+    _, low, high = BOOK.separation(x, good, groups, resamples=3000)
     rng = np.random.default_rng(1)
     names = np.unique(groups)
     places = {name: np.flatnonzero(groups == name) for name in names}

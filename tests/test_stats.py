@@ -103,7 +103,6 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]  # fmt: skip
     assert np.isnan([(i.low, i.high) for i in without]).all()
-    assert np.isnan(stats.separation([1, 2, 3, 4] * 5, [0, 0, 1, 1] * 5)[1:]).all()  # kinds wholly apart
     needed = stats.power_analysis([1] * 10, [0] * 10)
     assert (needed.difference, needed.sd) == (1, 0)
     assert np.isnan([needed.low, needed.high]).all()  # differences of 1 are no shares

@@ -8,7 +8,7 @@ from ragbench._lazy import lazy
 
 _HOMES = {
     "agreement": "annotator_agreement confusion_matrix kappa PairwiseAgreement pairwise_agreement repeat_changes",
-    "association": "conditional_logit correlation preference_correlation preference_difference separation"
+    "association": "conditional_logit correlation preference_correlation preference_difference"
     " within_correlation WithinOdds",
     "intervals": "binomial_ci bootstrap_ci Interval interval_text MISSING paired_bootstrap_difference with_interval",
     "paired": "holm paired_permutation_test paired_power PermutationTest power_analysis PowerAnalysis questions_needed",

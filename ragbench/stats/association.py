@@ -100,28 +100,6 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
     return paired_bootstrap_difference(within, np.zeros(within.size), **options)  # correlations are no shares
 
 
-def separation(
-    values: Any, positive: Any, groups: Any = None, *, resamples: int = 1000, level: float = 0.95, seed: Seed = 0
-) -> tuple[float, float, float]:
-    """Area under the ROC curve with a bootstrap interval over groups: (auc, low, high) in [0, 1].
-
-    The chance that a value (finite) of the positive points is above one of the others, ties half. NaN without both
-    kinds; resamples without both are left out. Bounds are NaN where every resample gives the same area.
-
-    Source: Hanley & McNeil (1982), the Mann-Whitney form.
-    """
-    x, good = np.asarray(values, float), np.asarray(positive, bool)
-    index, n_groups = group_index(groups, x.size)
-    draws = np.array([_area(x[i], good[i]) for i in resampled(index, n_groups, resamples, seed)])
-    return _area(x, good), *percentiles(draws, level)
-
-
-def _area(values: np.ndarray, positive: np.ndarray) -> float:
-    above = int(positive.sum())
-    pairs = above * (positive.size - above)
-    return float((_ranks(values)[positive].sum() - above * (above + 1) / 2) / pairs) if pairs else float("nan")
-
-
 # Odds within questions
 
 
