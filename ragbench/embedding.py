@@ -34,6 +34,7 @@ _DIMENSION = 384
 _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
 _LONG = ("refuse", "average")  # what happens to a text longer than the model's context
 _BLOCK = 512  # texts embedded between two writes to disk
+_FEW = 16  # texts that are embedded without asking what other processes embed
 _SAMPLE = 50  # texts whose language is looked at
 _FEW_FOREIGN = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
@@ -421,20 +422,26 @@ class CachedEmbeddings(_Arrays):
 
     def _compute(self, missing: dict[bytes, str], model: Callable, db: sqlite3.Connection) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
+        from filelock import FileLock
         from tqdm.auto import tqdm
 
         keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
         vectors: dict[bytes, bytes] = {}
+        # Of two processes with the same texts each embeds half of them; a question waits for nobody.
+        alone = FileLock(f"{self.path}.lock") if len(keys) > _FEW else contextlib.nullcontext()
         size = getattr(self.embedder, "block", _BLOCK)
         with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= size) as bar:
             for i in range(0, len(keys), size):
                 block = keys[i : i + size]
-                fresh = model(self.embedder, [missing[k] for k in block])
-                rows = [(k, v.tobytes()) for k, v in zip(block, fresh, strict=True)]
-                with db:
-                    db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                vectors |= rows
-                self.computed += len(block)
+                with alone:
+                    vectors |= _select(db, block)
+                    if left := [k for k in block if k not in vectors]:
+                        fresh = model(self.embedder, [missing[k] for k in left])
+                        rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
+                        with db:
+                            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+                        vectors |= rows
+                        self.computed += len(left)
                 bar.update(len(block))
         return vectors
 

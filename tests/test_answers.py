@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import ragbench as rb
+from ragbench.data import tables
 from ragbench.data.answers import read_answers
 from ragbench.errors import ConfigError, DataError
 
@@ -260,6 +261,15 @@ def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
     assert rb.score(rows, ["exact_match"])["exact_match"].tolist() == [1.0]
     with pytest.raises(DataError, match="several true answers in 'reference'"):
         rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "embedded")
+
+
+@pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"])
+def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refused(tmp_path, monkeypatch, cells):
+    monkeypatch.setattr(tables, "MAX_UNPACKED", 10_000_000)
+    pd.DataFrame({"answer": cells}).to_parquet(tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 200_000
+    with pytest.raises(DataError, match=r"a\.parquet \(.* bytes\) unpacks to more than 10,000,000 bytes"):
+        read_answers(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("cell", ["['a', nan, None]", '["a", NaN, null]', ["a", float("nan"), None]])

@@ -1,4 +1,4 @@
-"""Planted errors, by hand, and what the table says of a number that sees them all, none, or is fooled (notebook 97)."""
+"""Planted errors, by hand, and what the table says of a number that sees them all, none, or is fooled."""
 
 import json
 import math
@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
-from notebook_parts import parts
 
+from ragbench import crash
+from ragbench.crash import ERRORS, SAME, WRONG, PlantedError, crash_table, crash_test, plant, unnatural
+from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette
 from ragbench.metrics.table import METRICS, Metric
 from ragbench.paths import packaged_data
 from ragbench.records import Document
 
-BOOK = parts("97")
 DOCUMENTS = [
     Document(
         "Ann Lee",
@@ -31,25 +32,18 @@ DOCUMENTS = [
 ]
 DOCUMENTS = [Document(d.id, d.title, " ".join(d.sentences), d.sentences, d.meta) for d in DOCUMENTS]
 TEXTS = {d.id: d.text for d in DOCUMENTS}
-BY_NAME = {d.id: d for d in DOCUMENTS}
 
 
-def rows(*answers, **more):
+def row(answer="Sue Roe bought it from Ann Lee.", **more):
     ids = ["Ann Lee", "Sue Roe", "Ely"]
     facts = ["Ann Lee built a mill in 1841.", "Sue Roe bought the mill of Ann Lee."]
-    made = {"question": "Who bought the mill?", "reference": "Sue Roe", "references": facts, "retrieved": ids}
-    made |= {"chunks": [TEXTS[i] for i in ids], "other_answers": [], "system": "short"} | more
-    return pd.DataFrame([made | {"question_id": f"q{i}", "cluster": i % 4, "answer": a} for i, a in enumerate(answers)])
+    made = {"question_id": "q", "question": "Who bought the mill?", "answer": answer, "reference": "Sue Roe"}
+    return made | {"references": facts, "retrieved": ids, "chunks": [TEXTS[i] for i in ids], **more}
 
 
 def planted(error, answer="Sue Roe bought it from Ann Lee.", **more):
-    frame, _ = BOOK.plant(rows(answer, **more), BY_NAME, [error])
+    frame = plant([row(answer, **more)], DOCUMENTS, errors=[error])
     return None if frame.empty else frame.iloc[0]
-
-
-def crashed(answers, metrics, errors, labels=None, **options):
-    table = rows(*answers)
-    return BOOK.crash_test(table, BOOK.plant(table, BY_NAME, errors)[0], metrics, labels, **options)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +81,22 @@ def test_an_error_is_planted_as_worked_out_by_hand(error, before, after):
         assert found is None
     else:
         assert found["answer"].startswith(after)
-        assert found["claim"] == BOOK.CLAIMS[error]
+        assert found["claim"] == ERRORS[error].claim
 
 
 def test_a_date_and_a_number_become_others_and_nothing_else_changes():
     for seed in range(20):
-        year = BOOK.another_year("It opened in 1841, not in 1850.", random.Random(seed))
+        year = crash._another_year("It opened in 1841, not in 1850.", random.Random(seed))
         assert year != "It opened in 1841, not in 1850."
         assert year.endswith(", not in 1850.")
         assert 3 <= abs(int(year[13:17]) - 1841) <= 25
-        count = BOOK.another_number("She had three sons.", random.Random(seed)).split()
+        count = crash._another_number("She had three sons.", random.Random(seed)).split()
         assert count[:2] + count[3:] == ["She", "had", "sons."]
-        assert count[2] in set(BOOK.NUMERALS) - {"three"}
+        assert count[2] in set(crash._WORDS) - {"three"}
 
 
 def test_chunks_are_removed_doubled_moved_and_joined_by_a_namesake_and_the_answer_stays():
-    ids = {name: planted(name)["retrieved"] for name in BOOK.ERRORS if "gold" in name or "namesake" in name}
+    ids = {name: planted(name)["retrieved"] for name, error in ERRORS.items() if "gold" in name or "namesake" in name}
     assert ids == {
         "gold chunk removed": ["Ann Lee", "Ely"],
         "gold chunk doubled": ["Ann Lee", "Ann Lee", "Sue Roe", "Ely"],
@@ -116,33 +110,33 @@ def test_chunks_are_removed_doubled_moved_and_joined_by_a_namesake_and_the_answe
 
 
 def test_what_a_rule_finds_unnatural_is_refused_and_counted(monkeypatch):
-    monkeypatch.setitem(BOOK.ERRORS, "bad", (lambda case: case.answer + " An mill.", "wrong", "bad article"))
-    monkeypatch.setitem(BOOK.CLAIMS, "bad", "wrong")
-    frame, refused = BOOK.plant(rows("Sue Roe.", "An mill."), BY_NAME, ["bad", "another date"])
-    assert (frame["row"].tolist(), refused) == ([1], 1)  # its own fault is not the rule's
+    monkeypatch.setitem(ERRORS, "bad", PlantedError(lambda case: case.answer + " An mill.", WRONG, "bad article"))
+    frame = plant([row(), row("An mill.", question_id="r")], DOCUMENTS, errors=["bad", "another date"])
+    assert frame["row"].tolist() == [1]  # its own fault is not the rule's
+    assert frame.attrs == {"refused": {"bad": 1}, "not_planted": {"another date": 2}}
     for text in ("She have it.", "a old mill", "the the mill", "a mill .", "did not opened"):
-        assert BOOK.unnatural(text), text
-    assert not BOOK.unnatural("A unit, an hour, a eulogy: she had it, and they were glad...")
+        assert unnatural(text), text
+    assert not unnatural("A unit, an hour, a eulogy: she had it, and they were glad...")
 
 
 def test_planting_is_the_same_each_time_and_of_each_error_alone():
-    table = rows("Sue Roe bought it from Ann Lee.", "Roe had three sons in 1841.")
-    all_of_them, _ = BOOK.plant(table, BY_NAME)
-    alone, _ = BOOK.plant(table, BY_NAME, ["another date"])
+    rows = [row(), row("Roe had three sons in 1841.", question_id="r")]
+    all_of_them = plant(rows, DOCUMENTS)
+    pd.testing.assert_frame_equal(all_of_them, plant(rows, DOCUMENTS))
+    alone = plant(rows, DOCUMENTS, errors=["another date"])
     same = all_of_them[all_of_them["error"] == "another date"].reset_index(drop=True)
-    assert len(alone) == 1
-    pd.testing.assert_frame_equal(alone, same)
+    assert alone["answer"].tolist() == same["answer"].tolist()
 
 
-def test_a_metric_that_sees_an_error_falls_and_one_that_does_not_is_steady(monkeypatch):
-    monkeypatch.setitem(BOOK.ERRORS, "gone", (lambda case: "nothing", "wrong", "all gone"))
-    monkeypatch.setitem(BOOK.CLAIMS, "gone", "wrong")
-    results = crashed(["Sue Roe"] * 12, ["token_f1", "exact_match"], ["gone", "lower case"])
+def test_an_own_error_goes_through_the_test_and_a_metric_that_sees_it_falls(monkeypatch):
+    monkeypatch.setitem(ERRORS, "gone", PlantedError(lambda case: "nothing", WRONG, "all gone"))
+    rows = [row("Sue Roe", question_id=i, group=i % 4) for i in range(12)]
+    results = crash_test(rows, ["token_f1", "exact_match"], documents=DOCUMENTS, errors=["gone", "lower case"])
     assert len(results) == 12 * 2 * 2
-    assert set(results["cluster"]) == {0, 1, 2, 3}
+    assert set(results["group"]) == {0, 1, 2, 3}
     f1 = results[(results["number"] == "token_f1") & (results["error"] == "gone")]
     assert (f1["before"].eq(1) & f1["after"].eq(0) & f1["worse"].eq(1)).all()
-    verdicts = BOOK.crash_table(results.assign(cluster=results["row"])).set_index(["number", "error"])["verdict"]
+    verdicts = crash_table(results).set_index(["number", "error"])["verdict"].to_dict()
     assert verdicts["token_f1", "gone"] == "sees"
     assert verdicts["token_f1", "lower case"] == "steady"
 
@@ -150,8 +144,14 @@ def test_a_metric_that_sees_an_error_falls_and_one_that_does_not_is_steady(monke
 def test_a_number_of_which_less_is_better_becomes_worse_by_rising(monkeypatch):
     length = Metric(("answer",), lambda answer: len(answer) / 1000, "mine", lower_is_better=("length",))
     monkeypatch.setitem(METRICS, "length", length)
-    results = crashed(["Sue Roe bought it from Ann Lee."], ["length"], ["said twice"])
+    results = crash_test([row()], ["length"], documents=DOCUMENTS, errors=["said twice"])
     assert results["worse"].tolist() == [pytest.approx(0.032)]
+
+
+def test_labels_of_the_answer_as_it_was_are_not_used_for_the_changed_one():
+    rows = [row("It was Sue Roe, in 1841.", grade=5, question_id=i) for i in range(2)]
+    results = crash_test(rows, ["fully_right"], "embedded", documents=DOCUMENTS, errors=["abstention"])
+    assert results["after"].tolist() == [0, 0]
 
 
 def test_a_model_that_is_named_grades_before_and_after_and_is_asked_once_for_each_answer(tmp_path):
@@ -160,9 +160,9 @@ def test_a_model_that_is_named_grades_before_and_after_and_is_asked_once_for_eac
         return json.dumps({"grades": [5 if right else 2]})
 
     with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
-        asked = (["Sue Roe bought it from Ann Lee."], ["fully_right"], ["hops exchanged"], server.model())
-        results = crashed(*asked, cassette=cassette)
-        again = crashed(*asked, cassette=cassette)
+        how = {"labels": server.model(), "documents": DOCUMENTS, "errors": ["hops exchanged"], "cassette": cassette}
+        results = crash_test([row()], ["fully_right"], progress=False, **how)
+        again = crash_test([row()], ["fully_right"], progress=False, **how)
         assert len(server.calls) == 2
     assert results[["before", "after", "worse"]].to_numpy().tolist() == [[1, 0, 1]]
     pd.testing.assert_frame_equal(results, again)
@@ -174,34 +174,43 @@ def test_the_shipped_grades_of_a_real_model_are_whole(tmp_path):
         assert tape.verify() == []
 
 
-def frame(changes, error="negation", number="token_f1"):
-    table = pd.DataFrame({"worse": changes, "error": error, "number": number})
-    return table.assign(cluster=np.arange(len(table)) // 2)
+def frame(changes, claim=WRONG, number="token_f1"):
+    table = pd.DataFrame({"worse": changes, "error": "e", "claim": claim, "number": number})
+    return table.assign(group=np.arange(len(table)) // 2)
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "verdict", "fell", "rose"),
+    ("changes", "claim", "verdict", "fell", "rose"),
     [
-        ([0.5] * 12, "negation", "sees", 1, 0),
-        ([0.01] * 12, "negation", "hardly", 1, 0),
-        ([-0.5] * 12, "negation", "fooled", 0, 1),
-        ([0.5, -0.5] * 6, "negation", "blind", 0.5, 0.5),
-        ([0.0] * 12, "negation", "blind", 0, 0),
-        ([0.5] * 12, "lower case", "false alarm", 1, 0),
-        ([-0.5] * 12, "lower case", "false alarm", 0, 1),
-        ([0.01] * 12, "lower case", "steady", 1, 0),
-        ([math.nan] * 12, "negation", "undefined", math.nan, math.nan),
+        ([0.5] * 12, WRONG, "sees", 1, 0),
+        ([0.01] * 12, WRONG, "hardly", 1, 0),
+        ([-0.5] * 12, WRONG, "fooled", 0, 1),
+        ([0.5, -0.5] * 6, WRONG, "blind", 0.5, 0.5),
+        ([0.0] * 12, WRONG, "blind", 0, 0),
+        ([0.5] * 12, SAME, "false alarm", 1, 0),
+        ([-0.5] * 12, SAME, "false alarm", 0, 1),
+        ([0.01] * 12, SAME, "steady", 1, 0),
+        ([math.nan] * 12, WRONG, "undefined", math.nan, math.nan),
     ],
 )
-def test_the_verdict_follows_the_changes(changes, error, verdict, fell, rose):
-    found = BOOK.crash_table(frame(changes, error)).iloc[0]
+def test_the_verdict_follows_the_changes(changes, claim, verdict, fell, rose):
+    found = crash_table(frame(changes, claim), "group").iloc[0]
     assert found["verdict"] == verdict
     np.testing.assert_equal([found["fell"], found["rose"]], [fell, rose])
 
 
 def test_clusters_widen_and_holm_counts_the_errors_of_one_number_alone():
     # Six answers of three clusters: 2 of 8 sign patterns are as extreme, p = 0.25; on their own 2 of 64.
-    assert BOOK.crash_table(frame([0.5] * 6))["p_holm"].tolist() == [0.25]
-    alone = [frame([0.5] * 6), frame([0.0] * 6, "lower case"), frame([0.5] * 6, number="bleu")]
-    two = pd.concat([each.assign(cluster=range(6)) for each in alone])
-    assert BOOK.crash_table(two)["p_holm"].tolist() == [4 / 64, 1.0, 2 / 64]
+    assert crash_table(frame([0.5] * 6), "group")["p_holm"].tolist() == [0.25]
+    assert crash_table(frame([0.5] * 6))["p_holm"].tolist() == [2 / 64]
+    two = pd.concat([frame([0.5] * 6), frame([0.0] * 6).assign(error="f"), frame([0.5] * 6, number="bleu")])
+    assert crash_table(two)["p_holm"].tolist() == [4 / 64, 1.0, 2 / 64]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ConfigError, match="unknown error 'negtion'"):
+        plant([row()], DOCUMENTS, errors=["negtion"])
+    with pytest.raises(DataError, match="no error could be planted"):
+        crash_test([row("she")], ["token_f1"], errors=["lower case"])
+    with pytest.raises(ConfigError, match="unknown column 'clster'"):
+        crash_table(frame([0.1] * 3), "clster")

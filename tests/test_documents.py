@@ -195,9 +195,18 @@ def test_runs_of_a_docx_join_within_words_and_breaks_divide_them(tmp_path):
     assert load_documents(word_file(tmp_path / "a.docx", body))[0].text == "top\nCO2\na\tb-\nend\nfoot"
 
 
-def test_a_page_that_the_parser_cannot_read_to_its_end_is_refused(tmp_path):
-    with pytest.raises(DataError, match="read to its end"):
-        html(tmp_path, "<div>x" * 200_000)
+BOMBS = {
+    "elements": lambda folder: html(folder, "<p>" * 3_000_000),
+    "depth": lambda folder: html(folder, "<div>x" * 200_000),
+    "bytes": lambda folder: html(folder, "x" * 70_000_000),
+    "paragraphs": lambda folder: load_documents(word_file(folder / "a.docx", "<w:p/>" * 3_000_000)),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_with_a_message(tmp_path, bomb):
+    with pytest.raises(DataError, match=r"1,000,000 elements|read to its end"):
+        BOMBS[bomb](tmp_path)
 
 
 def test_a_long_page_is_read(tmp_path):

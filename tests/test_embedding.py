@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from checks import refusals
+from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
 from ragbench import _bert_graph, embedding
@@ -512,6 +513,24 @@ def test_texts_in_another_language_under_the_english_minilm_warn():
         Dense(english[:1], make_embedder("minilm"))
 
 
+def test_of_two_that_embed_the_same_texts_at_a_time_none_embeds_a_text_again(tmp_path):
+    class Slow(Letters):
+        def embed_documents(self, texts):
+            begun.wait(1)
+            time.sleep(0.2)
+            return super().embed_documents(texts)
+
+    begun, texts = threading.Event(), ["x" * i for i in range(1, 121)]
+    mine, theirs = texts[:100], texts[20:]
+    caches = [CachedEmbeddings(Slow(), folder=tmp_path) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        results = pool.map(lambda cache, some: cache.embed_array(some).tolist(), caches, (mine, theirs))
+        time.sleep(0.2)  # both have seen by now that no text is on disk
+        begun.set()
+        assert [[row[0] for row in vectors] for vectors in results] == [[*range(1, 101)], [*range(21, 121)]]
+    assert sorted([*caches[0].embedder.asked, *caches[1].embedder.asked], key=len) == texts
+
+
 def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):
     start = threading.Barrier(4)
 
@@ -524,6 +543,15 @@ def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):
             folder = tmp_path / str(i)
             folder.mkdir()
             assert list(pool.map(embed, [folder] * 4)) == [[[1, 1], [2, 1]]] * 4
+
+
+def test_a_question_does_not_wait_for_what_another_process_embeds(tmp_path):
+    cache = CachedEmbeddings(Letters(), folder=tmp_path)
+    asking = threading.Thread(target=cache.embed_array, args=(["Who?"],))
+    with FileLock(f"{cache.path}.lock"):
+        asking.start()
+        asking.join(10)
+        assert not asking.is_alive()
 
 
 test_wrong_use_is_named = refusals(

@@ -523,6 +523,14 @@ def test_a_marker_that_points_outside_deletes_nothing(run, tmp_path):
     assert victim.read_text() == "mine"
 
 
+def test_what_a_killed_export_left_aside_is_removed_by_the_next(run, tmp_path):
+    (tmp_path / ".out.part" / "tables").mkdir(parents=True)
+    (tmp_path / ".out.part" / "tables" / "old.csv").write_text("half")
+    made = export(run, tmp_path / "out")
+    assert not (tmp_path / ".out.part").exists()
+    assert not (made.folder / "tables" / "old.csv").exists()
+
+
 @pytest.mark.parametrize("wrong", ["=", "=1+1", "=\nHYPERLINK(1)", "@SUM(A1)", "-2+3", "+cmd|x", "\t=1", "\r=1", "＝1"])
 def test_no_cell_and_no_head_of_a_csv_is_a_formula(wrong):
     safe = in_csv(pd.DataFrame({wrong: [wrong, "fine"], "n": [-1.5, 2]}))

@@ -10,6 +10,7 @@ import importlib
 import io
 import re
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from ragbench.records import Document
 
 _TEXTS = (".txt", ".md", ".rst")
 _READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "lxml", ".htm": "lxml"}  # ending -> package
+_MAX_TAGS, _MAX_BYTES = 1_000_000, 64 * 2**20  # of a DOCX or HTML file, or of a part of one
 # What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are parts of a line.
 _BLOCKS = frozenset((
     "address", "article", "aside", "blockquote", "br", "button", "caption", "center", "dd", "details", "dialog",
@@ -88,7 +90,7 @@ def read_document(path: Path, name: str) -> list[Document]:
 
     A page without text (a scan, mostly) is kept, empty, and a warning names it. ``name`` is that of the file in ids;
     ``meta`` holds it, and the page. ConfigError without the package that reads the file, DataError for a file that is
-    damaged or encrypted, EmptyFileError for one without any text.
+    damaged, encrypted or too large, EmptyFileError for one without any text.
     """
     ending = path.suffix.lower()
     texts = _read(path, ending) if ending in _READERS else [read_text(path)]
@@ -123,6 +125,17 @@ def _read(path: Path, ending: str) -> list[str]:
     return texts
 
 
+def _check_size(path: Path, parts: Iterable[bytes]) -> None:
+    """Refuse parts of a file with too many bytes or elements; parts after one that is too large are not asked for."""
+    tags = 0
+    for raw in parts:
+        tags += raw.count(b"<") - raw.count(b"</")
+        if len(raw) > _MAX_BYTES or tags > _MAX_TAGS:
+            got = f"{path} has a part of {len(raw):,} bytes and {tags:,} elements"
+            expected = f"at most {_MAX_TAGS:,} elements and {_MAX_BYTES:,} bytes"
+            raise DataError(got, expected, "split it into several files")
+
+
 def _lines(pieces: Iterable[str]) -> str:
     """Join pieces of text to lines without white space around them, and without empty ones."""
     lines = (line.strip(" \r\n\v\f") for line in "".join(pieces).split("\n"))
@@ -146,6 +159,9 @@ def _docx_text(path: Path) -> list[str]:
     import docx
     from docx.oxml import parse_xml
 
+    with zipfile.ZipFile(path) as packed:
+        names = [name for name in packed.namelist() if re.match(r"word/.*\.xml$", name)]
+        _check_size(path, (packed.open(name).read(_MAX_BYTES + 1) for name in names))
     main = docx.Document(str(path)).part
     named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
     pieces: list[str] = []
@@ -194,6 +210,7 @@ def _html_text(path: Path) -> list[str]:
     from lxml import etree
 
     raw = path.read_bytes()
+    _check_size(path, [raw])
     try:
         raw.decode("utf-8")
         encoding = "utf-8"

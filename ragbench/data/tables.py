@@ -20,6 +20,7 @@ from ragbench.errors import ConfigError, DataError, unknown
 
 CSV_ENDINGS = (".csv", ".tsv")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
+MAX_UNPACKED = 2**30  # bytes of a Parquet file in memory
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = re.compile(
@@ -81,10 +82,22 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file of at most `MAX_UNPACKED` bytes: a run of equal values takes room in memory alone."""
     try:
-        return pd.read_parquet(path)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError:
         raise ConfigError(f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"') from None
+    batches, size = [], 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(1024):
+                batches.append(batch)
+                size += batch.nbytes
+                if size > MAX_UNPACKED:
+                    got = f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+                    raise DataError(got, "a smaller table", "split it, or pass the columns you need as a data frame")
+            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -411,9 +411,10 @@ def _score_lines(table: pd.DataFrame) -> Iterator[str]:
 def _write(parts: _Parts, to: str | os.PathLike[str], html: bool) -> Exported:
     """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was."""
     target, earlier, done = Path(to).expanduser().resolve(), check_target(to), Exported(Path(to).expanduser())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as aside:
-        folder = Path(aside)
+    folder = target.with_name(f".{target.name}.part")
+    shutil.rmtree(folder, ignore_errors=True)  # what an export that was killed has left
+    folder.mkdir(parents=True)
+    try:
 
         def new(name: str) -> Path:
             (folder / name).parent.mkdir(exist_ok=True)
@@ -459,6 +460,8 @@ def _write(parts: _Parts, to: str | os.PathLike[str], html: bool) -> Exported:
         for name in (*done.files, MARKER):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(folder / name, target / name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return done
 
 
