@@ -348,10 +348,10 @@ def test_a_readers_own_plot_shows_after_ours(run, tmp_path):
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
     begun = tmp_path / "begun"
     long = notebook(
-        tmp_path / "1_long.ipynb",
+        tmp_path / "2_long.ipynb",
         f"print('on its way', flush=True); open({str(begun)!r}, 'w').close(); import time; time.sleep(200)",
     )
-    never = notebook(tmp_path / "2_never.ipynb", "1")
+    never = notebook(tmp_path / "1_never.ipynb", "1")  # papers run in another order than their numbers
     monkeypatch.setattr(notebooks, "find", lambda series: [long, never])
     monkeypatch.setattr("ragbench.onnx_models.cores", lambda: 1)
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
