@@ -31,7 +31,7 @@ def _results_of_its_own(monkeypatch, tmp_path):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
+    monkeypatch.setattr(local._Server, "_start", lambda self: pytest.fail("a replay started a server"))
     monkeypatch.setattr(local, "_sha256", lambda *_: pytest.fail("a replay read the weights"))
 
 

@@ -109,7 +109,7 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
         for _ in range(2):
             before = len(fake.calls)
             child = subprocess.Popen(command)
-            while len(fake.calls) < before + moments.randint(10, 50):
+            while len(fake.calls) < before + moments.randint(20, 50):
                 assert child.poll() is None
                 time.sleep(0.002)
             child.kill()
