@@ -338,6 +338,25 @@ def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(t
     assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
 
 
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
+def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, escape):
+    good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
+    path = write(tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n')
+    with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
+        load_questions(path)
+    assert load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text == "a \N{GRINNING FACE}"
+    with pytest.raises(DataError, match="line 1: a NUL character"):
+        load_questions(write(tmp_path / "nul.jsonl", "\0" + good))
+
+
+def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.data.files.MAX_UNPACKED", 3_000_000)
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 40_000_000))
+    with pytest.raises(DataError, match=r"unpacks to more than 3,000,000 bytes"):
+        load_questions(path)
+
+
 @pytest.mark.parametrize("name", ["questions.tsv", "questions.TSV.gz"])
 def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
     write(tmp_path / "documents.tsv", "id\ttitle\ttext\nd1\tMill\tThe mill is in Ely, and old.\n")

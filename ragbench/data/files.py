@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import gzip
+import io
 import json
 import re
 import shlex
@@ -20,7 +21,9 @@ from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
+MAX_UNPACKED = 2**30  # bytes of a compressed file
 _LISTED = 8
+_NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Record = TypeVar("Record")
 
@@ -67,11 +70,18 @@ def read_text(path: str | Path) -> str:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "a readable file", "check its rights") from None
     if raw[:2] == b"\x1f\x8b":
+        packed = len(raw)
         try:
-            raw = gzip.decompress(raw)
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             do = "download or copy it again"
             raise DataError(f"{path} is a damaged gzip file: {error}", "a whole file", do) from None
+        if len(raw) > MAX_UNPACKED:
+            got, do = (
+                f"{path} ({packed:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
+                "unpack it first: gunzip",
+            )
+            raise DataError(got, "a smaller file", do)
     if raw[:4] in (b"PK\3\4", b"\xd0\xcf\x11\xe0"):
         raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -82,6 +92,9 @@ def read_text(path: str | Path) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         got = f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8"
         raise DataError(got, "UTF-8 text", f"convert it, for instance: {_iconv('WINDOWS-1252', path)}") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{path}, line {line}: a NUL character", "text", "check that it is a text file, or remove it")
     if not text.strip():
         raise EmptyFileError(f"{path} is empty", "at least one record", "check that it was written completely")
     return text
@@ -101,10 +114,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
-    """Parse JSON, a file or a line of it; DataError with its place, also for a key that occurs twice in an object."""
+    """Parse JSON, a file or a line of it; DataError with its place, also for a key that occurs twice in an object, and
+    for an escape that stands for no character.
+    """
     where, do = f"{path}, line {line}" if line else str(path), "mend that place"
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=_object)
+        if _NO_TEXT.search(text):  # half a surrogate pair, or NUL: it could not be written again
+            again = json.dumps(value, ensure_ascii=False)
+            if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
+                raise ValueError("an escape that stands for no character (NUL, or half of a surrogate pair)")
+        return value
     except json.JSONDecodeError as error:
         where, said = f"{path}, line {line or error.lineno}, column {error.colno}", error.msg
         if line is None and error.pos >= len(text.rstrip()):

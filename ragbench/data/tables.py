@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ragbench.data.files import EXPORT, read_json, read_jsonl, read_text
+from ragbench.data.files import EXPORT, MAX_UNPACKED, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
 CSV_ENDINGS = (".csv", ".tsv")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
-MAX_UNPACKED = 2**30  # bytes of a Parquet file in memory
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = re.compile(
