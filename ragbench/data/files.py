@@ -77,11 +77,8 @@ def read_text(path: str | Path) -> str:
             do = "download or copy it again"
             raise DataError(f"{path} is a damaged gzip file: {error}", "a whole file", do) from None
         if len(raw) > MAX_UNPACKED:
-            got, do = (
-                f"{path} ({packed:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
-                "unpack it first: gunzip",
-            )
-            raise DataError(got, "a smaller file", do)
+            got = f"{path} ({packed:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+            raise DataError(got, "a smaller file", "unpack it first: gunzip")
     if raw[:4] in (b"PK\3\4", b"\xd0\xcf\x11\xe0"):
         raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
