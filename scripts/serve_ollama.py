@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import socket
 import subprocess
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import httpx
 from ollama import Client
+
+from ragbench.paths import package_folder
 
 SCRIPTS = Path(__file__).parent
 # Ollama converts the safetensors; it looks for the kind of pooling under this name.
@@ -98,10 +99,10 @@ def add_models(address: str, **parameters: float) -> list[str]:
 
 
 def _package(name: str) -> Path:
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
+    folder = package_folder(name)
+    if folder is None:
         raise RuntimeError(f"the wheel {name} is not installed: make setup says why")
-    return Path(found.origin).parent
+    return folder
 
 
 def main() -> None:
