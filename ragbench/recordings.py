@@ -70,6 +70,10 @@ def _six_at_300(cell: Cell) -> bool:
     return (ALL_OF_GOLD if cell.retriever == GOLD else 300) == cell.N
 
 
+def _five_at_1000(cell: Cell) -> bool:
+    return cell.N == 1000 and cell.retriever != GOLD
+
+
 def _bm25(cell: Cell) -> bool:
     return cell.retriever == "BM25"
 
@@ -99,6 +103,7 @@ _BM25_AT_300 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM2
 _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
     "retrievers": _RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
+    "thesis": _RecordedGrid(60, partial(_thesis_grid, wants=_five_at_1000)),  # the published N
     "budgets": _RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
     "evidence": _RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
     "distracted": _RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
@@ -137,7 +142,7 @@ RECORDINGS = {
             "num_predict": 128,
             "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
-        ("retrievers", "evidence", "distracted", "probes"),
+        ("retrievers", "evidence", "distracted", "probes", "thesis"),
     ),
 }
 

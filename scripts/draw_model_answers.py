@@ -4,7 +4,9 @@
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
     python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
+    python scripts/draw_model_answers.py thesis FOLDER      # Qwen's answers with five retrievers at N = 1000
     python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
+    python scripts/draw_model_answers.py claims_1000 FOLDER # the same at N = 1000
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
@@ -36,9 +38,11 @@ CENSUS_SEEDS = {  # of the order, of the second pass
     "evidence": (20261127, 20261126),
     "probes": (20261129, 20261128),
     "alone": (20261204, 20261205),
+    "thesis": (20261206, 20261207),
 }
 
-CHECKED, SYSTEMS, CLAIMS_SEED, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 20261130, 10
+CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
+CLAIMS = {"claims": ("retrievers", 300, 20261130), "claims_1000": ("thesis", 1000, 20261208)}  # grid, N, seed
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +55,7 @@ def draw(items: pd.DataFrame) -> pd.DataFrame:
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
     items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name])
+    return shuffled(items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name], 60 if name == "thesis" else SECOND)
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -63,13 +67,16 @@ def rows_of(name: str) -> pd.DataFrame:
     if name == "alone":
         answered = recordings.rows("qwen", "retrievers")
         return answered[answered["N"].eq(0)]
+    if name == "thesis":
+        answered = recordings.rows("qwen", "thesis")
+        return answered[answered["N"].eq(1000)]
     return recordings.rows(name, "retrievers")
 
 
-def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int) -> pd.DataFrame:
+def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int = SECOND) -> pd.DataFrame:
     """Return items in the order in which they are labelled."""
     chosen = items.iloc[np.random.default_rng(order_seed).permutation(len(items))].reset_index(drop=True)
-    again = np.random.default_rng(second_seed).permutation(len(chosen))[:SECOND]
+    again = np.random.default_rng(second_seed).permutation(len(chosen))[:second]
     place = pd.Series(pd.NA, index=chosen.index, dtype="Int64")
     place[again] = range(len(again))
     return chosen.assign(id=[f"{letter}{number:03d}" for number in range(1, len(chosen) + 1)], second_pass=place)
@@ -91,14 +98,12 @@ def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def to_check() -> list[RagResult]:
+def to_check(grid: str, n: int) -> list[RagResult]:
     """Return what RAGChecker checks: response, reference, their claims, and what the generator read."""
-    experiment = recordings.grid_experiment(
-        "qwen", "retrievers", recordings.manifest("qwen")["grids"]["retrievers"]["questions"]
-    )
-    rows = recordings.rows("qwen", "retrievers")
+    experiment = recordings.grid_experiment("qwen", grid, recordings.manifest("qwen")["grids"][grid]["questions"])
+    rows = recordings.rows("qwen", grid)
     first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
-    wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(300)
+    wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(n)
     results = []
     for row in experiment.answers(rows[wanted]).itertuples():
         claims = (f'The answer to "{row.question}" is: {row.reference}.', *row.references)
@@ -119,10 +124,10 @@ def to_check() -> list[RagResult]:
     return results
 
 
-def claim_sheets(results: list[RagResult]) -> list[dict[str, Any]]:
+def claim_sheets(results: list[RagResult], seed: int) -> list[dict[str, Any]]:
     """Lay out each question once: its texts under neutral names, shuffled, and the claims to hold against them."""
     sheets: dict[str, dict[str, Any]] = {}
-    rng = np.random.default_rng(CLAIMS_SEED)
+    rng = np.random.default_rng(seed)
     for result in results:
         sheet = sheets.setdefault(
             result.extra["question_id"],
@@ -153,18 +158,19 @@ def claim_sheets(results: list[RagResult]) -> list[dict[str, Any]]:
     return laid_out
 
 
-def second_sheets(sheets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def second_sheets(sheets: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
     """Return the sheets that are judged twice."""
-    again = np.random.default_rng(CLAIMS_SEED + 1).permutation(len(sheets))[:SECOND_SHEETS]
+    again = np.random.default_rng(seed + 1).permutation(len(sheets))[:SECOND_SHEETS]
     return [sheets[i] for i in sorted(again)]
 
 
-def write_claims(folder: Path) -> None:
+def write_claims(folder: Path, name: str) -> None:
     """Write the sheets, with ten of them for a second pass, and the results that the labels will fill."""
-    results = to_check()
-    sheets = claim_sheets(results)
+    grid, n, seed = CLAIMS[name]
+    results = to_check(grid, n)
+    sheets = claim_sheets(results, seed)
     write_lines(folder / "items.jsonl", sheets)
-    write_lines(folder / "second_pass.jsonl", second_sheets(sheets))
+    write_lines(folder / "second_pass.jsonl", second_sheets(sheets, seed))
     write_ragchecker(RagResults(tuple(results)), folder / "key.json")
     about = recordings.manifest("qwen")
     counted = f"{len(sheets)} questions, {len(results)} answers"
@@ -182,8 +188,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=False)
-    if given.recording == "claims":
-        return write_claims(given.folder)
+    if given.recording in CLAIMS:
+        return write_claims(given.folder, given.recording)
     whole = given.recording in CENSUS_SEEDS
     rows = rows_of(given.recording)
     written = set(rows["model"])

@@ -120,7 +120,8 @@ def test_every_answer_without_documents_has_its_label_and_repeats_those_of_other
 
 
 def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):
-    results = script.to_check()
+    grid, n, seed = script.CLAIMS["claims"]
+    results = script.to_check(grid, n)
     labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", "answer_claims.json")).results}
     assert list(labelled) == [result.id for result in results]
     assert len(results) == script.CHECKED * len(script.SYSTEMS) == 150
@@ -130,7 +131,7 @@ def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_th
         assert not labelled[result.id].missing()
     again = read_ragchecker(packaged_data("minihop", "answer_claims_second.json")).results
     assert {r.extra["question_id"] for r in again} == {
-        sheet["question_id"] for sheet in script.second_sheets(script.claim_sheets(results))
+        sheet["question_id"] for sheet in script.second_sheets(script.claim_sheets(results, seed), seed)
     }
     assert all(replace(r, **dict.fromkeys(CHECKS)) == replace(labelled[r.id], **dict.fromkeys(CHECKS)) for r in again)
 
@@ -159,7 +160,7 @@ def test_a_sheet_of_claims_names_each_text_once_and_tells_nothing_of_where_it_is
         extra={"question_id": "q", "retriever": "BM25"},
     )
     two = replace(one, id="q SIM", response="No.", response_claims=("No.",), chunks=(RetrievedText(text="Ulm."),))
-    (sheet,) = script.claim_sheets([one, two])
+    (sheet,) = script.claim_sheets([one, two], 0)
     assert set(sheet) == {"id", "question_id", "question", "claims", "texts"}
     assert sorted(sheet["texts"].values()) == ["Ely lies on a river.", "In Ely.", "No.", "Ulm."]
     assert sorted(sheet["claims"].values()) == ["In Ely.", "It is Ely.", "No."]
