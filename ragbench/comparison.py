@@ -18,7 +18,7 @@ from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, system_names
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import check_length_was_fixed
+from ragbench.stats.tables import check_length_was_fixed, cluster_of_question
 
 Pair = tuple[str, str]
 IR_SCORE, RIGHT = "IR score", "fully right"
@@ -56,13 +56,10 @@ def compare_systems(rows: pd.DataFrame, pairs: Sequence[Pair] | None = None, **o
     with all others), or every two where no N is shared. Everything else is as for `compare_scores`.
     """
     scored = system_scores(rows)
-    return compare_scores(scored, pairs=_at_one_n(scored) if pairs is None else pairs, **options)
-
-
-def _at_one_n(scored: pd.DataFrame) -> list[Pair] | None:
-    systems = scored.drop_duplicates("system")[["system", "N"]].itertuples(index=False)
-    both = [(a, b) for a, b in combinations(systems, 2) if a.N == b.N or not a.N or not b.N]
-    return [(a.system, b.system) for a, b in both] or None
+    if pairs is None:
+        systems = scored.drop_duplicates("system")[["system", "N"]].to_numpy()
+        pairs = [(a, b) for (a, n), (b, m) in combinations(systems, 2) if n == m or not n or not m] or None
+    return compare_scores(scored, pairs=pairs, **options)
 
 
 def compare_scores(
@@ -86,8 +83,8 @@ def compare_scores(
 
     Returns
     -------
-    DataFrame, one row per pair and number, named a, b, measure: as from `ragbench.stats.compare_pairs`; `conclusions`
-    puts it into words. Pairs without a question scored for both are left out.
+    The table of `ragbench.stats.compare_pairs`, named a, b, measure; `conclusions` puts it into words. Pairs without a
+    question scored for both are left out.
 
     Raises ConfigError for a system that is not there, DataError for one that answered a question twice, when there is
     nothing to compare, or for rows of a run that was ended by looking at them (``until``).
@@ -99,12 +96,8 @@ def compare_scores(
         raise DataError("no pair of systems has a question scored for both", "scores of both", do)
     if cluster is not None:
         check_known("column", [cluster], table.columns)
-        named = table.groupby("question_id", sort=False)[cluster].agg(["nunique", "first"])
-        if (named["nunique"] != 1).any():
-            name = named.index[named["nunique"] != 1][0]
-            got = f"question {str(name)!r} has {named['nunique'][name]} values in the column {cluster!r}"
-            raise DataError(got, "one value for all rows of a question", "name a column such as topic, or add one")
-        options["groups"] = dict.fromkeys(scores, named["first"])
+        clusters = cluster_of_question(table, cluster).reindex(table["question_id"].unique())
+        options["groups"] = dict.fromkeys(scores, clusters)
     return compare_pairs(scores, ("a", "b", "measure"), **options)
 
 

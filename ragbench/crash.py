@@ -198,8 +198,7 @@ def _with_true_sentence(case: Case) -> str | None:
 
 def _with_false_sentence(case: Case) -> str | None:
     for text in _true_sentences(case):
-        false = _another_year(text, case.random) or _another_number(text, case.random) or _negated(text)
-        if false:
+        if false := _another_year(text, case.random) or _another_number(text, case.random) or _negated(text):
             return f"{_closed(case.answer)} {false}"
     return None
 
@@ -234,14 +233,6 @@ def _gold_removed(case: Case) -> Chunks | None:
     return [chunk for chunk in case.chunks if chunk not in last] if last else None
 
 
-def _gold_doubled(case: Case) -> Chunks | None:
-    return [case.gold[0], *case.chunks] if case.gold else None
-
-
-def _gold_last(case: Case) -> Chunks:
-    return [*(chunk for chunk in case.chunks if chunk not in case.gold), *case.gold]
-
-
 def _namesake_added(case: Case) -> Chunks | None:
     known, wanted = {name for name, _ in case.chunks}, case.gold_documents
     titles = {word for document in wanted for word in _short_title(document).split() if word[:1].isupper()}
@@ -272,9 +263,13 @@ ERRORS: dict[str, PlantedError] = {
     "lower case": PlantedError(lambda c: c.answer.lower(), SAME, "no capital"),
     "in German": PlantedError(_in_german, SAME, "Die richtige Antwort lautet: ..."),
     "gold chunk removed": PlantedError(_gold_removed, LESS, "the text of the last hop is not retrieved"),
-    "gold chunk doubled": PlantedError(_gold_doubled, PADDED, "the first gold chunk twice"),
+    "gold chunk doubled": PlantedError(
+        lambda c: [c.gold[0], *c.chunks] if c.gold else None, PADDED, "the first gold chunk twice"
+    ),
     "namesake added": PlantedError(_namesake_added, PADDED, "one more chunk, of like title"),
-    "gold chunks last": PlantedError(_gold_last, SAME, "the same chunks, the gold ones last"),
+    "gold chunks last": PlantedError(
+        lambda c: sorted(c.chunks, key=lambda chunk: chunk in c.gold), SAME, "the same chunks, the gold ones last"
+    ),
 }
 
 # -- planting ----------------------------------------------------------------------------------------------------------
@@ -302,7 +297,6 @@ def plant(
     documents: Iterable[Document] = (),
     *,
     errors: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Plant each error once into each right answer where its rule allows it.
@@ -322,7 +316,7 @@ def plant(
     error what a rule found unnatural, ``attrs["not_planted"]`` the answers that gave it no place.
     """
     check_known("error", errors or (), ERRORS)
-    table, known = read_answers(rows, columns), {document.id: document for document in documents}
+    table, known = read_answers(rows), {document.id: document for document in documents}
     kinds = {name: _kind(document) for name, document in known.items()}
     planted, refused, no_place = [], Counter(), Counter()
     for number, row in enumerate(table.to_dict("records")):
@@ -415,26 +409,20 @@ def crash_test(
     return result
 
 
-def crash_table(
-    results: pd.DataFrame, groups: str | None = None, alpha: float = 0.05, least: float = 0.05
-) -> pd.DataFrame:
+def crash_table(results: pd.DataFrame, groups: str | None = None) -> pd.DataFrame:
     """Say of every error and number whether the number sees it.
 
-    Parameters
-    ----------
-    results : from `crash_test`, of one model or several in a row.
-    groups : a column; answers that share its value (the question, its documents) are resampled and flipped together.
-    alpha : level of the tests, after Holm over the errors of a number.
-    least : mean change below which a number is said to see an error hardly, if at all.
+    ``results`` are from `crash_test`, of one model or several in a row. Answers that share their value in the column
+    ``groups`` (the question, its documents) are resampled and flipped together.
 
     Returns
     -------
     DataFrame, one row per error and number: ``claim``, ``n`` (answers with both numbers), ``undefined``, ``fell`` and
     ``rose`` (shares of answers whose number became worse or better by more than 0.001), ``worse`` with ``low`` and
-    ``high`` (mean change for the worse, 95% clustered bootstrap), ``p_holm`` and ``verdict``: "sees" (significantly
-    worse), "fooled" (significantly better), "blind" (no significant change), "hardly" (one below ``least``). For a
-    control, which is no error, "false alarm" for any change of that size, else "steady". Without two numbers to compare
-    "undefined".
+    ``high`` (mean change for the worse, 95% clustered bootstrap), ``p_holm`` (over the errors of a number) and
+    ``verdict`` at level 0.05: "sees" (significantly worse), "fooled" (significantly better), "blind" (no significant
+    change), "hardly" (one below 0.05). For a control, which is no error, "false alarm" for any change of that size,
+    else "steady". Without two numbers to compare "undefined".
     """
     check_known("column", [groups] if groups else [], results.columns)
     tables = []
@@ -442,22 +430,22 @@ def crash_table(
         parts = dict(iter(of_number.groupby("error", sort=False)))
         scores = {(name,): (part["worse"].to_numpy(float), np.zeros(len(part))) for name, part in parts.items()}
         labels = {(name,): part[groups].to_numpy() for name, part in parts.items()} if groups else None
-        table = compare_pairs(scores, ["error"], groups=labels, alpha=alpha)
+        table = compare_pairs(scores, ["error"], groups=labels)
         table["number"], table["claim"] = number, [parts[name]["claim"].iloc[0] for name in table["error"]]
         for name, sign in (("fell", 1), ("rose", -1)):
             changes = [sign * parts[error]["worse"].dropna().to_numpy(float) for error in table["error"]]
             table[name] = [(change > 1e-3).mean() if change.size else np.nan for change in changes]
         tables.append(table)
     table = pd.concat(tables, ignore_index=True).rename(columns={"difference": "worse", "missing": "undefined"})
-    table["verdict"] = [_verdict(row, alpha, least) for row in table.to_dict("records")]
+    table["verdict"] = [_verdict(row) for row in table.to_dict("records")]
     changes = ["fell", "rose", "worse", "low", "high", "p_holm", "verdict"]
     return table[["error", "claim", "number", "n", "undefined", *changes]]
 
 
-def _verdict(row: Mapping[str, Any], alpha: float, least: float) -> str:
+def _verdict(row: Mapping[str, Any]) -> str:
     if not row["n"]:
         return "undefined"
-    shown, large = row["p_holm"] < alpha, abs(row["worse"]) >= least
+    shown, large = row["p_holm"] < 0.05, abs(row["worse"]) >= 0.05
     if row["claim"] == SAME:
         return "false alarm" if shown and large else "steady"
     return "blind" if not shown else "hardly" if not large else "sees" if row["worse"] > 0 else "fooled"

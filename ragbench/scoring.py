@@ -123,7 +123,8 @@ def score(
         table[column] = pd.Series(each, table.index, dtype=float)
     made_by: dict[str, Any] = {"languages": caveat} if caveat else {}
     if any(need in LABELS for name in values for need in METRICS[name].needs):
-        model = _identity(who.model, cassette) if wanted and who.model is not None else {}
+        tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
+        model = model_facts(who.model, tape, ask_server=False).to_dict() if wanted and who.model is not None else {}
         checked = f"; claims by {who.checker!r}" if who.checker is not None and "claim_labels" in wanted else ""
         first = "{provider}:{model}".format(**model) if model else "embedded" if wanted else "given"
         worded = "; abstentions by their wording" if "abstained" in wanted else ""
@@ -161,9 +162,10 @@ def metric_table() -> pd.DataFrame:
     for column, (name, _) in numbers_by_column().items():
         metric = METRICS[name]
         labels = ", ".join(need for need in metric.needs if need in LABELS)
+        columns = ", ".join(need for need in _needed(name) if need not in LABELS)
         span = "{:g} to {:g}".format(*metric.range) + ", lower is better" * (column in lower)
         way = f"{labels}: embedded{' or a model' * (labels != 'abstained')}" if labels else "none"
-        lines.append((column, name, ", ".join(_columns_of(name)), metric.source, span, way))
+        lines.append((column, name, columns, metric.source, span, way))
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
@@ -195,9 +197,9 @@ def _missing_needs(need: str, existing: Collection[str] = (), label: str = "") -
         yield need, label
 
 
-def _columns_of(metric: str) -> list[str]:
-    taken = [name for need in METRICS[metric].needs for name, _ in _missing_needs(need)]
-    return list(dict.fromkeys(name for name in taken if name not in LABELS))
+def _needed(metric: str, existing: Collection[str] = ()) -> dict[str, str]:
+    """Return column or label -> the label it is for, of all that a metric needs beside existing columns."""
+    return {name: label for need in METRICS[metric].needs for name, label in _missing_needs(need, existing)}
 
 
 def _existing_columns(table: pd.DataFrame) -> set[str]:
@@ -206,19 +208,16 @@ def _existing_columns(table: pd.DataFrame) -> set[str]:
 
 def labels_of(metrics: Sequence[str], existing: Collection[str] = ()) -> list[str]:
     """Return the labels that metrics need, beside existing columns; a label after what it is made from."""
-    names = _metrics_of(find_numbers(metrics))
-    taken = [name for metric in names for need in METRICS[metric].needs for name, _ in _missing_needs(need, existing)]
-    return list(dict.fromkeys(name for name in taken if name in LABELS))
+    needed = (name for metric in _metrics_of(find_numbers(metrics)) for name in _needed(metric, existing))
+    return list(dict.fromkeys(name for name in needed if name in LABELS))
 
 
 def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
     missing = {
-        name: {
-            column: by for need in metric.needs for column, by in _missing_needs(need, existing) if column not in LABELS
-        }
-        for name, metric in METRICS.items()
+        name: {column: label for column, label in _needed(name, existing).items() if column not in LABELS}
+        for name in METRICS
     }
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
     for name in asked:
@@ -305,11 +304,6 @@ def _source(
     return _LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
 
 
-def _identity(model: Any, cassette: Any) -> dict[str, Any]:
-    tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-    return model_facts(model, tape, ask_server=False).to_dict()
-
-
 def _plan(
     table: pd.DataFrame, wanted: Sequence[str], who: _LabelSource, cassette: Any, speeds: Mapping[str, Any]
 ) -> Plan:
@@ -334,10 +328,6 @@ def _plan(
 # Labels: how each is made, and the calls that takes
 
 
-def _lists(rows: pd.DataFrame, *columns: str) -> list[list[Any]]:
-    return [rows[column].tolist() for column in columns]
-
-
 def _results(rows: pd.DataFrame) -> list[RagResult]:
     names = rows["question_id"].astype(str)
     names = names + " " + rows["system"].astype(str) if "system" in rows else names
@@ -346,8 +336,9 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
         true, claims = row.get("long_reference"), row.get("reference_claims")
+        true = row["reference"] if is_missing(true) else true
         chunks = tuple(RetrievedText(text=text) for text in row["chunks"])
-        result = RagResult(name, row["question"], row["reference"] if is_missing(true) else true, row["answer"], chunks)
+        result = RagResult(name, row["question"], true, row["answer"], chunks)
         results.append(result if is_missing(claims) else replace(result, reference_claims=tuple(claims)))
     return results
 
@@ -391,23 +382,24 @@ def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
-    questions, answers, points = _lists(rows, "question", "answer", "keypoints")
+    questions, answers, points = (rows[name].tolist() for name in ("question", "answer", "keypoints"))
     if who.model is None:
         return embedded_keypoint_verdicts(points, answers, [language(of_row) for of_row in points])
     return keypoint_verdicts(who.model, questions, answers, points, cassette=cassette, **who.options).labels
 
 
 def _grade(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
-    each = [(str(i), row) for i, row in enumerate(rows.itertuples())]
-    questions = [Question(name, row.question, row.reference, tuple(row.references)) for name, row in each]
-    answers = [Answer(name, row.answer, "") for name, row in each]
+    questions, answers = [], []
+    for i, row in enumerate(rows.itertuples()):
+        questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
+        answers.append(Answer(str(i), row.answer, ""))
     graded = grade(who.model or "embedded", questions, answers, cassette=cassette, **who.options)
     return [each.value for each in graded]
 
 
 def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     model: Any = EmbeddedRagas() if who.model is None else ModelRagas(who.model, cassette=cassette, **who.options)
-    questions, answers, contexts = _lists(rows, "question", "answer", "context")
+    questions, answers, contexts = (rows[name].tolist() for name in ("question", "answer", "context"))
     scores = {
         "faithfulness": model.faithfulness(answers, contexts),
         "answer_relevance": model.answer_relevance(questions, answers),

@@ -206,7 +206,7 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
 
     Cells are matched by the names of their axis values, rows by question. DataError for a run that does not exist.
     """
-    flat_a, flat_b = (_flat(load_manifest(run)) for run in (run_a, run_b))
+    flat_a, flat_b = map(_flat, (run_a, run_b))
     names = sorted(name for name in {*flat_a, *flat_b} if flat_a.get(name) != flat_b.get(name))
     entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in names]
     frames = [load_rows(run, (*AXIS_COLUMNS, "answer", "grade", "ir_score", "status")) for run in (run_a, run_b)]
@@ -225,11 +225,7 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
     return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), cells[columns])
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not value:
-        return {path: value if isinstance(value, str | int | float | bool | type(None)) else json.dumps(value)}
-    flat: dict[str, Any] = {}
-    for name, inner in value.items():
-        if path or name not in ("runs", "name"):  # these two differ from run to run
-            flat |= _flat(inner, f"{path}.{name}" if path else str(name))
-    return flat
+def _flat(run: str | os.PathLike[str]) -> dict[str, Any]:
+    entries = {name: entry for name, entry in load_manifest(run).items() if name not in ("runs", "name")}
+    flat = pd.json_normalize(entries).to_dict("records")[0]
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in flat.items()}

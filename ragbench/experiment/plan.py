@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
@@ -34,11 +34,11 @@ def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -
             made += Plan((), tuple(stop.expected(data) if stop else ()))
             cells, count = experiment.cells(name), len(data.questions)
             for label, model in experiment.generator.items():
-                calls = count * len({cell.answer for cell in cells if cell.generator == label})
-                made += _calls("generation", calls, model, cassette, speeds)
+                prompts = len({cell.answer for cell in cells if cell.generator == label})
+                made += _calls("generation", count * prompts, model, cassette, speeds)
             for label, model in experiment.judge.items():
-                calls = count * _gradings(experiment, [cell for cell in cells if cell.judge == label], is_model(model))
-                made += _calls("grading", calls, model, cassette, speeds)
+                prompts = _gradings(experiment, [cell for cell in cells if cell.judge == label], is_model(model))
+                made += _calls("grading", count * prompts, model, cassette, speeds)
     if experiment.metrics:
         made += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
     return made
@@ -60,15 +60,20 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
         for dense, of_queries in dense_searches(engine, queries):
             place = getattr(dense.embedder, "path", id(dense.embedder))
             _, texts = missing.setdefault(place, (dense.embedder, {}))
-            texts |= dict.fromkeys(_without_vector(dense.embedder, dense.texts, False))
-            texts |= dict.fromkeys(_without_vector(dense.embedder, of_queries, True))
+            for wanted, are_queries in ((dense.texts, False), (of_queries, True)):
+                if isinstance(dense.embedder, CachedEmbeddings):
+                    wanted = dense.embedder.not_on_disk(wanted, queries=are_queries)
+                texts |= dict.fromkeys(wanted)
         for step, calls, asked_by in model_calls(engine):
             tape = asked_by.cassette
             if isinstance(tape, str | os.PathLike):
                 tape = Cassette(tape) if os.path.exists(tape) else None
             made += plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
-        words = tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in _tokenizers(engine))
-        made += Plan((), words)
+        settings = retriever_settings(engine)
+        over = settings.get("over")
+        parts = (settings, *(over if isinstance(over, list) else ()))
+        words = [part["tokenizer"] for part in parts if "tokenizer" in part]  # "auto" chooses them from the chunks
+        made += Plan((), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words))
     for embedder, texts in missing.values():
         seconds_for = getattr(getattr(embedder, "embedder", embedder), "seconds_for", None)
         seconds = seconds_for(list(texts)) if seconds_for and texts else math.nan if texts else 0.0
@@ -78,19 +83,6 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
 
 def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
     return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),))
-
-
-def _without_vector(embedder: Any, texts: Sequence[str], queries: bool) -> Sequence[str]:
-    return embedder.not_on_disk(texts, queries=queries) if isinstance(embedder, CachedEmbeddings) else texts
-
-
-def _tokenizers(engine: Any) -> Iterator[str]:
-    """Yield the words that a retriever searches by, since "auto" chooses them from the chunks."""
-    settings = retriever_settings(engine)
-    over = settings.get("over")
-    for each in (settings, *(over if isinstance(over, list) else ())):
-        if "tokenizer" in each:
-            yield each["tokenizer"]
 
 
 def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pandas as pd
@@ -37,7 +38,7 @@ from ragbench.experiment.rows import (
 from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
-from ragbench.llm import Cassette, Plan
+from ragbench.llm import Cassette
 from ragbench.llm.endpoints import ModelFacts, model_facts, window
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT
@@ -119,7 +120,9 @@ def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
     return run
 
 
-def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Question]]:
+def _blocks(run: _Run, data: Dataset, cells: Sequence[Cell], stop: Until | None) -> list[Sequence[Question]]:
+    asked = sum(cell.generator in run.generators or cell.judge in run.judges for cell in cells)
+    size = max(1, BLOCK_OF_ANSWERS // asked) if asked else BLOCK
     if stop:
         return in_blocks(data, min(size, LOOK))
     return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
@@ -128,16 +131,11 @@ def _blocks(data: Dataset, size: int, stop: Until | None) -> list[Sequence[Quest
 def _ended(stop: Until, differences: Mapping[str, float], clusters: Mapping[str, int], entry: Row) -> bool:
     """Look at the questions so far, note for the manifest what was seen, and say whether the run is decided."""
     interval, why = stop.look(differences, clusters)
-    seen = {"estimate": interval.estimate, "low": interval.low, "high": interval.high, "level": interval.level}
+    seen = {name: getattr(interval, name) for name in ("estimate", "low", "high", "level")}
     asked = {"text": stop.text, "number": stop.number, "asked": len(differences), "of": len(clusters)}
-    why_not = {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
-    entry["until"] = asked | seen | why_not
+    reason = {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
+    entry["until"] = seen | asked | reason
     return bool(why)
-
-
-def _block_size(run: _Run, cells: Sequence[Cell]) -> int:
-    asked = sum(cell.generator in run.generators or cell.judge in run.judges for cell in cells)
-    return BLOCK if not asked else max(1, BLOCK_OF_ANSWERS // asked)
 
 
 # -- search, cut and score ---------------------------------------------------------------------------------------------
@@ -232,25 +230,14 @@ def _contexts(
         return error
     about = {"hits": [hit.chunk.id for hit in hits], "zero_hits": sum(hit.score == 0 for hit in hits)}
     about["retrieved"] = [hit.chunk.doc_id for hit in hits]
-    lengths = [len(text) for text in texts]
+    starts = [0, *accumulate(len(text) + 1 for text in texts)]  # one space stands between two chunks
     rows = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         tokens = int(min(max(n - 1, 0) if begin_token else n, most))
-        chunk_ends = _chunk_ends(lengths, end)
-        context = joined[:end]
-        rows[n] = about | {"ir_score": score, "context_tokens": tokens, "context": context, "chunk_ends": chunk_ends}
+        chunk_ends = [min(after - 1, end) for start, after in pairwise(starts) if start < end]
+        rows[n] = about | {"ir_score": score, "context_tokens": tokens}
+        rows[n] |= {"context": joined[:end], "chunk_ends": chunk_ends}
     return rows
-
-
-def _chunk_ends(lengths: Sequence[int], end: int) -> list[int]:
-    """Return where each chunk ends in their texts joined with one space and cut at ``end``."""
-    ends, start = [], 0
-    for length in lengths:
-        if start >= end:
-            break
-        ends.append(min(start + length, end))
-        start += length + 1
-    return ends
 
 
 # -- answer and grade --------------------------------------------------------------------------------------------------
@@ -266,12 +253,12 @@ def _read(reader: Any, name: str, question: Question, context: str | None) -> Ro
 
 def _answered(answer: Answer) -> Row:
     """Return what a row says of its answer, or of the failure to get one."""
+    row: Row = {"seconds": answer.seconds}
     if error := answer.meta.get("error"):
         kind, _, message = error.partition(": ")
-        row: Row = {}
         _fail(row, "generate", kind, message)
-        return row | {"seconds": answer.seconds}
-    return {"answer": answer.text, "seconds": answer.seconds}
+        return row
+    return row | {"answer": answer.text}
 
 
 def _fail(row: Row, step: str, error: BaseException | str, message: str = "") -> None:
@@ -459,9 +446,8 @@ class Experiment(Grid):
     ... ).run()  # doctest: +SKIP
     """
 
-    def plan(self, until: str | None = None, **speeds: Any) -> Plan:
-        """Say what `run` will take, by step; see `ragbench.experiment.plan.plan_experiment`."""
-        return plan_experiment(self, until, **speeds)
+    plan = plan_experiment
+    answers = staticmethod(answers_of)
 
     def run(self, executor: Executor | None = None, progress: bool = True, until: str | None = None) -> pd.DataFrame:
         """Run a grid from its beginning and return its rows, as `load_rows` does.
@@ -495,7 +481,7 @@ class Experiment(Grid):
                     for name, data in run.data.items():
                         cells, relevant = self.cells(name), judgements(data)
                         clusters, differences = document_clusters(data) if stop else {}, {}
-                        for questions in _blocks(data, _block_size(run, cells), stop):
+                        for questions in _blocks(run, data, cells, stop):
                             block = _retrieve(run, name, cells, questions, pool)
                             for row in block:
                                 row["relevant"] = relevant.get(row["question_id"])
@@ -524,5 +510,3 @@ class Experiment(Grid):
         for warning in without_text(frame):
             warnings.warn(warning, stacklevel=2)  # shown at the line that called run()
         return frame
-
-    answers = staticmethod(answers_of)

@@ -108,7 +108,7 @@ def compare(
                 continue  # answers without documents are one system, in a group of their own
             scores[*key, a, b] = wide[a], wide[b]
             if cluster is not None:
-                options.setdefault("groups", {})[*key, a, b] = _one_each(part, cluster).reindex(wide.index)
+                options.setdefault("groups", {})[*key, a, b] = cluster_of_question(part, cluster).reindex(wide.index)
     return compare_pairs(scores, [*by, "a", "b"], **options)
 
 
@@ -137,7 +137,7 @@ def check_length_was_fixed(rows: pd.DataFrame) -> None:
         raise DataError(f"a run that was looked at until {stopped}", "a number of questions fixed before", do)
 
 
-def _one_each(rows: pd.DataFrame, cluster: str) -> pd.Series:
+def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
     """Return the cluster of each question; DataError for a question with two, or none."""
     each = rows.groupby("question_id")[cluster].agg(["nunique", "first"])
     wrong = each.index[each["nunique"] != 1]
