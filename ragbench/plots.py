@@ -58,9 +58,12 @@ class _PlainFigure(Figure):
 
 
 def open_figure(
-    width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid: Any
+    width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, used: int | None = None, **grid: Any
 ) -> tuple[Figure, Any]:
-    """Open a figure in the project's look: (figure, axes of shape (nrows, ncols)); ``grid`` is for ``plt.subplots``."""
+    """Open a figure in the project's look: (figure, axes of shape (nrows, ncols)).
+
+    Panels after the first ``used`` are hidden; ``grid`` is for ``plt.subplots``.
+    """
     import seaborn as sns  # slow to import, and a program that only saves tables needs none of it
 
     plt.draw_if_interactive()  # loads the backend: within rc_context a notebook's would lose "interactive" again, and
@@ -70,12 +73,9 @@ def open_figure(
         options: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "FigureClass": _PlainFigure}
         figure, axes = plt.subplots(nrows, ncols, squeeze=False, **options, **grid)
     plt.close(figure)  # shown by the cell that returns it, not a second time by the backend
+    for axis in axes.ravel()[used:] if used is not None else ():
+        axis.set_visible(False)
     return figure, axes
-
-
-def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
-    figure, axes = open_figure(width, height)
-    return figure, axes[0, 0]
 
 
 def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
@@ -153,11 +153,6 @@ def _unique(values: pd.Series) -> list:
 
 def _panels(frame: pd.DataFrame, by: str | None) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), part) for name, part in frame.groupby(by, sort=False)] if by else [("", frame)]
-
-
-def _hide_empty(axes: np.ndarray, used: int) -> None:
-    for axis in axes.ravel()[used:]:
-        axis.set_visible(False)
 
 
 def _legend_below(figure: Figure) -> None:
@@ -276,8 +271,8 @@ def settings(
     wide = max(2.6, min(min(0.75, 0.25 + _size(shown)[0]) * len(values), (WIDEST - 0.9) / ncols))
     (ticks, below), looks = _under(shown, wide / len(values)), _looks(names)
     size = (0.9 + wide * ncols, 0.7 + below + (2.3 if row else 2.2 + below) * nrows)
-    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
-    _hide_empty(axes, len(panels) * len(rows))
+    shared = {"sharey": "row" if row else False, "sharex": bool(row)}
+    figure, axes = open_figure(*size, ncols, nrows, len(panels) * len(rows), **shared)
     for (place, axis), (line, name) in zip(enumerate(axes.ravel()), product(rows, panels), strict=False):
         part, printed = (f[(f[panel] == name) & (f[row] == line if row else True)] for f in (ours, paper))
         for i, system in enumerate(names):
@@ -380,7 +375,7 @@ def grouped_bars(
     size = (beside + long * ncols, 0.7 + below + 2.7 * nrows)
     if lying:
         size = (beside + 3.4 * ncols, 1.2 + (long + 0.5) * nrows)
-    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
     for axis, (heading, cell) in zip(axes.ravel(), panels, strict=False):
         for i, name in enumerate(names):
             part = cell[cell[hue] == name].set_index(x).reindex(groups)
@@ -400,7 +395,6 @@ def grouped_bars(
         else:
             axis.set_xticks(**ticks)
         axis.grid(axis="y" if lying else "x", visible=False)
-    _hide_empty(axes, len(panels))
     top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
     limits = (0, 1.05 * top if top > 0 else 1.0)
     if lying:
@@ -492,19 +486,18 @@ def dots(
     ncols = min(_PER_ROW, len(panels))
     nrows = -(-len(panels) // ncols)
     size = (beside + 0.6 + max(2.2, 4.4 - len(panels)) * ncols, 1.2 + (0.4 + band * len(rows)) * nrows)
-    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
-    _hide_empty(axes, len(panels))
+    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
     for axis, (title, part) in zip(axes.ravel(), panels, strict=False):
         for i, name in enumerate(names):
             points = part[part[hue] == name] if hue else part
-            look = {"color": looks[name]["color"], "fmt": looks[name]["marker"]}
-            apart = step * (i - (len(names) - 1) / 2)
-            _dots(
-                axis, points[points[filled]] if filled else points, value, row, rows, apart, label=_label(name), **look
-            )
-            if filled:
-                hollow = look | {"color": PALETTE[6], "mfc": "white"}
-                _dots(axis, points[~points[filled]], value, row, rows, apart, **hollow)
+            look = {"color": looks[name]["color"], "fmt": looks[name]["marker"], "ms": 5, "lw": 1.2, "capsize": 2}
+            kinds = [(points[points[filled]] if filled else points, {"label": _label(name)})]
+            kinds += [(points[~points[filled]], {"color": PALETTE[6], "mfc": "white"})] if filled else []
+            for some, special in kinds:
+                if len(some):
+                    place = np.array([rows.index(r) for r in some[row]]) + step * (i - (len(names) - 1) / 2)
+                    reach = _reach(some, value)
+                    axis.errorbar(some[value].to_numpy(float), place, xerr=reach, ls="none", **look | special)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
         axis.set_title(_wrapped(title, 9 * size[0] / (ncols + 1)), fontsize=10)
         if xlim:  # None would freeze the limits at the first panel's
@@ -518,16 +511,6 @@ def dots(
     if hue and hue != row:
         _legend_below(figure)
     return figure
-
-
-def _dots(
-    axis: Axes, points: pd.DataFrame, value: str, row: str, rows: Sequence[Any], apart: float, **look: Any
-) -> None:
-    if len(points):
-        place = np.array([rows.index(r) for r in points[row]]) + apart
-        axis.errorbar(
-            points[value].to_numpy(float), place, xerr=_reach(points, value), ms=5, lw=1.2, capsize=2, **look, ls="none"
-        )
 
 
 def _cells(axis: Axes, texts: np.ndarray, dark: np.ndarray, size: int = 8) -> None:
@@ -554,7 +537,7 @@ def heat_maps(
     height = 0.4 + max(0.28, _LINE * lines + 0.03) * len(first)
     ticks, below = _under(columns, cell)
     size = (beside + 0.6 + max(1.2, cell * len(columns)) * ncols, 0.4 + below + height * nrows)
-    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    figure, axes = open_figure(*size, ncols, nrows, len(tables), sharex=True, sharey=True)
     for axis, (title, table) in zip(axes.ravel(), tables.items(), strict=False):
         shade = ((table - low) / reach.where(reach > 0, 1)).to_numpy(float)
         shade = np.where(table.columns.isin(lower_is_better), 1 - shade, shade)
@@ -566,7 +549,6 @@ def heat_maps(
         if decimals is not None:
             texts = table.map(lambda value: f"{value:.{decimals}f}" if pd.notna(value) else "-").to_numpy()
             _cells(axis, texts, shade > 0.6)
-    _hide_empty(axes, len(tables))
     return figure
 
 
@@ -576,7 +558,8 @@ def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: 
     beside, lines = _size(names)
     cell = max(0.62, _LINE * lines + 0.05, min(beside, 1.1))
     ticks, below = _under(labels, cell)
-    figure, axis = _open_one(beside + 0.9 + cell * len(labels), 1.0 + below + cell * len(labels))
+    figure, axes = open_figure(beside + 0.9 + cell * len(labels), 1.0 + below + cell * len(labels))
+    axis = axes[0, 0]
     axis.imshow(counts, cmap="Blues", aspect="auto", vmin=0)  # equal counts are dark, as their white figures need
     _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
     axis.set_xticks(**ticks)
@@ -605,8 +588,7 @@ def sorted_scores(
     ncols = min(5, len(groups))
     wide = wide or (2.6 if shares or ncols > 4 else 3.1)
     nrows = -(-len(groups) // ncols)
-    figure, axes = open_figure(wide * ncols, 0.7 + 2.7 * nrows, ncols=ncols, nrows=nrows, sharey=True)
-    _hide_empty(axes, len(groups))
+    figure, axes = open_figure(wide * ncols, 0.7 + 2.7 * nrows, ncols, nrows, len(groups), sharey=True)
     for axis, (name, scores) in zip(axes.ravel(), groups.items(), strict=False):
         ordered = np.sort(np.asarray(scores, float))
         axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
@@ -632,8 +614,8 @@ def sorted_scores(
 def scatter(frame: pd.DataFrame, x: str, y: str, name: str, xlabel: str, ylabel: str) -> Figure:
     """One marker for each row, named in a legend: labels beside the points would lie on each other."""
     _need(frame, x, y, name)
-    figure, axis = _open_one(5.5, 3.6)
-    looks = _looks(_unique(frame[name]))
+    figure, axes = open_figure(5.5, 3.6)
+    axis, looks = axes[0, 0], _looks(_unique(frame[name]))
     for system, at, height in frame[[name, x, y]].itertuples(index=False):
         axis.plot(at, height, ms=7, label=_label(system), **looks[system] | {"ls": ""})
     axis.set(xlabel=xlabel, ylabel=ylabel)
@@ -658,10 +640,8 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     nrows = -(-len(panels) // ncols)
     wide = 1.9 if len(panels) > 1 else 5.0
     height = 0.5 + max(0.22, _LINE * deep + 0.04) * len(lines)
-    figure, axes = open_figure(
-        beside + 0.5 + wide * ncols, 0.6 + height * nrows, ncols=ncols, nrows=nrows, sharex=True, sharey=True
-    )
-    _hide_empty(axes, len(panels))
+    size = (beside + 0.5 + wide * ncols, 0.6 + height * nrows)
+    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
     spread = {key: np.sort(part.dropna()) for key, part in scores.groupby([panel, line], sort=False)["value"]}
     marks = means.set_index([panel, line])
     for axis, title in zip(axes.ravel(), panels, strict=False):

@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.export import MARKER, _load_scores, export, export_scores, save_scores
-from ragbench.report.methods import Methods, _as_latex, _as_markdown, methods, references, score_methods
+from ragbench.report.methods import Methods, methods, references, score_methods, with_citations
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
@@ -649,8 +649,8 @@ def test_references_are_whole_and_cited_in_both_ways():
         assert problems(" ".join(fields.values())) == [], key
     assert len(references()) == 17
     text = "BM25* & more ⟦robertson2009bm25,liu2024lost⟧ ($k$)."
-    assert _as_markdown(text) == r"BM25\* & more [@robertson2009bm25; @liu2024lost] (\$k\$)."
-    assert _as_latex(text) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."
+    assert with_citations(text, in_markdown) == r"BM25\* & more [@robertson2009bm25; @liu2024lost] (\$k\$)."
+    assert with_citations(text, in_latex) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."
 
 
 def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_rows():

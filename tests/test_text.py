@@ -18,7 +18,7 @@ from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import comparable, normalise
 from ragbench.text.negation import abstains
 from ragbench.text.words import word_weight
-from ragbench.widgets.explorer import _score_hits, column
+from ragbench.widgets.explorer import _ScoredHits, column
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -186,7 +186,7 @@ def test_metric_check_marks_and_recall_agree(layout, match):
 
     hits = [Hit(Chunk("c", text, "d"), 1.0, 1)]
     offsets = TokenOffsets(lambda t: range(1, len(t) + 1))
-    ranking = _score_hits(hits, [FACT], [len(text)], offsets, match)
+    ranking = _ScoredHits(hits, [FACT], [len(text)], offsets, match)
     assert (ranking.scores[0] == 1.0) == there
     start, stop = ranking.span(0, 0)
     if there:

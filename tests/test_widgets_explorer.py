@@ -20,7 +20,7 @@ from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.cutoffs import TokenOffsets
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
-from ragbench.widgets.explorer import _score_hits, column
+from ragbench.widgets.explorer import _ScoredHits, column
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
 TEXTS = ("Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.")
@@ -238,7 +238,7 @@ def test_hostile_text_is_shown_and_never_runs():
 
 def test_facts_that_overlap_are_both_marked():
     (hits,) = Fixed(texts=("abcdefgh",)).search(["q"], 1)
-    ranking = _score_hits(hits, ["abcdef", "cdefgh"], [5], TokenOffsets(words))
+    ranking = _ScoredHits(hits, ["abcdef", "cdefgh"], [5], TokenOffsets(words))
     drawn = column("x", ranking, 0, 5)
     both = mark(1, mark(2, "cdef"))
     assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in drawn
@@ -253,7 +253,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
         return range(1, len(text) + 1)
 
     (hits,) = Fixed(texts=tuple(chunks), title="").search(["q"], 9)
-    ranking = _score_hits(hits, facts, range(60), TokenOffsets(characters), "exact")
+    ranking = _ScoredHits(hits, facts, range(60), TokenOffsets(characters), "exact")
     for n in (0, 1, 3, 8, 20, 59):
         drawn = column("x", ranking, n, n)
         found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)

@@ -45,58 +45,50 @@ def _number(rows: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(rows[name], errors="coerce").astype(float)
 
 
-def _mixed(rows: pd.DataFrame, model: str, digest: str) -> pd.Series:
+def _mixed(digests: pd.Series, models: pd.Series) -> pd.Series:
     """Mark the rows whose model has other weights than most rows under the same name."""
-    most = rows.groupby(model, dropna=False)[digest].transform(lambda one: one.mode().get(0))
-    return rows[digest].notna() & rows[digest].ne(most)
+    return digests.notna() & digests.ne(digests.groupby(models, dropna=False).transform(lambda one: one.mode().get(0)))
 
 
-def _truncated(rows: pd.DataFrame, step: str) -> pd.Series:
-    return rows["error_kind"].eq("truncated") & rows["error_step"].eq(step)
+def _truncated(kinds: pd.Series, steps: pd.Series, step: str) -> pd.Series:
+    return kinds.eq("truncated") & steps.eq(step)
 
 
-# Check -> the columns it needs (rows with a value in the first could show it), which rows show it, what it means.
-_Checks = Mapping[str, tuple[tuple[str, ...], Callable[[pd.DataFrame], pd.Series], str]]
+# Check -> the columns it needs (rows with a value in the first could show it), a function of these columns that marks
+# the rows which show it, and what it means.
+_Checks = Mapping[str, tuple[tuple[str, ...], Callable[..., pd.Series], str]]
 _RETRIEVAL: _Checks = {
     "zero-score hits": (
         ("zero_hits",),
-        lambda rows: _number(rows, "zero_hits") > 0,
+        lambda hits: pd.to_numeric(hits, errors="coerce") > 0,
         "chunks that share nothing with the question count as found",
     ),
     "empty contexts": (
         ("context_tokens", "N"),
-        lambda rows: (rows["N"] > 0) & _number(rows, "context_tokens").eq(0),
+        lambda tokens, n: (n > 0) & pd.to_numeric(tokens, errors="coerce").eq(0),
         "a budget above 0, and no token of context",
     ),
 }
 _ANSWERS: _Checks = {
     "truncated answers": (
         ("finish", "error_kind", "error_step"),
-        lambda rows: rows["finish"].isin(CUT_SHORT) | _truncated(rows, "generate"),
+        lambda finish, *error: finish.isin(CUT_SHORT) | _truncated(*error, "generate"),
         "the model ran into its limit of tokens",
     ),
-    "mixed models": (
-        ("digest", "generator"),
-        lambda rows: _mixed(rows, "generator", "digest"),
-        "other weights, the same name",
-    ),
+    "mixed models": (("digest", "generator"), _mixed, "other weights, the same name"),
 }
 _GRADES: _Checks = {
     "truncated grades": (
         ("judge_raw", "error_kind", "error_step"),
-        lambda rows: _truncated(rows, "grade"),
+        lambda _, *error: _truncated(*error, "grade"),
         "the judge repeated itself, or ran into its limit of tokens",
     ),
     "answers cut for the judge": (
         ("judge_answer_cut",),
-        lambda rows: rows["judge_answer_cut"].eq(True),
+        lambda cut: cut.eq(True),
         "longer than max_chars: graded by their beginning",
     ),
-    "mixed judges": (
-        ("judge_digest", "judge"),
-        lambda rows: _mixed(rows, "judge", "judge_digest"),
-        "other weights, same name",
-    ),
+    "mixed judges": (("judge_digest", "judge"), _mixed, "other weights, same name"),
 }
 
 
@@ -217,8 +209,8 @@ class _Log:
         """Make the checks whose columns exist."""
         for name, (columns, flagged, detail) in checks.items():
             if set(columns) <= set(self.rows.columns):
-                of = int(self.rows[columns[0]].notna().sum())
-                self.add(table, name, flagged(self.rows).fillna(False), of, detail)
+                values = [self.rows[column] for column in columns]
+                self.add(table, name, flagged(*values).fillna(False), int(values[0].notna().sum()), detail)
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:

@@ -72,22 +72,6 @@ class Exported:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-@dataclass
-class _Parts:
-    """What an export holds."""
-
-    name: str
-    facts: str  # of the page, in a sentence
-    tables: dict[str, RunTable]  # by label
-    figures: Iterable[_Drawn]
-    methods: Methods
-    checks: pd.DataFrame
-    files: dict[str, Iterable[str]]  # text by the name of its file
-    notes: list[str]
-    worst: Sequence[RunTable] = ()  # on the page alone
-    cassette: Path | None = None
-
-
 def export(
     run: str | os.PathLike[str],
     to: str | os.PathLike[str],
@@ -132,8 +116,8 @@ def export(
     labelled = {f"tab:{label_of(name)}:{each.stem}": each for each in tables}
     as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
-    parts = _Parts(name, facts, labelled, figures, paragraphs, checks, files, notes, [worst_answers(rows)], tape)
-    return _write(parts, to, html)
+    parts = {"tables": labelled, "figures": figures, "methods": paragraphs, "checks": checks, "files": files}
+    return _write(to, html, name, facts, notes, **parts, worst=worst_answers(rows), cassette=tape)
 
 
 def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
@@ -144,7 +128,8 @@ def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFr
 
 
 def _csv(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows as CSV, some thousands at once."""
+    """Yield the rows as CSV, some thousands at once; claim labels fit in no cell."""
+    rows = rows.drop(columns="claim_labels", errors="ignore")
     for start in range(0, len(rows), _BATCH_SIZE):
         part = in_csv(rows.iloc[start : start + _BATCH_SIZE])
         yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
@@ -327,7 +312,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
     Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
     `ragbench.widgets.ClaimInspector`.
     """
-    files = {"rows.csv": _score_lines(table)}
+    files = {"rows.csv": _csv(table)}
     notes = [*table.attrs.get("repairs", [])]
     if "claim_labels" in table:
         whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
@@ -337,8 +322,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
     tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
     checks = audit_rows(table, table.attrs["numbers"], ["system"] if "system" in table else [])
     facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
-    drawn = _score_figures(table, name)
-    return _write(_Parts(name, facts, tables, drawn, score_methods(table), checks, files, notes), to, html)
+    parts = {"tables": tables, "figures": _score_figures(table, name), "methods": score_methods(table)}
+    return _write(to, html, name, facts, notes, **parts, checks=checks, files=files)
 
 
 def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
@@ -381,7 +366,7 @@ def save_scores(table: pd.DataFrame, folder: Path) -> Path:
     """Write a table from `ragbench.score` beside a run's rows, for `export`: a row per answer, and how it was made."""
     path = folder / "scores.csv"
     with written_whole(path) as part:
-        part.write_text("".join(_score_lines(table)), encoding="utf-8")
+        part.write_text("".join(_csv(table)), encoding="utf-8")
     with written_whole(path.with_suffix(".json")) as part:
         part.write_text(json.dumps(table.attrs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
@@ -400,16 +385,28 @@ def _load_scores(folder: Path) -> pd.DataFrame | None:
     return table
 
 
-def _score_lines(table: pd.DataFrame) -> Iterator[str]:
-    """Yield a table from `ragbench.score` as CSV, a row per answer; claim labels fit in no cell."""
-    return _csv(table.drop(columns="claim_labels", errors="ignore"))
-
-
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
-def _write(parts: _Parts, to: str | os.PathLike[str], html: bool) -> Exported:
-    """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was."""
+def _write(
+    to: str | os.PathLike[str],
+    html: bool,
+    name: str,
+    facts: str,
+    notes: list[str],
+    *,
+    tables: Mapping[str, RunTable],
+    figures: Iterable[_Drawn],
+    methods: Methods,
+    checks: pd.DataFrame,
+    files: Mapping[str, Iterable[str]],
+    worst: RunTable | None = None,
+    cassette: Path | None = None,
+) -> Exported:
+    """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was.
+
+    ``tables`` are by label, ``files`` texts by name; ``facts`` and ``worst`` stand on the page alone.
+    """
     target, earlier, done = Path(to).expanduser().resolve(), check_target(to), Exported(Path(to).expanduser())
     folder = target.with_name(f".{target.name}.part")
     shutil.rmtree(folder, ignore_errors=True)  # what an export that was killed has left
@@ -426,40 +423,39 @@ def _write(parts: _Parts, to: str | os.PathLike[str], html: bool) -> Exported:
             with open(new(name), "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.writelines(texts)
 
-        for label, table in parts.tables.items():
+        for label, table in tables.items():
             texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
             for kind, text in texts.items():
                 write(f"tables/{table.stem}.{kind}", [text])
         alts = {}
-        for stem, figure, numbers, alts[stem] in parts.figures:
+        for stem, figure, numbers, alts[stem] in figures:
             paths = plots.save_figure(figure, stem, numbers, alts[stem], folder=folder / "figures", dpi=300)
             done.files += [f"figures/{path.name}" for path in paths.values()]
-        write("methods.md", [parts.methods.markdown])
-        write("methods.tex", [parts.methods.latex])
-        write("references.bib", [parts.methods.bibliography])
-        write("all.tex", [_document(parts.name, [table.stem for table in parts.tables.values()], alts)])
-        for name, texts in parts.files.items():
-            write(name, texts)
-        done.notes = parts.notes
-        if parts.cassette is not None:
-            with Cassette(parts.cassette, mode="replay") as replies:
+        write("methods.md", [methods.markdown])
+        write("methods.tex", [methods.latex])
+        write("references.bib", [methods.bibliography])
+        write("all.tex", [_document(name, [table.stem for table in tables.values()], alts)])
+        for file, texts in files.items():
+            write(file, texts)
+        if cassette is not None:
+            with Cassette(cassette, mode="replay") as replies:
                 count = replies.export(new("cassette.jsonl"))
-            done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+            notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+        done.notes = notes
         if html:
-            shown = [table for table in parts.tables.values() if table.stem != "audit"]  # the page ends with it
-            shown += [table for table in parts.worst if len(table.frame)]
+            shown = [table for table in tables.values() if table.stem != "audit"]  # the page ends with it
+            shown += [worst] if worst is not None and len(worst.frame) else []
             pictures = [(folder / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
-            text = page(parts.name, parts.facts, shown, pictures, parts.methods, parts.checks, done.notes)
-            write("report.html", [text])
+            write("report.html", [page(name, facts, shown, pictures, methods, checks, notes)])
         listed = "\n".join(f"- `{file}`" for file in done.files)
-        notes = [f"\nNote: {in_markdown(note)}.\n" for note in done.notes]
-        write("README.md", [_README.format(name=in_markdown(parts.name), files=listed), *notes])
+        remarks = [f"\nNote: {in_markdown(note)}.\n" for note in notes]
+        write("README.md", [_README.format(name=in_markdown(name), files=listed), *remarks])
         (folder / MARKER).write_text(json.dumps(done.files, indent=1) + "\n", encoding="utf-8")
         for stale in earlier - set(done.files):
             (target / stale).unlink(missing_ok=True)
-        for name in (*done.files, MARKER):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(folder / name, target / name)
+        for file in (*done.files, MARKER):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(folder / file, target / file)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return done

@@ -71,12 +71,12 @@ class Methods:
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
         box = [f"## {CLAIMS}", "\n".join(f"- {in_markdown(claim)}" for claim in self.claims)]
-        return "\n\n".join(["## Methods", *(_as_markdown(p) for p in self.paragraphs), *box]) + "\n"
+        return "\n\n".join(["## Methods", *(with_citations(p, in_markdown) for p in self.paragraphs), *box]) + "\n"
 
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
-        text = "\n\n".join(_as_latex(p) for p in self.paragraphs)
+        text = "\n\n".join(with_citations(p, in_latex) for p in self.paragraphs)
         items = "\n".join(rf"\item {in_latex(claim)}" for claim in self.claims)
         text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{NEEDS}\n{text}\n"
@@ -93,26 +93,14 @@ class Methods:
         return Methods(self.paragraphs + scores.paragraphs, {**self.entries, **scores.entries}, claims)
 
 
-def _with_citations(text: str, escape: Callable[[str], str], cite: Callable[[str], str]) -> str:
+def with_citations(text: str, escape: Callable[[str], str] = str) -> str:
+    """Write a paragraph with its keys as citations: of LaTeX if ``escape`` is `in_latex`, else of Pandoc."""
+
+    def cite(keys: str) -> str:
+        return rf"~\cite{{{keys}}}" if escape is in_latex else f" [{'; '.join(f'@{key}' for key in keys.split(','))}]"
+
     parts = _MARK.split(text)  # text, keys, text, keys, ..., text
     return "".join(cite(part) if i % 2 else escape(part) for i, part in enumerate(parts))
-
-
-def _pandoc(keys: str) -> str:
-    return f" [{'; '.join(f'@{key}' for key in keys.split(','))}]"
-
-
-def as_plain(text: str) -> str:
-    """Write a paragraph as plain text with its keys in brackets."""
-    return _with_citations(text, str, _pandoc)
-
-
-def _as_markdown(text: str) -> str:
-    return _with_citations(text, in_markdown, _pandoc)
-
-
-def _as_latex(text: str) -> str:
-    return _with_citations(text, in_latex, lambda keys: rf"~\cite{{{keys}}}")
 
 
 def references() -> dict[str, str]:
@@ -139,18 +127,20 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     """
     parameters, git = manifest.get("parameters", {}), manifest.get("git") or {}
     entries = {"ragbench": _ragbench_entry(git.get("revision", ""))}
-    changed = ", with uncommitted changes" if git.get("changed") else ""
+    uncommitted = ", with uncommitted changes" if git.get("changed") else ""
     began = [run["began"][:10] for run in manifest.get("runs", ()) if run.get("began")]
     rows, missing = counts.get("rows", 0), counts.get("missing", 0)
     left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
     left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
     prompts = {name: f"{name} ({sha[:12]})" for name, sha in manifest.get("prompts", {}).items()}
     judges, axes = _axis(manifest, "judge"), json.dumps(manifest.get("axes", {}))
+    defaults = {name: Experiment.model_fields[name].default for name in _SETTINGS}
+    changed = {name: parameters[name] for name in _SETTINGS if parameters.get(name, defaults[name]) != defaults[name]}
     facts = {
         "manifest": manifest,
         "parameters": parameters,
         "version": manifest.get("packages", {}).get("ragbench", ""),
-        "revision": f" (revision {git['revision'][:12]}{changed})" if git.get("revision") else "",
+        "revision": f" (revision {git['revision'][:12]}{uncommitted})" if git.get("revision") else "",
         "when": f" between {began[0]} and {began[-1]}" if len(set(began)) > 1 else f" on {began[0]}" if began else "",
         "machine": manifest.get("machine", {}),
         "data": [*_data(manifest)],
@@ -167,7 +157,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
         "others": [*_other_languages(manifest)],
         "english": [words for mark, words in _ENGLISH.items() if mark in axes],
-        "changed": [f"{name} = {parameters[name]}" for name in _SETTINGS if _is_changed(name, parameters)],
+        "changed": [f"{name} = {value}" for name, value in changed.items()],
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
         "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
         "embedded": any("provider" not in judge for judge in judges.values()),
@@ -215,14 +205,14 @@ def _written(part: str, **facts: Any) -> tuple[str, ...]:
     # Not escaped here: Markdown and LaTeX escape it in their own ways.
     texts = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
     texts.filters["capitalised"] = lambda text: text[:1].upper() + text[1:]
-    texts.filters["listed"] = lambda parts: _listed([str(part) for part in parts])
+    texts.filters["listed"] = _listed
     template = texts.from_string(Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8"))
     text = template.render(facts, part=part, resamples=f"{RESAMPLES:,}").strip()
     return tuple(" ".join(paragraph.splitlines()) for paragraph in re.split(r"\n\s*\n", text))
 
 
-def _listed(parts: Sequence[str]) -> str:
-    *first, last = parts or [""]
+def _listed(parts: Sequence[Any]) -> str:
+    *first, last = map(str, parts or [""])
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -257,17 +247,13 @@ def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
 def _other_languages(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield how many questions and documents of a data set are not in English, for those that have any."""
     for label, facts in _axis(manifest, "data").items():
-        documents, sample = facts["documents"], facts.get("sampled_documents", 0)
-        asked = f"{facts['questions']:,} questions of {label}"
-        read = f"{sample:,} documents of {label}" + (" looked at" if sample < documents else "")
-        for key, of in (("other_languages", asked), ("documents_in_other_languages", read)):
+        sample = facts.get("sampled_documents", 0)
+        read = f"{sample:,} documents of {label}" + " looked at" * (sample < facts["documents"])
+        of = {"other_languages": f"{facts['questions']:,} questions of {label}", "documents_in_other_languages": read}
+        for key, texts in of.items():
             if others := facts.get(key):
                 named = ", ".join(f"{language.capitalize()} {n}" for language, n in others.items())
-                yield f"{sum(others.values())} of the {of} ({named})"
-
-
-def _is_changed(name: str, parameters: Mapping[str, Any]) -> bool:
-    return name in parameters and parameters[name] != Experiment.model_fields[name].default
+                yield f"{sum(others.values())} of the {texts} ({named})"
 
 
 def _chunks(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -294,7 +280,7 @@ def _retrievers(manifest: Mapping[str, Any]) -> Iterator[str]:
     depths = manifest.get("parameters", {}).get("k", {})
     for place, settings in _axis(manifest, "retriever").items():
         name = _label(manifest, "retriever", place)
-        k = _listed([str(v) for v in depths.get(name, ())])
+        k = _listed(depths.get(name, ()))
         yield _named(name, _retriever(settings)) + (f", k = {k}" if k else "")
 
 

@@ -12,7 +12,7 @@ from jinja2 import Environment
 
 from ragbench.plots import GRADE_NAMES as GRADES
 from ragbench.report.audit import render
-from ragbench.report.methods import CLAIMS, Methods, as_plain
+from ragbench.report.methods import CLAIMS, Methods, with_citations
 from ragbench.report.tables import RunTable, as_texts
 
 _ENOUGH = 0.67  # the thesis's threshold k
@@ -73,7 +73,8 @@ def page(
     drawn = [(alt, base64.b64encode(png).decode(), int.from_bytes(png[16:20]) * _CSS // _DPI) for alt, png in images]
     texts = [(each, as_texts(each.frame if each.shown is None else each.shown)[0]) for each in tables]
     parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts, "checks": render(audit)}
-    parts |= {"paragraphs": [as_plain(p) for p in methods.paragraphs], "heading": CLAIMS, "claims": methods.claims}
+    paragraphs = [with_citations(paragraph) for paragraph in methods.paragraphs]
+    parts |= {"paragraphs": paragraphs, "heading": CLAIMS, "claims": methods.claims}
     jinja = Environment(autoescape=True)
     jinja.tests["interval"] = re.compile(r"\S+ \[[^\]]*\]").fullmatch
     return jinja.from_string(_PAGE).render(parts)

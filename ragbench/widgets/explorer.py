@@ -1,13 +1,11 @@
 """The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses.
 
-Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; moving the slider only looks
-them up and writes the text again.
+Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; the slider only looks them up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +19,7 @@ from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
-from ragbench.text.layout import Normalised, comparable
+from ragbench.text.layout import comparable
 from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
 
 _STYLE = """<style>
@@ -41,14 +39,13 @@ _STYLE = """<style>
 class RetrievalExplorer(Panel):
     """Retrievers side by side for one question: chunks with rank and score, support marked, and a cut at N tokens.
 
-    Choose a question from the list (type to narrow it), by the buttons, or type one of your own. The slider moves the
-    cut; the IR score of every retriever follows. In each text the longest match of each supporting fact before the cut
-    is marked with the fact's number, colour and underline: the very match that the IR score counts.
+    Choose a question from the list (type to narrow it), or type one of your own. The slider moves the cut; the IR score
+    of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with the
+    fact's number, colour and underline: the very match that the IR score counts.
 
     Parameters
     ----------
-    questions : a `ragbench.Dataset`, its `ragbench.Question` records, or plain strings (which have no
-        supporting facts).
+    questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
     k : chunks per retriever, one number or one by name.
@@ -56,12 +53,10 @@ class RetrievalExplorer(Panel):
 
     Attributes
     ----------
-    question : the Question shown.
-    rankings : hits by retriever, with their scores at every cut-off.
-    scores : IR score by retriever at the slider's cut-off; NaN where undefined.
-    relevant : document -> gain, of the question shown (`ragbench.data.relevance.judgements`).
-    ranks : by retriever, the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a
-        relevant document.
+    question, relevant : the Question shown, and document -> gain (`ragbench.data.relevance.judgements`).
+    rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where undefined.
+    ranks : by retriever the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a relevant
+        document.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -92,7 +87,6 @@ class RetrievalExplorer(Panel):
         self._k, self._offsets = k, as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
         self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}  # by question: hits, errors; by retriever
-
         wide = {"layout": ipywidgets.Layout(width="auto")}
         self._listed = {f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)}
         hint = "choose a question, or type your own and press Enter"
@@ -108,9 +102,8 @@ class RetrievalExplorer(Panel):
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
         for text in self.columns.values():
             text.add_class("rb-column")
-        side_by_side = row(self.columns.values(), grid_gap="6px")
-        buttons = row([self.previous, self.next], grid_gap="6px")
-        super().__init__([self.chooser, buttons, self.slider, self.summary, side_by_side], "Retrieval explorer", _STYLE)
+        buttons, texts = (row(each, grid_gap="6px") for each in ([self.previous, self.next], self.columns.values()))
+        super().__init__([self.chooser, buttons, self.slider, self.summary, texts], "Retrieval explorer", _STYLE)
         self._ask(1, self._questions[0])
         self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
@@ -148,7 +141,7 @@ class RetrievalExplorer(Panel):
                 raise
         hits, _ = self._hits[question.text]
         self.rankings = {
-            name: _score_hits(ranking, question.references, self._cutoffs, self._offsets)
+            name: _ScoredHits(ranking, question.references, self._cutoffs, self._offsets)
             for name, ranking in hits.items()
         }
         self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
@@ -202,18 +195,24 @@ def _as_questions(questions: Any) -> list[Question]:
     return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)]
 
 
-@dataclass
 class _ScoredHits:
     """One retriever's hits for one question, joined with one space, and how much of the facts is there at every cut."""
 
-    hits: Sequence[Hit]  # best first
-    facts: Sequence[str]
-    text: str
-    tokens: int  # of ``text``
-    cuts: np.ndarray  # (cut-offs,): where each ends, in characters of ``text``
-    scores: np.ndarray  # (cut-offs,): IR score, NaN without facts
-    shares: np.ndarray  # (facts, cut-offs): longest match of each fact over its length
-    compared: tuple[Sequence[str], Normalised]  # facts and text in the form in which they were matched
+    def __init__(
+        self,
+        hits: Sequence[Hit],
+        facts: Sequence[str],
+        cutoffs: Sequence[int],
+        offsets: TokenOffsets,
+        match: str = "substring",
+    ) -> None:
+        chunks = [hit.chunk.text for hit in hits]
+        self.hits, self.facts, self.text = hits, facts, " ".join(chunks)
+        self.tokens = offsets.joined_ends(chunks, len(self.text)).size
+        self.cuts = joined_cutoffs(chunks, cutoffs, offsets)  # where each ends, in characters of ``text``
+        self.shares = part_scores(facts, self.text, match, positions=self.cuts)  # longest matches: (facts, cut-offs)
+        self.scores = self.shares.mean(axis=0) if len(facts) else np.full(len(self.cuts), np.nan)
+        self.compared = comparable(facts, self.text, MATCHES[match][1])  # in the form in which they were matched
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); (0, 0) without any."""
@@ -225,18 +224,6 @@ class _ScoredHits:
         # The metric says how long the match is; the first place where a piece of that length stands is it.
         start = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
         return within.span(start, start + length)
-
-
-def _score_hits(
-    hits: Sequence[Hit], facts: Sequence[str], cutoffs: Sequence[int], offsets: TokenOffsets, match: str = "substring"
-) -> _ScoredHits:
-    """Score what one retriever found for one question at every cut-off, in tokens, ascending; without facts NaN."""
-    chunks = [hit.chunk.text for hit in hits]
-    text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
-    shares = part_scores(facts, text, match, positions=cuts)
-    scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
-    tokens = offsets.joined_ends(chunks, len(text)).size
-    return _ScoredHits(hits, facts, text, tokens, cuts, scores, shares, comparable(facts, text, MATCHES[match][1]))
 
 
 def column(name: str, ranking: _ScoredHits, cutoff: int, tokens: int) -> str:

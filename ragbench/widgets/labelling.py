@@ -70,18 +70,14 @@ class LabellingTool(Panel):
 
     Parameters
     ----------
-    items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields (id, texts, candidates,
-        aspects).
+    items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
     kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit question and answer).
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are resumed.
     seed : of the order of items and candidates; None keeps the order given.
     pause_s : a label that comes within this time after a new item appeared is a key pressed twice, and not counted.
 
-    Attributes
-    ----------
-    session : the `ragbench.labelling.people.Session` behind the form.
-    labels : what this annotator says now, as a data frame with the columns of the file.
+    ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
     Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
     """
@@ -110,10 +106,9 @@ class LabellingTool(Panel):
         self._note.layout.display = "none" if self._boxes else None  # there the note holds what was edited
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         ways = {name: self._press(name, words, self._move, hint) for name, (words, hint) in _NAVIGATION.items()}
-        choose = "↑ ↓ choose the question, "
-        if all(len(self.session.asked(item)) == 1 for item in self.session.items):
-            ways["up"].layout.display = ways["down"].layout.display = "none"
-            choose = ""
+        several = any(len(self.session.asked(item)) > 1 for item in self.session.items)
+        ways["up"].layout.display = ways["down"].layout.display = None if several else "none"
+        choose = "↑ ↓ choose the question, " * several
         help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open."
         above = [ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"), self._head, self._bar, self._item]
         below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]

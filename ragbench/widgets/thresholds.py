@@ -30,22 +30,9 @@ _STYLE = "<style>.rb-side { display: flex; flex-wrap: wrap; gap: 12px 28px; alig
 class ThresholdExplorer(Panel):
     """Sliders for h and k over the sorted IR scores: shares above, between and below, and agreement with the grades.
 
-    Below h the grade 1 (no information) is expected, above k the grade 5 (fully right). "Back to fitted" sets the
-    sliders to the fitted thresholds.
-
-    Parameters
-    ----------
-    ir_scores : IR scores of answers, shape (n,).
-    grades : their grades 1 to 5, shape (n,).
-
-    Attributes
-    ----------
-    h, k : the sliders, in steps of 0.001.
-    thresholds : the values of h and k that are shown.
-    agreement : share of answers on which threshold and grade agree.
-    fitted : `ragbench.metrics.thresholds.Thresholds`, or None where the grades do not allow a fit.
-
-    Raises DataError for empty input, lengths that differ, NaN scores, or grades outside 1-5.
+    Below h the grade 1 (no information) is expected, above k the grade 5 (fully right). ``ir_scores`` and ``grades`` (1
+    to 5) are those of answers, shape (n,). ``fitted`` is a `ragbench.metrics.thresholds.Thresholds`, or None where the
+    grades allow no fit. Raises DataError for empty input, lengths that differ, NaN scores, or grades outside 1-5.
 
     Source: thesis §3.3, Eq 3.1-3.5, Figures 3.1 and 3.2. Paper values: h = 0.105, k = 0.670.
     """
@@ -98,12 +85,11 @@ class ThresholdExplorer(Panel):
                 self.message.say(f"not fitted: {self._why}")
             (h, k), agreement = self.thresholds.values(), self.agreement
             predicted, graded = predicted_groups(self._scores, h, k), grade_groups(self._grades)
-            regions = "h lies above k."
             if h <= k:
                 below, between, above = np.bincount(predicted, minlength=3) / predicted.size
                 regions = f"Below h {below:.1%}, between {between:.1%}, above k {above:.1%}."
             else:
-                got = f"h = {h:.3f} lies above k = {k:.3f}"
+                regions, got = "h lies above k.", f"h = {h:.3f} lies above k = {k:.3f}"
                 self.message.error(ConfigError(got, "h <= k", "the regions overlap: move one of them"))
             words = (
                 f"IR scores of {self._scores.size} answers in ascending order, cut at h = {h:.3f} and k = {k:.3f}. "
