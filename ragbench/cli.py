@@ -1,4 +1,4 @@
-"""The command line ``ragbench``: each command is a function here, which calls the package, with its arguments above it.
+"""The command line ``ragbench``: each command is a function of what was given, with its arguments above it.
 
 What is no command is a function: `ragbench.audit_rows`, `ragbench.diff`, `ragbench.measure_judge`, `ragbench.Cassette`,
 `ragbench.recordings`.
@@ -25,17 +25,19 @@ from ragbench.notebooks import SERIES, create_project, run_all
 from ragbench.paths import project_root, published_figures
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
-_COMMANDS: dict[str, tuple[Callable[..., int | None], tuple[Argument, ...]]] = {}
+_Given = argparse.Namespace
+_Run = Callable[[_Given], int | None]
+_COMMANDS: dict[str, tuple[_Run, tuple[Argument, ...]]] = {}
 
 
 def _arg(*names: str, **settings: Any) -> Argument:
     return names, settings
 
 
-def _command(name: str, *arguments: Argument) -> Callable:
+def _command(name: str, *arguments: Argument) -> Callable[[_Run], _Run]:
     """Register a function as a command; its docstring is the help. It returns an exit status, or None for 0."""
 
-    def register(function: Callable) -> Callable:
+    def register(function: _Run) -> _Run:
         _COMMANDS[name] = function, arguments
         return function
 
@@ -47,15 +49,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Rows are made in several threads; with OpenBLAS's own threads beside them most of the CPU time would be waiting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads it when it is loaded, kernels inherit it
     parser = _parser()
-    options = vars(parser.parse_args(argv))
-    if "run" not in options:
+    given = parser.parse_args(argv)
+    if "run" not in given:
         parser.print_help()
         return 2
-    in_yaml = "experiment" in options
+    in_yaml = "experiment" in given
     # Without our own line of code.
     warnings.formatwarning = lambda message, *_, **__: f"note: {_as_flags(str(message), in_yaml)}\n"
     try:
-        return options.pop("run")(**options) or 0
+        return given.run(given) or 0
     except RagbenchError as error:
         print(f"ragbench: {_as_flags(str(error), in_yaml)}", file=sys.stderr)
         return 2
@@ -81,8 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     for name, (function, arguments) in _COMMANDS.items():
         place, text = data if name.startswith("data ") else commands, function.__doc__ or ""
-        told = text[0].lower() + text[1:].rstrip(".")
-        command = place.add_parser(name.removeprefix("data "), help=told, allow_abbrev=False)
+        words = text[0].lower() + text[1:].rstrip(".")
+        command = place.add_parser(name.removeprefix("data "), help=words, allow_abbrev=False)
         command.set_defaults(run=function)
         for names, settings in arguments:
             command.add_argument(*names, **settings)
@@ -126,15 +128,15 @@ def _count(number: int, word: str) -> str:
 
 
 @_command("init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty"))
-def _init(folder: str) -> None:
+def _init(given: _Given) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
-    made = create_project(folder)
+    made = create_project(given.folder)
     files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(made.iterdir()))
     print(f"{os.path.relpath(made)}: {files}")
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:
         print(f"first:\n{rb.doctor.check_lines(missing)}")
     experiment = shlex.quote(os.path.relpath(made / "experiment.yaml"))
-    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {shlex.quote(folder)}")
+    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {shlex.quote(given.folder)}")
 
 
 @_command(
@@ -144,10 +146,10 @@ def _init(folder: str) -> None:
     _arg("--min-documents", type=int, default=1, help="documents that evidence must come from (default 1; two-hop: 2)"),
     _COLUMNS,
 )
-def _validate(questions: str, documents: str | None, min_documents: int, columns: Sequence[str]) -> int:
+def _validate(given: _Given) -> int:
     """Check that every reference of a question file occurs in a document; exit with 1 if not."""
-    settings = {"fields": _as_mapping(columns), "min_documents": min_documents}
-    problems = rb.data.validate_files(questions, documents, **settings)
+    settings = {"fields": _as_mapping(given.columns), "min_documents": given.min_documents}
+    problems = rb.data.validate_files(given.questions, given.documents, **settings)
     notes = sum(problem.note for problem in problems)
     print(*problems, f"{_count(len(problems) - notes, 'problem')}, {_count(notes, 'note')}", sep="\n")
     return 1 if len(problems) > notes else 0
@@ -159,21 +161,21 @@ def _validate(questions: str, documents: str | None, min_documents: int, columns
     _arg("--seconds-per-call", type=float, default=float("nan"), help="of a model of which nothing is recorded yet"),
     _UNTIL,
 )
-def _plan(experiment: str, seconds_per_call: float, until: str | None) -> None:
+def _plan(given: _Given) -> None:
     """Say what an experiment file will take, without asking a model."""
-    print(rb.Experiment.from_yaml(experiment).plan(until, seconds_per_call=seconds_per_call))
+    print(rb.Experiment.from_yaml(given.experiment).plan(given.until, seconds_per_call=given.seconds_per_call))
 
 
 @_command("run", _EXPERIMENT, _UNTIL)
-def _run(experiment: str, until: str | None) -> int:
+def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores
     from ragbench.scoring import labels_of, require_labeller
 
-    grid = rb.Experiment.from_yaml(experiment)
+    grid = rb.Experiment.from_yaml(given.experiment)
     require_labeller(labels_of(grid.metrics, ["grade"] if grid.judge else []), grid.labels, grid.checker)
-    rows = grid.run(until=until)
+    rows = grid.run(until=given.until)
     failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
@@ -233,45 +235,36 @@ def _run_summary(rows: Any) -> str:
     _arg("--to", help="folder to make; an earlier export is replaced"),
     _arg("--code", help="a Python file with metrics or labels of your own; it is run"),
 )
-def _score(
-    answers: str,
-    metrics: Sequence[str],
-    labels: Any,
-    checker: Any,
-    host: str | None,
-    columns: Sequence[str],
-    cassette: str | None,
-    plan: bool,
-    html: bool,
-    to: str | None,
-    code: str | None,
-) -> None:
+def _score(given: _Given) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.experiment.grid import import_code
     from ragbench.labelling.checkers import asks_model, make_checker
     from ragbench.report.export import check_target, export_scores
 
-    if code:
-        import_code(Path.cwd(), code)
-    metrics = [name for given in metrics for name in given.split(",") if name]
-    if to is None and not plan:
+    if given.code:
+        import_code(Path.cwd(), given.code)
+    if given.to is None and not given.plan:
         raise ConfigError("no --to", "a folder for tables, figures and labels", "add for instance --to report/")
-    folder = Path(to or "report")
-    if not plan:
+    folder = Path(given.to or "report")
+    if not given.plan:
         check_target(folder)
-    cassette = cassette or str(folder.with_name(f"{folder.name}.sqlite"))
-    if host and checker and asks_model(checker):
-        checker = make_checker(checker, host=host, cassette=cassette)
+    labels, checker = given.labels, given.checker
+    cassette = given.cassette or str(folder.with_name(f"{folder.name}.sqlite"))
+    if given.host and checker and asks_model(checker):
+        checker = make_checker(checker, host=given.host, cassette=cassette)
+    options = {"checker": checker}
     if labels not in (None, "embedded"):
-        labels = rb.chat_model(labels, host=host)
-    options = {"checker": checker} | ({"cassette": cassette} if labels not in (None, "embedded") or checker else {})
-    given = (answers, metrics, labels, _as_mapping(columns))
-    if plan:
-        print(rb.plan_score(*given, **options))
+        labels = rb.chat_model(labels, host=given.host)
+    if labels not in (None, "embedded") or checker:
+        options["cassette"] = cassette
+    metrics = [name for names in given.metrics for name in names.split(",") if name]
+    asked = (given.answers, metrics, labels, _as_mapping(given.columns))
+    if given.plan:
+        print(rb.plan_score(*asked, **options))
         return
-    table = rb.score(*given, **options)
+    table = rb.score(*asked, **options)
     print(_score_means(table))
-    print(export_scores(table, folder, Path(answers).name, html=html))
+    print(export_scores(table, folder, Path(given.answers).name, html=given.html))
 
 
 @_command(
@@ -281,11 +274,11 @@ def _score(
     _arg("--cassette", help="the run's cassette, when it is not in the run's folder"),
     _arg("--html", action="store_true", help="also one page with everything, report.html"),
 )
-def _export(name: str, to: str, cassette: str | None, html: bool) -> None:
+def _export(given: _Given) -> None:
     """Write a run as tables, figures, methods, checks and data."""
     from ragbench.report.export import export
 
-    print(export(name, to, cassette=cassette, html=html))
+    print(export(given.name, given.to, cassette=given.cassette, html=given.html))
 
 
 @_command(
@@ -295,14 +288,14 @@ def _export(name: str, to: str, cassette: str | None, html: bool) -> None:
     _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
     _arg("--pull", action="store_true", help="let Ollama fetch the model first"),
 )
-def _doctor(model: str | None, host: str | None, num_ctx: int | None, pull: bool) -> int:
+def _doctor(given: _Given) -> int:
     """List what is installed and which data and models were found, and what to do about the rest."""
     results = rb.doctor.checks()
     print(rb.doctor.check_lines(results))
     good = all(check.ok or check.optional for check in results)
-    if model:
-        chat = rb.chat_model(model, host=host, num_ctx=num_ctx)
-        if pull:
+    if given.model:
+        chat = rb.chat_model(given.model, host=given.host, num_ctx=given.num_ctx)
+        if given.pull:
             rb.llm.doctor.pull(chat)
         report = rb.llm.fitness(chat)
         print(f"\n{report}")
@@ -316,15 +309,16 @@ def _doctor(model: str | None, host: str | None, num_ctx: int | None, pull: bool
     _arg("--publish", action="store_true", help="write over the checkout's own notebooks, figures and ledger"),
     _arg("--limit", type=int, help="first so many questions only, for a quick look"),
 )
-def _reproduce(paper: str | None, publish: bool, limit: int | None) -> None:
+def _reproduce(given: _Given) -> None:
     """Run the notebooks and rebuild the ledger."""
-    if publish:
+    if given.publish:
         os.environ["RAGBENCH_FIGURES"] = str(published_figures())
-    if paper is None:
+    if given.paper is None:
         rb.papers.begin_ledger()
-    seconds = run_all(paper, publish=publish, parameters={"LIMIT": limit} if limit else None)
+    limit = {"LIMIT": given.limit} if given.limit else None
+    seconds = run_all(given.paper, publish=given.publish, parameters=limit)
     path = rb.papers.write_markdown()
-    print(rb.papers.summary(paper if paper in rb.papers.PAPERS else None))
+    print(rb.papers.summary(given.paper if given.paper in rb.papers.PAPERS else None))
     for name, s in seconds.items():
         print(f"{s:7.1f} s  {name}")
     print(f"ledger: {os.path.relpath(path)}")
@@ -336,19 +330,19 @@ def _reproduce(paper: str | None, publish: bool, limit: int | None) -> None:
     _arg("--port", type=int, help="of its server (default: the first free one from 8888)"),
     _arg("--no-browser", action="store_true", help="print the address and open no browser"),
 )
-def _lab(folder: str | None, port: int | None, no_browser: bool) -> int | None:
+def _lab(given: _Given) -> int | None:
     """Open JupyterLab on the notebooks."""
-    root = Path(folder).resolve() if folder else project_root()
+    root = Path(given.folder).resolve() if given.folder else project_root()
     if not root.is_dir():
-        raise ConfigError(f"there is no folder {root}", "a folder of notebooks", f"ragbench init {folder}")
-    if folder:
+        raise ConfigError(f"there is no folder {root}", "a folder of notebooks", f"ragbench init {given.folder}")
+    if given.folder:
         os.environ.setdefault("RAGBENCH_RESULTS", str(root / "results"))  # beside the user's files
     command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
     command += ["--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving"]
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     command += [str(path.relative_to(root)) for path in starts[:1]]
-    command += [] if port is None else ["--port", str(port)]
-    command += ["--no-browser"] * no_browser
+    command += [] if given.port is None else ["--port", str(given.port)]
+    command += ["--no-browser"] * given.no_browser
     command += ["--allow-root"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
     here = os.path.dirname(sys.executable)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # of `!ragbench` in a cell
@@ -366,11 +360,11 @@ def _become(command: list[str]) -> int | None:
 
 
 @_command("data fetch", _arg("name", choices=["hotpotqa", "minilm"]))
-def _data_fetch(name: str) -> None:
+def _data_fetch(given: _Given) -> None:
     """Download a data set or the weights (needs internet)."""
     from ragbench.text.wordpiece import fetch_minilm
 
-    print(fetch_minilm() if name == "minilm" else rb.data.fetch_hotpotqa())
+    print(fetch_minilm() if given.name == "minilm" else rb.data.fetch_hotpotqa())
 
 
 @_command(
@@ -387,24 +381,13 @@ def _data_fetch(name: str) -> None:
         "--cassette", help="file of the model's replies, to go on where it broke off (default: NAME.sqlite beside it)"
     ),
 )
-def _data_draft(
-    documents: str,
-    model: str,
-    to: str,
-    per_document: int,
-    types: Sequence[str] | None,
-    cassette: str | None,
-    **given: Any,
-) -> None:
+def _data_draft(given: _Given) -> None:
     """Draft questions about documents of your own, with a model, and check each draft."""
-    path = Path(to)
-    drafts = rb.draft_questions(
-        documents,
-        rb.chat_model(model, **given),
-        per_document,
-        types or tuple(rb.datagen.drafts.TYPES),
-        cassette=cassette or str(path.with_suffix(".sqlite")),
-    )
+    path = Path(given.to)
+    model = rb.chat_model(given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict)
+    options = {"cassette": given.cassette or str(path.with_suffix(".sqlite"))}
+    options |= {"types": given.types} if given.types else {}
+    drafts = rb.draft_questions(given.documents, model, given.per_document, **options)
     for row in drafts.rejected.itertuples():
         print(f"left out: {row.id}: {row.reason}\n    {row.question or '(no question)'}")
     print(f"\n{drafts.table().round(2).to_string()}\n\n{drafts}")
@@ -421,13 +404,14 @@ def _data_draft(
     _arg("--seed", type=int, default=0, help="same seed, same files, bit for bit (default 0)"),
     _arg("--out", required=True, help="folder to make; nothing is overwritten"),
 )
-def _data_generate(domain: str, language: str, documents: int, seed: int, out: str) -> None:
+def _data_generate(given: _Given) -> None:
     """Write a made data set of one domain, offline (RAGEval)."""
-    folder = rb.datagen.generate_set(domain, language, documents, seed, out)
+    folder = rb.datagen.generate_set(given.domain, given.language, given.documents, given.seed, given.out)
     dataset = rb.data.load_questions(folder)
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in dataset.questions).items())
     print(f"{folder}: {len(dataset.documents)} documents, {len(dataset.questions)} questions ({kinds})")
-    print(f"in experiment.yaml: data: {{{domain}: {{questions: {folder / 'questions.jsonl'}, documents: {folder}}}}}")
+    files = f"{{questions: {folder / 'questions.jsonl'}, documents: {folder}}}"
+    print(f"in experiment.yaml: data: {{{given.domain}: {files}}}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench._e5_weights import E5_SHA256, E5File, verify_e5
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
-from ragbench.onnx_models import ModelFolder, cores, run_batches, session
+from ragbench.onnx_models import cores, run_batches, session
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
 from ragbench.text.wordpiece import minilm_dir
@@ -47,26 +47,23 @@ class _Arrays(Embeddings):
         return self.embed_array(texts).tolist()
 
     def embed_query(self, text: str) -> list[float]:
-        return query_array(self, [text])[0].tolist()
+        return as_array(self, [text], queries=True)[0].tolist()
 
 
 class _Encoder(_Arrays):
-    """A sentence encoder in this process.
-
-    ``max_bytes`` of a text are about what the model reads; ``bytes_per_second`` is the speed of an ordinary core.
-    """
+    """A sentence encoder in this process."""
 
     model_id: str
-    max_bytes: int
-    bytes_per_second: int
+    _max_bytes: int  # about what the model reads of a text
+    _bytes_per_second: int  # on an ordinary core
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts."""
-        length = sum(min(len(text.encode(errors="replace")), self.max_bytes) for text in texts)
-        return length / self.bytes_per_second / cores()
+        length = sum(min(len(text.encode(errors="replace")), self._max_bytes) for text in texts)
+        return length / self._bytes_per_second / cores()
 
 
 class MiniLM(_Encoder):
@@ -78,22 +75,29 @@ class MiniLM(_Encoder):
     """
 
     model_id = "all-MiniLM-L6-v2-fp32"
-    max_bytes = 1_100
-    bytes_per_second = 13_000
+    _max_bytes = 1_100
+    _bytes_per_second = 13_000
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return ModelFolder(minilm_dir()).tokenizer(_MAX_TOKENS)
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
+        tokenizer.enable_truncation(_MAX_TOKENS)
+        tokenizer.no_padding()
+        return tokenizer
+
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        _require_texts(texts)
+        return self._tokenizer.encode_batch_fast(list(texts))
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
-        _require_texts(texts)
-        return _encoded(_minilm(minilm_dir()), self._tokenizer.encode_batch_fast(list(texts)))
+        return _encoded(_minilm(minilm_dir()), self._encode(texts))
 
     def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the vectors of each text's tokens, shape (tokens, 384); the first and the last are marks."""
-        _require_texts(texts)
-        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        encodings = self._encode(texts)
         vectors: list[np.ndarray] = [np.empty(0)] * len(encodings)
         for rows, (batch,) in run_batches(_minilm(minilm_dir(), tokens=True), encodings):
             for row, found in zip(rows, batch, strict=True):
@@ -123,8 +127,8 @@ class E5(_Encoder):
     """
 
     model_id = f"multilingual-e5-small-q4@{E5_SHA256[:12]}"
-    max_bytes = 2_500
-    bytes_per_second = 5_500
+    _max_bytes = 2_500
+    _bytes_per_second = 5_500
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed documents: float32, shape (len(texts), 384), rows of unit length."""
@@ -216,7 +220,7 @@ class OllamaEmbedder(_Arrays):
         vectors = [v for i in range(0, len(texts), _AT_ONCE) for v in self._vectors(texts[i : i + _AT_ONCE])]
         if texts and self._name_and_digest() != used.removesuffix("+average"):
             raise self._failure("unusable", "was replaced by another model under its name meanwhile")
-        return checked_vectors(vectors, len(texts), repr(self))
+        return _checked(vectors, len(texts), repr(self))
 
     def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         try:
@@ -234,7 +238,7 @@ class OllamaEmbedder(_Arrays):
             error = self._failure("truncated", got)
             error.text = texts[0]  # type: ignore[attr-defined]
             raise error from None
-        return checked_vectors(reply.embeddings, len(texts), repr(self)).tolist()
+        return _checked(reply.embeddings, len(texts), repr(self)).tolist()
 
     def _show(self, name: str) -> Sequence[str] | None:
         return self._request(lambda: self._client.show(name)).capabilities
@@ -365,7 +369,7 @@ class CachedEmbeddings(_Arrays):
 
     @functools.cached_property
     def model_id(self) -> str:
-        """The name that vectors are kept under; a model behind a server is asked for its digest only now."""
+        """The name that vectors are kept under. A model behind a server is asked for its digest only here."""
         return self._given_id or _declared_id(self.embedder)
 
     @functools.cached_property
@@ -386,41 +390,42 @@ class CachedEmbeddings(_Arrays):
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the model."""
-        return self._embed(texts, "", as_array)
+        return self._embed(texts, queries=False)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
-        return self.embed_array(texts) if self._one_kind else self._embed(texts, _QUERY, query_array)
-
-    @property
-    def _one_kind(self) -> bool:
-        return hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
+        return self._embed(texts, queries=True)
 
     def not_on_disk(self, texts: Sequence[str], *, queries: bool = False) -> list[str]:
         """List the distinct texts that have no vector on disk, as documents or as ``queries``."""
-        named = {_key(text, _QUERY if queries and not self._one_kind else ""): text for text in texts}
+        named = dict(zip(self._keys(texts, queries), texts, strict=True))
         with self._open() as db:
             known = _select(db, named)
         return [text for key, text in named.items() if key not in known]
 
-    def _embed(self, texts: Sequence[str], kind: str, model: Callable[[Any, list[str]], np.ndarray]) -> np.ndarray:
+    def _keys(self, texts: Sequence[str], queries: bool) -> list[bytes]:
+        same = hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
+        kind = _QUERY if queries and not same else ""
+        return [hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
+
+    def _embed(self, texts: Sequence[str], *, queries: bool) -> np.ndarray:
         _require_texts(texts)
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        keys = [_key(text, kind) for text in texts]
+        keys = self._keys(texts, queries)
         with self._open() as db:
             vectors = _select(db, keys)
             missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in vectors}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
-            vectors |= self._compute(missing, model, db)
+            vectors |= self._compute(missing, queries, db)
         found = [vectors[k] for k in keys]
         if len(lengths := {len(value) // 4 for value in found}) > 1:
             do = f"delete {self.path}, or give the model another model_id"
             raise ModelError(f"{self.model_id} has vectors of lengths {sorted(lengths)}", "one length", do)
         return np.frombuffer(b"".join(found), dtype=np.float32).reshape(len(texts), -1)
 
-    def _compute(self, missing: dict[bytes, str], model: Callable, db: sqlite3.Connection) -> dict[bytes, bytes]:
+    def _compute(self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
         from filelock import FileLock
         from tqdm.auto import tqdm
@@ -436,7 +441,7 @@ class CachedEmbeddings(_Arrays):
                 with alone:
                     vectors |= _select(db, block)
                     if left := [k for k in block if k not in vectors]:
-                        fresh = model(self.embedder, [missing[k] for k in left])
+                        fresh = as_array(self.embedder, [missing[k] for k in left], queries=queries)
                         rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
                         with db:
                             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
@@ -451,10 +456,6 @@ def _declared_id(embedder: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _key(text: str, kind: str) -> bytes:
-    return hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
-
-
 def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the vectors that are there."""
     unique, vectors = list(dict.fromkeys(keys)), {}
@@ -465,20 +466,16 @@ def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]
     return vectors
 
 
-def as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
-    """Embed documents with any LangChain ``Embeddings``: float32, shape (len(texts), dimension), checked."""
-    make = getattr(embedder, "embed_array", None) or embedder.embed_documents
-    return checked_vectors(make(texts), len(texts), type(embedder).__name__)
+def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = False) -> np.ndarray:
+    """Embed documents or queries with any LangChain ``Embeddings``: float32, shape (len(texts), dimension), checked."""
+    make = getattr(embedder, "embed_array", None)
+    if queries:
+        make = getattr(embedder, "embed_queries", make) or (lambda texts: [embedder.embed_query(t) for t in texts])
+    vectors = (make or embedder.embed_documents)(list(texts))
+    return _checked(vectors, len(texts), type(embedder).__name__)
 
 
-def query_array(embedder: Embeddings, queries: Sequence[str]) -> np.ndarray:
-    """Embed queries likewise, all at once where the embedder can."""
-    make = getattr(embedder, "embed_queries", None) or getattr(embedder, "embed_array", None)
-    vectors = make(list(queries)) if make else [embedder.embed_query(query) for query in queries]
-    return checked_vectors(vectors, len(queries), type(embedder).__name__)
-
-
-def checked_vectors(vectors: Any, n: int, name: str) -> np.ndarray:
+def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
     """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for anything else or NaN."""
     do = "check the embedding model"
     try:

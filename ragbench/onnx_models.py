@@ -1,8 +1,4 @@
-"""Exported transformer models on onnxruntime: one folder each, with ``model.onnx``, ``tokenizer.json`` and settings.
-
-`run_batches` feeds encoded texts to a session in batches of like length. `Classifier` reads pairs of texts, long ones
-in windows, for rerankers and checkers.
-"""
+"""Exported transformer models on onnxruntime: `Classifier` reads pairs of texts, for rerankers and checkers."""
 
 from __future__ import annotations
 
@@ -18,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.paths import sha256_of
 
 _TOKENS_PER_BATCH = 512  # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
@@ -75,57 +72,6 @@ def run_batches(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarr
         yield from pool.map(run, batches)
 
 
-class ModelFolder:
-    """A folder of an exported model: its files, and what they say of its settings."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).expanduser()
-        if not (self.path / "tokenizer.json").is_file():
-            what = "has no tokenizer.json" if self.path.is_dir() else "is not there"
-            raise DataError(f"{self.path} {what}", "a folder with model.onnx and tokenizer.json", "see docs/models.md")
-
-    @functools.cached_property
-    def onnx(self) -> Path | None:
-        """The file model.onnx, here or in the folder onnx, where exporters put it; None without."""
-        places = (self.path / "model.onnx", self.path / "onnx" / "model.onnx")
-        return next((place for place in places if place.is_file()), None)
-
-    def settings(self, name: str) -> dict[str, Any]:
-        """Read a JSON file of settings; none where there is no such file."""
-        path = self.path / name
-        if not path.is_file():
-            return {}
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path}: {error}", "JSON", "copy the file again") from None
-        if not isinstance(values, dict):
-            raise DataError(f"{path} holds a {type(values).__name__}", "a dict", "copy the file again")
-        return values
-
-    def max_tokens(self) -> int:
-        """Return how many tokens the model reads, by the first file that says so; 512 where none does."""
-        said = (
-            self.settings("tokenizer_config.json").get("model_max_length"),
-            self.settings("config.json").get("max_position_embeddings"),
-        )
-        return next((int(n) for n in said if isinstance(n, int | float) and 0 < n < _MOST_TOKENS), 512)
-
-    def tokenizer(self, max_tokens: int | None = None) -> Any:
-        """Load the tokenizer without padding, cutting after so many tokens where a number is given."""
-        from tokenizers import Tokenizer
-
-        try:
-            tokenizer = Tokenizer.from_file(str(self.path / "tokenizer.json"))
-        except Exception as error:  # the library raises Exception itself
-            raise DataError(f"{self.path / 'tokenizer.json'}: {error}", "a tokenizer", "copy the file again") from None
-        tokenizer.no_truncation()
-        if max_tokens is not None:
-            tokenizer.enable_truncation(max_tokens)
-        tokenizer.no_padding()
-        return tokenizer
-
-
 class Classifier:
     """A sequence classifier over pairs of texts, exported to ONNX.
 
@@ -145,36 +91,58 @@ class Classifier:
         cut: str = "second",
         max_tokens: int | None = None,
     ) -> None:
-        self.folder = ModelFolder(folder)
-        if self.folder.onnx is None:
+        self.folder, self.cut = Path(folder).expanduser(), cut
+        if not (self.folder / "tokenizer.json").is_file():
+            what = "has no tokenizer.json" if self.folder.is_dir() else "is not there"
+            raise DataError(
+                f"{self.folder} {what}", "a folder with model.onnx and tokenizer.json", "see docs/models.md"
+            )
+        places = (self.folder / "model.onnx", self.folder / "onnx" / "model.onnx")  # exporters use both
+        self._onnx = next((place for place in places if place.is_file()), places[0])
+        if not self._onnx.is_file():
             do = "optimum-cli export onnx --task text-classification --model NAME FOLDER"
-            raise DataError(f"{self.folder.path} has no model.onnx", "an exported sequence classifier", do)
-        self.cut, self.max_tokens = cut, max_tokens or self.folder.max_tokens()
+            raise DataError(f"{self.folder} has no model.onnx", "an exported sequence classifier", do)
+        about = self._settings("config.json")
+        said = (self._settings("tokenizer_config.json").get("model_max_length"), about.get("max_position_embeddings"))
+        own = next((int(n) for n in said if isinstance(n, int | float) and 0 < n < _MOST_TOKENS), 512)
+        self.max_tokens = max_tokens or own
         if self.max_tokens < 2 * (_OVERLAP + 1):
             raise ConfigError(f"max_tokens={self.max_tokens}", f"at least {2 * (_OVERLAP + 1)}", "leave it out")
-        named = self.folder.settings("config.json").get("id2label", {})
+        named = about.get("id2label", {})
         self.labels = tuple(labels) if labels else tuple(str(named[key]) for key in sorted(named, key=int))
+
+    def _settings(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError as error:
+            raise DataError(f"{path}: {error}", "JSON", "copy the file again") from None
 
     @functools.cached_property
     def digest(self) -> str:
         """Hash of weights, tokenizer and settings."""
-        assert self.folder.onnx is not None
         total = hashlib.sha256(json.dumps({"max_tokens": self.max_tokens, "overlap": _OVERLAP}).encode())
-        for path in (self.folder.onnx, self.folder.path / "tokenizer.json"):
-            with open(path, "rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
+        for path in (self._onnx, self.folder / "tokenizer.json"):
+            total.update(bytes.fromhex(sha256_of(path)))
         return total.hexdigest()
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        tokenizer = self.folder.tokenizer(self.max_tokens)
+        from tokenizers import Tokenizer
+
+        path = self.folder / "tokenizer.json"
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises Exception itself
+            raise DataError(f"{path}: {error}", "a tokenizer", "copy the file again") from None
+        tokenizer.no_padding()
         # One text is cut into windows that overlap, the other one is whole in each of them.
         tokenizer.enable_truncation(self.max_tokens, stride=_OVERLAP, strategy=f"only_{self.cut}")
         return tokenizer
 
     @functools.cached_property
     def _session(self) -> Any:
-        return session(str(self.folder.onnx))
+        return session(str(self._onnx))
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[np.ndarray]:
         """Return each pair's logits, shape (windows, labels): several windows where the pair is too long."""
@@ -192,7 +160,7 @@ class Classifier:
         for rows, outputs in run_batches(self._session, encodings):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
-                got = f"{self.folder.path}: outputs of shape {values.shape} for {len(rows)} pairs"
+                got = f"{self.folder}: outputs of shape {values.shape} for {len(rows)} pairs"
                 do = "export with --task text-classification, or name the labels: labels=[...]"
                 raise ModelError(got, f"one number for each of {len(self.labels) or 'the'} labels", do)
             windows |= zip(rows.tolist(), values, strict=True)

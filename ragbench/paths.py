@@ -46,11 +46,15 @@ def package_folder(name: str) -> Path | None:
     return Path(package.origin).parent if package and package.origin else None
 
 
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def published_file(path: Path, sha256: str, what: str, do: str) -> Path:
     """Return the path of a file with this sha256, or raise DataError."""
-    with open(path, "rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != sha256:
+    if (got := sha256_of(path)) != sha256:
         raise DataError(f"{path} has sha256 {got}", f"{sha256}, {what}", do)
     return path
 

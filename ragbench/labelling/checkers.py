@@ -279,13 +279,13 @@ class OnnxChecker(_PairChecker):
         entails = [i for i, label in enumerate(named) if _ENTAILS.search(label) and not _DENIES.search(label)]
         if len(named) > 1 and len(entails) != 1:
             do = 'name them in their order: labels=["not supported", "supported"]'
-            got = f"{self._model.folder.path} has the labels {', '.join(named)}"
+            got = f"{self._model.folder} has the labels {', '.join(named)}"
             raise ConfigError(got, "one of them that says that a claim is supported", do)
         self._entails = entails[0] if entails else 0
         self._contradicts = next((i for i, label in enumerate(named) if label.lower().startswith("contra")), None)
 
     def __repr__(self) -> str:
-        return f"OnnxChecker({self._model.folder.path.name!r}, threshold={self.threshold})"
+        return f"OnnxChecker({self._model.folder.name!r}, threshold={self.threshold})"
 
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         from scipy.special import expit, softmax

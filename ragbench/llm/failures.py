@@ -8,10 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import platform
 import re
-import shutil
-import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,6 +30,7 @@ KINDS = {
     "miss": ("a recorded reply", "record it"),
     "interrupted": ("time to finish", "run the same call again: what is recorded is not asked again"),
 }
+START_OLLAMA = "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
 HOST_FAILURES = frozenset({"down", "no_model", "auth"})  # true of every prompt that this host is sent
 TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 
@@ -74,21 +72,12 @@ def failure(
     expected, usual = KINDS[kind]
     provider, _, name = model.partition(":")
     if provider == "ollama":
-        remedies = {"down": f"start it ({how_to_start()}), or pass host=...", "no_model": f"ollama pull {name}"}
+        remedies = {"down": f"start it ({START_OLLAMA}), or pass host=...", "no_model": f"ollama pull {name}"}
         usual = remedies.get(kind, usual)
     error = CallError(redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets))
     error.kind, error.host, error.model = kind, host, model
     error.status, error.retry_after, error.raw = status, retry_after, _hide(raw, secrets)
     return error
-
-
-def how_to_start() -> str:
-    """Return how Ollama is started on this system."""
-    if shutil.which("ollama") is None:
-        return "install it from ollama.com/download, then `ollama serve`"
-    return {"Darwin": "the Ollama app, or `ollama serve`", "Windows": "the Ollama app, or `ollama serve`"}.get(
-        platform.system(), "`ollama serve`, or `systemctl start ollama` where it is a service"
-    )
 
 
 def without_address(error: CallError) -> CallError:
@@ -104,7 +93,7 @@ def without_address(error: CallError) -> CallError:
 # -- from a server's own signs to a kind -------------------------------------------------------------------------------
 
 _CONTEXT = re.compile(r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE)
-_LOOP = re.compile(r"token repeat limit", re.IGNORECASE)
+_OPTIONS = re.compile(r"must be of type|invalid (json schema|format|option)|response_format", re.IGNORECASE)
 _NAMES = {
     "down": {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError", "gaierror"},
     "timeout": {"ReadTimeout", "WriteTimeout", "PoolTimeout", "TimeoutError", "APITimeoutError"},
@@ -123,7 +112,7 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         link = link.__cause__ or link.__context__
     said = _one_line(_server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
     status = next((s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0)
-    if _LOOP.search(said):
+    if "token repeat limit" in said.lower():
         return "truncated", said, max(status, 0)
     if status >= 300:
         page = "a web page: " if said.lstrip().lower().startswith(("<!doctype", "<html")) else ""
@@ -131,14 +120,13 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     names = {type(link).__name__ for link in chain}
     if broken := [link for link in chain if type(link).__name__ in _BROKEN]:
         return "server", f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})", 0
-    if isinstance(error, ConnectionError) or any(isinstance(link, socket.gaierror) for link in chain):
-        return "down", f"no connection ({said})", 0
     kind = next((kind for kind, classes in _NAMES.items() if names & classes), "server")
-    return kind, said if kind != "down" else f"no connection ({said})", 0
+    if kind == "down" or isinstance(error, ConnectionError):
+        return "down", f"no connection ({said})", 0
+    return kind, said, 0
 
 
 def _from_status(status: int, words: str) -> str:
-    """Name the kind of failure behind an HTTP status and the server's words."""
     lower = words.lower()
     rules = (
         ("auth", status in (401, 402, 403) or (status == 429 and ("quota" in lower or "billing" in lower))),
@@ -149,11 +137,6 @@ def _from_status(status: int, words: str) -> str:
         ("down", 300 <= status < 400 or status == 405),
     )
     return next((kind for kind, holds in rules if holds), "unusable")
-
-
-_OPTIONS = re.compile(
-    r"must be of type|invalid json schema|invalid format|invalid option|response_format", re.IGNORECASE
-)
 
 
 def _server_words(body: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import as_array, query_array, warn_of_language
+from ragbench.embedding import as_array, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever, Scopes, ranked
@@ -67,7 +67,7 @@ class Dense(Index):
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
         """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
         dimension = self.vectors.shape[1]
-        vectors = _unit(query_array(self.embedder, queries))
+        vectors = _unit(as_array(self.embedder, queries, queries=True))
         if vectors.shape[1] != dimension:
             got = f"query vectors of dimension {vectors.shape[1]}"
             raise ModelError(got, f"{dimension}, as of the chunks", "embed queries and chunks with the same model")

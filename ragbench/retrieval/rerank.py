@@ -69,7 +69,7 @@ class OnnxScorer:
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change a score."""
-        return {"scorer": f"onnx:{self._model.folder.path.name}", "digest": self._model.digest}
+        return {"scorer": f"onnx:{self._model.folder.name}", "digest": self._model.digest}
 
     def score(self, pairs: Sequence[_Pair]) -> list[float]:
         """Score (query, text) pairs."""
