@@ -51,8 +51,7 @@ _UPDATE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
 _INSERT = f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} WHERE replies.ok = 0"
 _WAIT_S = 60.0
 _BATCH_SIZE = 1000  # rows read together
-_NO_REQUEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_DAMAGED = (*_NO_REQUEST, EOFError, zlib.error, gzip.BadGzipFile)
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's log.
 _inherited: list[sqlite3.Connection] = []
 
@@ -104,13 +103,19 @@ def _rebuilt(request: Mapping[str, Any]) -> tuple[Keys, Sequence[dict], str]:
     return keys, request["messages"], canonical_schema(request["schema"])
 
 
-def _key_of(request: Mapping[str, Any]) -> str:
-    keys, *asked = _rebuilt(request)
-    return keys.key(*asked)
-
-
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _problems(key: str, request: str, answer: str, noted: str) -> list[str]:
+    """List what is wrong with a row: its key against its request, its answer against its checksum."""
+    try:
+        keys, *asked = _rebuilt(json.loads(request))
+        belongs = keys.key(*asked) == key
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        belongs = False
+    problems = [] if belongs else ["the key does not belong to the request"]
+    return problems if _checksum(answer) == noted else [*problems, "the answer was changed after recording"]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -172,13 +177,13 @@ class Cassette:
             self._db = None
 
     def _connection(self) -> sqlite3.Connection:
-        if self._db is not None and self._pid == os.getpid():
-            return self._db
         if self._db is not None:
+            if self._pid == os.getpid():
+                return self._db
             _inherited.append(self._db)
         if self.mode != "record" and not self.path.exists():
-            got = f"{self.path}: no such cassette"
-            raise DataError(got, "a recorded cassette (SQLite file)", self._how_to_record())
+            expected = "a recorded cassette (SQLite file)"
+            raise DataError(f"{self.path}: no such cassette", expected, self._how_to_record())
         try:
             self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
         except sqlite3.DatabaseError as error:
@@ -249,8 +254,8 @@ class Cassette:
         """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply that was changed."""
         wanted = list(keys)
         answers: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(wanted), 500):
-            some = wanted[start : start + 500]
+        for start in range(0, len(wanted), _BATCH_SIZE):
+            some = wanted[start : start + _BATCH_SIZE]
             sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({','.join('?' * len(some))})"
             for key, answer, noted, prompt_id in self.rows(sql, some):
                 if _checksum(answer) != noted:
@@ -332,16 +337,9 @@ class Cassette:
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list what is wrong."""
         problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
-        for key, prompt_id, request, answer, noted in self._each(("key", "prompt_id", "request", "answer", "checksum")):
+        for key, prompt_id, *row in self._each(("key", "prompt_id", "request", "answer", "checksum")):
             where = f"prompt {prompt_id!r} (key {key[:12]})"
-            try:
-                belongs = _key_of(json.loads(request)) == key
-            except _NO_REQUEST:
-                belongs = False
-            if not belongs:
-                problems.append(f"{where}: the key does not belong to the request")
-            if _checksum(answer) != noted:
-                problems.append(f"{where}: the answer was changed after recording")
+            problems += [f"{where}: {problem}" for problem in _problems(key, *row)]
         doubled = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
         return problems + [f"{model}: {count} digests under one name" for model, count in self.rows(doubled)]
 
@@ -361,18 +359,17 @@ def _row(record: dict[str, Any]) -> tuple:
     """Return the cells of one exported line, checked."""
     answer = json.dumps(record["answer"], separators=(",", ":"))
     keys, *asked = _rebuilt(record["request"])
-    if keys.key(*asked) != record["key"]:
-        raise ValueError("the key does not belong to the request")
-    if _checksum(answer) != record["checksum"]:
-        raise ValueError("the answer was changed after recording")
-    cells = {**record, **record["request"], "request": keys.request(*asked), "answer": answer, "ok": int(record["ok"])}
+    request = keys.request(*asked)
+    if problems := _problems(record["key"], request, answer, record["checksum"]):
+        raise ValueError(problems[0])
+    cells = {**record, **record["request"], "request": request, "answer": answer, "ok": int(record["ok"])}
     return tuple(cells[name] for name in _COLUMNS)
 
 
 def _open_to_write(path: Path) -> sqlite3.Connection:
     """Open or make a cassette; several processes may do so at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    db = _connect(path.as_posix())
+    db = _connect(path.absolute().as_uri())
     _refuse_other_files(db, path)
     until = time.monotonic() + _WAIT_S
     while True:
@@ -412,6 +409,5 @@ def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = F
         raise DataError(what, f"a cassette of format {FORMAT}", "give another path")
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    uri = path.startswith("file:")
-    return sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)

@@ -83,7 +83,6 @@ class Endpoint:
         self.price = getattr(model, "price", None)
         self.pinned_digest = getattr(model, "digest", None)
         self.secrets = secret_strings(_fields(model))
-        self._bound: dict[str, Any] = {}
 
     @property
     def model(self) -> str:
@@ -143,12 +142,7 @@ class Endpoint:
 
     async def complete(self, messages: list, schema: dict | None) -> Received:
         """Send one request; raises whatever the client raises."""
-        model = self.chat
-        if schema is not None:
-            name = json.dumps(schema, sort_keys=True)
-            if name not in self._bound:
-                self._bound[name] = self.bound(schema)
-            model = self._bound[name]
+        model = self.chat if schema is None else self.bound(schema)
         return self.read(await model.ainvoke(messages))
 
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
@@ -162,8 +156,7 @@ class Endpoint:
         kind, said, status = from_exception(error)
         response = getattr(error, "response", None)
         seen = [*headers, *([response.headers] if response is not None else [])]
-        waits = (retry_after(each.get("retry-after")) for each in reversed(seen))
-        wait = next((seconds for seconds in waits if seconds is not None), None)
+        wait = retry_after(next((each["retry-after"] for each in reversed(seen) if "retry-after" in each), None))
         if wait is not None and kind == "busy":
             said += f" (Retry-After: {wait:g} s)"
         return self.fail(kind, said, status=status, retry_after=wait)
@@ -209,8 +202,11 @@ class OllamaEndpoint(Endpoint):
             async with asyncio.timeout(_ASK_S):
                 shown = await self.client.show(self.name)
                 version = await self.client._request_raw("GET", "/api/version")
-                capabilities = shown.capabilities or ["completion"]
-                others = [] if "completion" in capabilities else await self._writers()
+                capabilities, others = shown.capabilities or ["completion"], []
+                if "completion" not in capabilities:
+                    names = [str(model.model) for model in (await self.client.list()).models]
+                    shows = [(name, (await self.client.show(name)).capabilities or ()) for name in names]
+                    others = [name for name, can in shows if "completion" in can]
         except Exception:
             return  # the prompts tell
         numbers = re.findall(r"\d+", version.json().get("version", ""))[:2]
@@ -223,10 +219,6 @@ class OllamaEndpoint(Endpoint):
             self.chat, self.num_predict = self.chat.model_copy(update={"num_predict": None}), int(own[1])
         info = shown.modelinfo or {}
         self._lower(next((int(value) for key, value in info.items() if key.endswith(".context_length")), None))
-
-    async def _writers(self) -> list[str]:
-        names = [str(model.model) for model in (await self.client.list()).models]
-        return [name for name in names if "completion" in ((await self.client.show(name)).capabilities or ())]
 
     def _lower(self, window: int | None) -> None:
         if window and self.num_ctx is not None and self.num_ctx > window:
@@ -286,8 +278,10 @@ class _OpenAIEndpoint(Endpoint):
                 raise named from None
             return ""
         entry = next((e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {})
-        facts = _facts(entry, "root", "max_model_len")
-        facts |= _facts(entry.get("meta"), "size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
+        meta = entry["meta"] if isinstance(entry.get("meta"), dict) else {}
+        about = {name: entry.get(name) for name in ("root", "max_model_len")}
+        about |= {name: meta.get(name) for name in ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")}
+        facts = {name: value for name, value in about.items() if isinstance(value, int | float | str)}
         told = canonical({"id": entry.get("id"), **facts})
         return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
 
@@ -355,11 +349,10 @@ def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
     if not models:
         raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
     endpoints = [endpoint_of(each, num_predict) for each in models]
-    first, *others = (canonical([each.model, each.options()]) for each in endpoints)
-    for other in others:
-        if other != first:
-            same = "one model with the same options on every host"
-            raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
+    kinds = list(dict.fromkeys(canonical([each.model, each.options()]) for each in endpoints))
+    if len(kinds) > 1:
+        same = "one model with the same options on every host"
+        raise ConfigError(f"two different models: {kinds[0]} and {kinds[1]}", same, "call ask once per model")
     return endpoints
 
 
@@ -390,11 +383,6 @@ def retry_after(value: str | None) -> float | None:
     with contextlib.suppress(ValueError):
         return max(0.0, parsedate_to_datetime(value or "").timestamp() - time.time())
     return None
-
-
-def _facts(entry: Any, *names: str) -> dict[str, Any]:
-    facts = {name: entry.get(name) for name in names} if isinstance(entry, dict) else {}
-    return {name: value for name, value in facts.items() if isinstance(value, int | float | str)}
 
 
 def _response_format(schema: dict, form: str) -> dict[str, Any]:
