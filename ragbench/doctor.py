@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ragbench.errors import DataError
+from ragbench.errors import RagbenchError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 
 _SHARED = {
@@ -75,7 +75,7 @@ def _weights() -> Iterator[Check]:
         try:
             verify()
             yield Check(f"{name} weights", True, f"{weights}, sha256 as published")
-        except DataError as error:
+        except RagbenchError as error:
             yield Check(f"{name} weights", False, error.got, error.do, optional=name != "MiniLM")
 
 

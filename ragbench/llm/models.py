@@ -46,7 +46,8 @@ class OllamaChat(ChatOllama):
             if self.api_key is not None:
                 client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
             elif self.userinfo is not None:
-                client.headers["authorization"] = _basic(self.userinfo.get_secret_value())
+                login = base64.b64encode(unquote(self.userinfo.get_secret_value()).encode()).decode()
+                client.headers["authorization"] = f"Basic {login}"
         return self
 
     async def _acreate_chat_stream(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
@@ -104,11 +105,11 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
-    given = {"host": host, "temperature": temperature, "seed": seed, "num_ctx": num_ctx, "num_predict": num_predict}
-    given |= {"api_key": api_key, "deadline_s": deadline_s, "price": price, "digest": digest, "cloud": cloud, **options}
     if isinstance(spec, Mapping):
+        given = {"host": host, "temperature": temperature, "seed": seed, "num_ctx": num_ctx, "cloud": cloud, **options}
+        given |= {"num_predict": num_predict, "api_key": api_key, "deadline_s": deadline_s, "price": price}
         settings = {key: value for key, value in spec.items() if key != "use"}
-        return chat_model(str(spec.get("use", "")), **(given | settings))
+        return chat_model(str(spec.get("use", "")), **(given | {"digest": digest} | settings))
     provider, _, name = spec.partition(":")
     if spec == SMOLLM2:
         provider, name, digest = "gguf", SMOLLM2, digest or SMOLLM2_SHA256
@@ -130,16 +131,11 @@ def chat_model(
     return _openai(name, host, num_ctx, num_predict, api_key, settings)
 
 
-def _is_cloud(name: str) -> bool:
-    """Whether Ollama passes the prompts of a model of this name on to ollama.com."""
-    return name.endswith((":cloud", "-cloud"))
-
-
 def _ollama(
     name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, cloud: bool, settings: dict
 ) -> Any:
     _check(OllamaChat, settings)
-    if _is_cloud(name) and not cloud:
+    if name.endswith((":cloud", "-cloud")) and not cloud:
         expected = "a model on this machine"
         raise ConfigError(f"ollama:{name} sends prompts to ollama.com", expected, "pass cloud=True if that is meant")
     base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
@@ -232,11 +228,6 @@ def _other(spec: str, provider: str, name: str, temperature: float, api_key: str
 def _check(cls: Any, settings: dict) -> None:
     known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
     check_known(f"option of {cls.__bases__[-1].__name__}", settings, known)
-
-
-def _basic(userinfo: str) -> str:
-    """Return the Authorization header for ``user:password``, as it stood in an address."""
-    return f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
 
 
 def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:

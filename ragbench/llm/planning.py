@@ -11,7 +11,7 @@ from typing import Any
 
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.doctor import measured_seconds
-from ragbench.llm.endpoints import endpoints_of
+from ragbench.llm.endpoints import Endpoint, endpoints_of
 from ragbench.llm.reply import Usage
 
 _TIMED = 5  # recorded replies of a step, whose median time is taken
@@ -102,18 +102,20 @@ def plan(
     seconds_per_call : of a step of which nothing is recorded. Default: what `ragbench doctor --model` measured last.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
     """
-    return Plan(tuple(_planned(name, n, model, cassette, seconds_per_call, price) for name, n in calls.items()))
+    first = None if model is None else endpoints_of(model)[0]
+    price, basis = price or (first.price if first else None), ""
+    if first is not None and math.isnan(seconds_per_call) and (measured := measured_seconds(first)):
+        seconds_per_call, day = measured
+        basis = f"{seconds_per_call:.1f} s a call of the thesis's grid, as `ragbench doctor` measured on {day}"
+    tape = None if cassette is None or cassette.mode == "off" else cassette
+    return Plan(tuple(_planned(name, n, first, tape, seconds_per_call, basis, price) for name, n in calls.items()))
 
 
 def _planned(
-    name: str, calls: int, model: Any, cassette: Cassette | None, seconds: float, price: tuple[float, float] | None
+    name: str, calls: int, first: Endpoint | None, cassette: Cassette | None, seconds: float, basis: str, price: Any
 ) -> PlannedStep:
-    first = None if model is None else endpoints_of(model)[0]
-    price, cost, cached, basis = price or (first.price if first else None), math.nan, 0, ""
-    if first is not None and math.isnan(seconds) and (measured := measured_seconds(first)):
-        seconds, day = measured
-        basis = f"{seconds:.1f} s a call of the thesis's grid, as `ragbench doctor` measured on {day}"
-    if first is not None and cassette is not None and cassette.mode != "off":
+    cost, cached = math.nan, 0
+    if first is not None and cassette is not None:
         of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
         who = (first.provider, first.name)
         cached = min(calls, cassette.rows(f"SELECT count(*) {of_model} AND step = ?", (*who, name))[0][0])
