@@ -9,8 +9,7 @@
 ``asking``       how every label is asked of a model: each different prompt once, several items per prompt
 
 A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. `ragbench.scoring.LABELS`
-is the table of labels that `ragbench.score` makes, with the calls that each takes. The prompts are
-``ragbench/prompts/*.txt``; any can be replaced.
+lists the labels that `ragbench.score` makes. The prompts are ``ragbench/prompts/*.txt``; any can be replaced.
 """
 
 from ragbench._lazy import lazy, modules

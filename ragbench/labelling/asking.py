@@ -1,9 +1,8 @@
 """How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
 
-A kind of label is one record: a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per
-prompt). Functions that ask a model for labels take these ``options``: ``prompt``, the id or file of another prompt with
-the same fields; ``ids``, names of the examples for messages; and those of `ragbench.llm.ask` (``cassette``,
-``concurrency``, ``progress`` ...).
+A kind of label is a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per prompt).
+Functions that ask a model for labels take these ``options``: ``prompt``, the id or file of another prompt with the same
+fields; ``ids``, names of the examples for messages; and those of `ragbench.llm.ask`.
 
 The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
 exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
@@ -54,9 +53,6 @@ def context_text(context: Context, name: str) -> str:
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
-# Reports: what a step took, and the raw replies that went unscored
-
-
 class _Unscored(NamedTuple):
     """An item ("q1 claim 3") without a usable reply: the kind of failure, what was wrong in words, the raw reply."""
 
@@ -68,32 +64,21 @@ class _Unscored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """Counts of one step. Add two reports of the same step with ``+``.
-
-    Attributes
-    ----------
-    prompts : different prompts that were needed. cached : of these, answered by the cassette.
-    calls : requests made for them now, repair tries among them. repaired : prompts whose first reply did not fit.
-    items : what was to be scored. settled : of these, what needed no model (an empty text entails nothing).
-    unscored : items without a readable reply; each is in ``failures``.
-    joint : prompts about more than one item. mismatches, unreadable : of these, replies with another number of labels
-        than items, and replies that could not be read. rechecked : items of both, asked again one by one.
-    usage : tokens, time and money spent now.
-    """
+    """Counts of one step. Add two reports of the same step with ``+``."""
 
     step: str
-    prompts: int = 0
-    calls: int = 0
-    cached: int = 0
-    repaired: int = 0
+    prompts: int = 0  # different ones that were needed
+    calls: int = 0  # requests made for them now, repair tries among them
+    cached: int = 0  # prompts answered by the cassette
+    repaired: int = 0  # prompts whose first reply did not fit
     items: int = 0
-    settled: int = 0
-    unscored: int = 0
-    joint: int = 0
-    mismatches: int = 0
-    unreadable: int = 0
-    rechecked: int = 0
-    usage: Usage = field(default_factory=Usage)
+    settled: int = 0  # items that needed no model (an empty text entails nothing)
+    unscored: int = 0  # items without a readable reply; each is in ``failures``
+    joint: int = 0  # prompts about more than one item
+    mismatches: int = 0  # joint replies with another number of labels than items
+    unreadable: int = 0  # joint replies that could not be read
+    rechecked: int = 0  # items of both, asked again one by one
+    usage: Usage = field(default_factory=Usage)  # spent now
     failures: tuple[_Unscored, ...] = field(default=(), repr=False)
 
     @property
@@ -104,9 +89,6 @@ class StepReport:
     def __add__(self, other: StepReport) -> StepReport:
         sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "step"}
         return StepReport(self.step, **sums)
-
-
-# Requests
 
 
 class _Request(NamedTuple):
@@ -157,28 +139,17 @@ class LabelResult:
     report: StepReport
 
 
-# One prompt per item
-
-
 @dataclass(frozen=True, slots=True)
 class LabelStep:
-    """A label that takes one prompt per item.
+    """A label that takes one prompt per item."""
 
-    Attributes
-    ----------
-    name : in the cassette and in reports. prompt : id or file. schema : of the reply.
-    needs : field of the prompt; an item where it is blank has the label ``blank`` and needs no call.
-    read : the label that a reply holds, from its parsed object.
-    bound : how long a reply may be, of `ragbench.llm.models.BOUNDS`.
-    """
-
-    name: str
+    name: str  # in the cassette and in reports
     prompt: Prompt
-    schema: type[BaseModel]
-    needs: str
-    read: Callable[[Any], Any]
+    schema: type[BaseModel]  # of the reply
+    needs: str  # field of the prompt; an item where it is blank has the label ``blank`` and needs no call
+    read: Callable[[Any], Any]  # the label that a reply holds, from its parsed object
     blank: Any = ()
-    bound: str = "text"
+    bound: str = "text"  # of a reply's length, in `ragbench.llm.models.BOUNDS`
 
     def ask(
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
@@ -199,8 +170,6 @@ class LabelStep:
         return LabelResult(tuple(labels), replace(report, **counts, failures=tuple(failures)))
 
 
-# Several items of one text per prompt
-
 # The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
 # failure (no server, no model, no time) it would not.
 _WORTH_A_SECOND_LOOK = frozenset({"unusable", "truncated"})
@@ -218,23 +187,16 @@ class LabelRequest:
 
 @dataclass(frozen=True, slots=True)
 class JointStep:
-    """A label of each item of a text, several items per prompt.
+    """A label of each item of a text, several items per prompt."""
 
-    Attributes
-    ----------
-    name : in the cassette and in reports. prompt : id or file, with ``text``, ``items`` and count among its fields.
-    labels : the words to choose from. blank : label of every item when the text is empty, where no model is needed.
-    item : what an item is called in messages. explain : whether a sentence that says why comes before each label.
-    """
-
-    name: str
-    prompt: Prompt
+    name: str  # in the cassette and in reports
+    prompt: Prompt  # has ``text``, ``items`` and count among its fields
     labels: tuple[str, ...]
-    blank: str
+    blank: str  # label of every item when the text is empty, where no model is needed
     text: str
     items: str
-    item: str
-    explain: bool = False
+    item: str  # what an item is called in messages
+    explain: bool = False  # whether a sentence that says why comes before each label
 
     def ask(
         self, model: Any, units: Sequence[LabelRequest | None], joint: int | None, options: Mapping[str, Any]
@@ -255,8 +217,7 @@ class JointStep:
                 slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
         requests = [self._request(template, units[n], start, stop) for n, start, stop in slices]
         one = "text" if self.explain else "label"  # a reason takes room
-        bound = one if joint == 1 else "text"
-        replies, report = _send(model, self.name, requests, options, bound)
+        replies, report = _send(model, self.name, requests, options, one if joint == 1 else "text")
         labels: list[Any] = [
             None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
         ]

@@ -1,10 +1,9 @@
 """Checkers: is a claim entailed by a text, contradicted by it, or neither? ``check(claims, text)``, ``check_many``.
 
-`EmbeddedChecker` is a documented rule over the text's best window of sentences, without a language model (and not an
-inference model): results made with it are labelled *embedded*. It sees shared words, numbers, names and topic; it does
-not see who did what to whom. `OnnxChecker` reads a folder with an exported classifier (NLI or MiniCheck's kind),
-`ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024). `make_checker` makes one by
-name.
+`EmbeddedChecker` is a rule without a language model (and no inference model): results made with it are labelled
+*embedded*. It sees shared words, numbers, names and topic, not who did what to whom. `OnnxChecker` reads a folder with
+an exported classifier (NLI or MiniCheck's kind), `ModelChecker` asks a chat model in MiniCheck's document / claim form
+(Tang et al. 2024). `make_checker` makes one by name.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class _Checker(ABC):
 
 
 def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
-    """Return claims as sentences, the parts of a triple joined, once both are lists of what they should be."""
+    """Return claims as sentences, the parts of a triple joined; ConfigError unless both are lists of texts."""
     if isinstance(claims, str) or isinstance(texts, str):
         raise ConfigError("one string", "a list of claims and a list of texts", "use check(claims, text)")
     for i, text in enumerate(texts):
@@ -73,9 +72,9 @@ def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
 class EmbeddedChecker(_Checker):
     """Label claims against texts as Entailment, Neutral or Contradiction.
 
-    The rule, for a claim and the window of up to ``window`` consecutive sentences of the text that supports it best,
-    where *support* = ``mix`` x coverage + (1 - ``mix``) x cosine; coverage is the share of the claim's stems, by
-    weight, that the window has, and cosine is MiniLM's between claim and window (its sentences' mean direction):
+    Compared are a claim and the window of up to ``window`` consecutive sentences of the text that supports it best.
+    *Support* is ``mix`` x coverage + (1 - ``mix``) x cosine: the share of the claim's stems, by weight, that the window
+    has, and the cosine between claim and window (its sentences' mean direction).
 
     1. *Entailment*: support >= ``entail``, every number of the claim is in the text, and claim and best sentence agree
        in being negated or not.
@@ -144,7 +143,7 @@ class EmbeddedChecker(_Checker):
     def _ready(
         self, claims: Sequence[Claim], texts: Sequence[str]
     ) -> tuple[list[ParsedText], list[_Text], dict[str, np.ndarray]]:
-        """Parse claims and texts, and embed all their sentences unless each of them is kept."""
+        """Parse claims and texts, and embed their sentences unless all are kept."""
         ready = [parse(sentence) for sentence in _sentences(claims, texts)]
         sources = [parse(text) for text in texts]
         needed = [c.text for c in ready] + [s for t in sources for s in t.sentences]
@@ -158,17 +157,16 @@ class EmbeddedChecker(_Checker):
         groups: list[list[int]] = []
         cells = 0
         for j, source in enumerate(sources if ready else ()):
-            cells += len(source.spans) * height
-            if not groups or cells > _CELLS:
-                groups.append([])
-                cells = len(source.spans) * height
             if source.spans:
+                cells += len(source.spans) * height
+                if not groups or cells > _CELLS:
+                    groups.append([])
+                    cells = len(source.spans) * height
                 groups[-1].append(j)
-        return [(places, [sources[j] for j in places]) for places in groups if places]
+        return [(places, [sources[j] for j in places]) for places in groups]
 
     def _label(self, claim: ParsedText, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
-        missing = claim.numbers - text.prepared.numbers
-        if missing:
+        if claim.numbers - text.prepared.numbers:
             others = text.numbers(best) - claim.numbers
             return CONTRADICTION if others and support >= self.related else NEUTRAL
         if support < self.entail:
@@ -204,13 +202,9 @@ def _supports(
     claims: Sequence[ParsedText], texts: Sequence[_Text], vectors: dict[str, np.ndarray], mix: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Support of every claim in every window, shape (n_claims, n_windows), and where each text's windows lie."""
-    rows: dict[str, int] = {}
-    for claim in claims:
-        for stem in claim.weight:
-            rows.setdefault(stem, len(rows))
+    rows = {stem: i for i, stem in enumerate(dict.fromkeys(stem for claim in claims for stem in claim.weight))}
     stems = [have for text in texts for have in text.prepared.sentence_stems]
-    wanted = frozenset(rows)
-    met = [(rows[stem], column) for column, have in enumerate(stems) for stem in wanted & have]
+    met = [(rows[stem], column) for column, have in enumerate(stems) for stem in rows.keys() & have]
     present = np.zeros((len(rows), len(stems)), bool)
     if met:
         present[tuple(np.array(met).T)] = True
@@ -240,13 +234,11 @@ def _supports(
     return support, ends - counts, ends
 
 
-# Checkers that read one claim and one text at a time
-
-
 class _PairChecker(_Checker):
+    """Reads one claim and one text at a time."""
+
     @abstractmethod
-    def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
-        """Label pairs of (text, claim)."""
+    def _labels(self, pairs: list[tuple[str, str]]) -> list[str]: ...  # of (text, claim)
 
     def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
         """Label every claim against every text, each different pair once."""
@@ -336,8 +328,8 @@ def asks_model(name: str) -> bool:
 def make_checker(name: str | Mapping[str, Any] = "embedded", **options: Any) -> Any:
     """Make a checker by name: "embedded", "onnx:FOLDER", or a chat model such as "ollama:bespoke-minicheck".
 
-    Or by a mapping as in `chat_model`. ``options``: of the class; for a chat model ``cassette`` and those of
-    `ragbench.llm.chat_model`.
+    ``name`` may be a mapping as in `ragbench.llm.chat_model`. ``options``: of the class; for a chat model ``cassette``
+    and those of `ragbench.llm.chat_model`.
     """
     if isinstance(name, Mapping):
         name, options = name["use"], {key: value for key, value in name.items() if key != "use"} | options

@@ -1,8 +1,8 @@
 """Claims of a text, and whether other texts entail them (RAGChecker, section 3.2).
 
-The model's way: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. Without a model:
+By a model: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. Without a model:
 `embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s. How far a checker agrees with
-labels by others: `checker_intervals`, and on MiniHop `embedded_checker_quality`. Those labels are reference labels,
+labels by others: `checker_intervals`, and on MiniHop `embedded_checker_quality`. MiniHop's are reference labels,
 assigned by a strong language model under a written guideline; checked by a person: 0; the second pass measures
 repeatability, not human agreement.
 """
@@ -32,11 +32,10 @@ from ragbench.labelling.asking import (
     texts_schema,
 )
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
+from ragbench.labelling.graded_answers import check_split
 from ragbench.paths import packaged_data
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
-
-# The model's way, text by text
 
 _Form = Literal["sentence", "triple"]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
@@ -103,26 +102,18 @@ def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tupl
     return tuple(claim_text(claim) for claim in claims)
 
 
-# Both ways over whole results
-
-
 @dataclass(frozen=True, slots=True)
 class _Labelled:
     """Results with the claims and labels that could be had.
 
-    Attributes
-    ----------
-    results : all results. Claims and checks that could not be read stay None there, also a check of which one label
-        is unread: RAGChecker's format and its metrics have no fourth label.
-    unscored : ids of the results that lack a check for this reason; ``scored`` are the others.
-    partial : (id, check) -> the labels of such a check, as in the results, with None for the unread ones.
-    reports : "claims" and "claim check" -> what the step took.
+    In ``results`` claims and checks that could not be read stay None, also a check of which one label is unread:
+    RAGChecker's format and its metrics have no fourth label.
     """
 
     results: RagResults
-    unscored: tuple[str | int, ...]
-    partial: Mapping[tuple[str | int, str], tuple]
-    reports: Mapping[str, StepReport]
+    unscored: tuple[str | int, ...]  # ids of the results that lack a check for this reason; ``scored`` are the others
+    partial: Mapping[tuple[str | int, str], tuple]  # (id, check) -> its labels, None for the unread ones
+    reports: Mapping[str, StepReport]  # "claims" and "claim check" -> what the step took
 
     @property
     def scored(self) -> RagResults:
@@ -151,11 +142,9 @@ def ragchecker_labels(
 ) -> _Labelled:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
 
-    Parameters
-    ----------
-    model, form, options : as for `extract_claims`. joint : as for `check_claims`.
-    results : from `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and labels
-        that are there stay; only what is missing is asked, the same claims against the same chunk once.
+    ``model``, ``form``, ``options``: as for `extract_claims`; ``joint``: as for `check_claims`. ``results``: from
+    `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and labels that are there
+    stay; only what is missing is asked, the same claims against the same chunk once.
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
@@ -195,11 +184,10 @@ def ragchecker_calls(
 ) -> dict[str, int]:
     """Count the calls that `ragchecker_labels` takes at most: step -> calls, for `ragbench.llm.plan`.
 
-    Every text is checked against the other side and each chunk, in prompts of ``joint`` claims. A text whose
-    claims are not known yet counts as ``claims_per_text``. Equal prompts are asked once, but all counted here.
+    A text whose claims are not known yet counts as ``claims_per_text``. Equal prompts are asked once, but all counted
+    here.
     """
-    rows = _records(results)
-    checks = 0
+    rows, checks = _records(results), 0
     for pair in _pairs(rows):
         claims = claims_per_text if pair.claims is None else len(pair.claims)
         checks += math.ceil(claims / (joint or max(claims, 1))) if pair.text.strip() else 0
@@ -276,17 +264,14 @@ def _label(
     return _Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
 
 
-_Claims = tuple[Claim, ...]
-
-
-def _labels_by_pair(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[tuple[_Claims, str], tuple[str, ...]]:
+def _labels_by_pair(pairs: Sequence[tuple[tuple, str]], checker: Any) -> dict[tuple[tuple, str], tuple[str, ...]]:
     """Check each list of claims once against each of its texts."""
-    needed: dict[_Claims, dict[str, None]] = {}  # a dict keeps the texts in their order
+    needed: dict[tuple, dict[str, None]] = {}  # a dict keeps the texts in their order
     for claims, text in pairs:
         needed.setdefault(claims, {})[text] = None
     if hasattr(checker, "warm"):
         checker = checker.warm(*(list(dict.fromkeys(itertools.chain(*of))) for of in (needed, needed.values())))
-    labels: dict[tuple[_Claims, str], tuple[str, ...]] = {}
+    labels: dict[tuple[tuple, str], tuple[str, ...]] = {}
     for claims, texts in needed.items():
         table = checker.check_many(claims, list(texts)) if claims else []
         if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
@@ -298,8 +283,6 @@ def _labels_by_pair(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[
     return labels
 
 
-# How far a checker agrees with labelled claims (RAGChecker, Table 16)
-
 _MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
 
 
@@ -307,11 +290,11 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     """Load the labelled claims over MiniHop: id, document (its title), claim, label, split, and the document's text.
 
     ``first_label`` and ``second_label`` are two labellings of the same wording, None for a claim reworded after them;
-    ``label`` is what they led to. ``split``: set a checker's thresholds on "dev", open "test" when they are fixed.
+    ``label`` is what they led to. ``split``: "dev" to set a checker's thresholds, "test" when they are fixed.
     """
     from ragbench.data import load_minihop
 
-    check_known("split", [split or "dev"], ("dev", "test"))
+    check_split(split)
     claims = pd.DataFrame([row for _, row in read_jsonl(packaged_data("minihop", "labelled_claims.jsonl"))])
     claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
     unchanged = claims["label"].where(claims["second_label"].notna())  # a first label stands there where it was changed
@@ -377,8 +360,8 @@ def embedded_checker_quality(split: str = "test", checker: Any = None, name: str
     said = pd.Series(index=claims.index, dtype=object)
     for text, about in claims.groupby("text"):
         said[about.index] = checker.check(about["claim"].tolist(), text)
-    sources = {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}
-    known = claims["label"].tolist(), claims["document"].tolist()
-    accuracy = {name: checker_intervals(known[0], given, known[1])["accuracy"] for name, given in sources.items()}
-    rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in accuracy.items()}
+    rows = {}
+    for who, given in {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}.items():
+        i = checker_intervals(claims["label"].tolist(), given, claims["document"].tolist())["accuracy"]
+        rows[who] = i.estimate, i.low, i.high, i.n
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])

@@ -25,11 +25,8 @@ from ragbench.text.words import MONTHS, STOP_WORDS, TENS, UNITS, everyday, stem
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 _GRADED_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_{_UNSPACED}]+)?|[^\W_]")
 _OPENS_AFTER = re.compile(r"[.!?:;\n]")
-_SHORTENED = {m[:3].lower(): m.lower() for m in MONTHS if m != "May"} | {
-    "sept": "september",
-    "st": "saint",
-    "mt": "mount",
-}
+_SHORTENED = {m[:3].lower(): m.lower() for m in MONTHS if m != "May"}
+_SHORTENED |= {"sept": "september", "st": "saint", "mt": "mount"}
 _SMALL = UNITS | TENS
 _LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6}
 
@@ -57,15 +54,10 @@ _FUNCTION_WORDS = STOP_WORDS | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
 _SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
 
 
-def _signs(text: str) -> list[str]:
-    """Return the mathematical signs of a text in order; none in ordinary prose."""
-    return _SIGN.findall(_folded_line(text))
-
-
 def _folded_line(text: str) -> str:
     """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
 
-    Signs stay, unlike in `_tokens`: for answers whose words do not say it all.
+    Signs stay, unlike in `_tokens`.
     """
     return " ".join(unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold().split())
 
@@ -89,26 +81,20 @@ def _comparable(raw: str) -> str:
 def _merge_numbers(words: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
     merged: list[tuple[str, str, int]] = []
-
-    def following(i: int) -> str:
-        return words[i][1] if i < len(words) else ""
-
-    i = 0
+    read, i = [*(word for _, word, _ in words), "", ""], 0
     while i < len(words):
         raw, word, start = words[i]
-        counts = word != "one" or following(i + 1) in _LARGE  # "the Siberian one" counts nothing
-        if word not in _SMALL or not counts:
-            merged.append(words[i])
-            i += 1
-            continue
-        value, i = _SMALL[word], i + 1
-        if 10 < value < 20 and following(i) in TENS:
-            value, i, word = value * 100 + TENS[following(i)], i + 1, following(i)
-        if word in TENS and 0 < _SMALL.get(following(i), 99) < 10:
-            value, i = value + _SMALL[following(i)], i + 1
-        while following(i) in _LARGE:
-            value, i = value * _LARGE[following(i)], i + 1
-        merged.append((raw, str(value), start))
+        i += 1
+        if word in _SMALL and (word != "one" or read[i] in _LARGE):  # "the Siberian one" counts nothing
+            value = _SMALL[word]
+            if 10 < value < 20 and read[i] in TENS:
+                value, word, i = value * 100 + TENS[read[i]], read[i], i + 1
+            if word in TENS and 0 < _SMALL.get(read[i], 99) < 10:
+                value, i = value + _SMALL[read[i]], i + 1
+            while read[i] in _LARGE:
+                value, i = value * _LARGE[read[i]], i + 1
+            word = str(value)
+        merged.append((raw, word, start))
     return merged
 
 
@@ -137,8 +123,6 @@ def _content_stems(text: str) -> frozenset[str]:
     every = _tokens(text)
     return frozenset(t.stem for t in every if t.content) or frozenset(t.stem for t in every)
 
-
-# An answer held against the true answer and the facts: what is hit, what is backed, what is not
 
 FEATURES = (
     "hit", "hit_clean", "hit_part", "part_last", "missed", "contradicts", "no_stance", "turned", "declines",
@@ -195,9 +179,8 @@ def _choice(text: str, right: frozenset[str], other: frozenset[str]) -> int:
     if first is None:
         return 0
     picked = 1 if first.stem in right else -1
-    clause = re.split(r"[.,;:!?\n]", text[: first.start + _LOOKED].casefold().replace("’", "'"))
     place = 0
-    for part in clause:
+    for part in re.split(r"[.,;:!?\n]", text[: first.start + _LOOKED].casefold().replace("’", "'")):
         if place <= first.start <= place + len(part):
             return -picked if re.search(r"\bnot\b|n't\b", part) else picked
         place += len(part) + 1
@@ -267,12 +250,7 @@ def _outcome(given: _QuestionParts, text: str, said: Sequence[_Token]) -> dict[s
     if given.polar or given.options:
         way = _polarity(text) * given.polar if given.polar else _choice(text, *given.options)
         # Paraphrases ("the Siberian one") name neither option: no hit, and no contradiction.
-        return {
-            "hit": float(way > 0),
-            "contradicts": float(way < 0),
-            "no_stance": float(way == 0),
-            "missed": float(way <= 0),
-        }
+        return {"hit": way > 0, "contradicts": way < 0, "no_stance": way == 0, "missed": way <= 0}
     places = {t.stem: t.start for t in reversed(said)}
     hit = given.reference & places.keys()
     share = len(hit) / len(given.reference)
@@ -283,11 +261,11 @@ def _outcome(given: _QuestionParts, text: str, said: Sequence[_Token]) -> dict[s
         _after_comparison(text, first) or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
     )
     return {
-        "hit": float(share == 1),
+        "hit": share == 1,
         "hit_part": share if share < 1 else 0.0,
-        "part_last": float(0 < share < 1 and given.reference_last in hit),
-        "missed": float(share == 0),
-        "turned": float(turned),
+        "part_last": 0 < share < 1 and given.reference_last in hit,
+        "missed": share == 0,
+        "turned": turned,
     }
 
 
@@ -297,15 +275,13 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
     text = answer[:_MOST]
     said = _tokens(text)
     content = [t for t in said if t.content]
-    f = dict.fromkeys(FEATURES, 0.0)
-    f |= _outcome(given, text, said)
-    f["declines"] = float(abstains(text, "grader"))
-    f["guesses"] = float(guesses(text))
+    f: dict[str, float] = _outcome(given, text, said)
+    f["declines"], f["guesses"] = abstains(text, "grader"), guesses(text)
     fresh = {t.stem: t for t in content if t.stem not in given.known}
     f["wrong_names"] = math.log1p(sum(t.name for t in fresh.values()))
     f["wrong_numbers"] = math.log1p(sum(t.number and len(t.word) > 1 for t in fresh.values()))
     f["rare_words"] = math.log1p(sum(not (t.name or t.number or t.plain) for t in fresh.values()))
-    f["hit_clean"] = float(f["hit"] > 0 and not fresh)
+    f["hit_clean"] = f["hit"] and not fresh
     distinct = {t.stem for t in content}
     f["wrong_share"] = len(fresh) / len(distinct) if distinct else 0.0
     new = {t.stem: t for t in content if t.stem not in given.question}
@@ -313,16 +289,14 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
     f["from_bridges"] = math.log1p(len(new.keys() & given.bridges))
     f["from_answer_fact"] = math.log1p(len((new.keys() & given.answer_facts) - given.reference))
     f["asked_again"] = len(distinct & given.asked) / max(len(given.asked), 1)
-    f["off_topic"] = float(len(distinct) > 3 and len(distinct & given.known) <= 0.34 * len(distinct))
-    f["bare"] = float(not new and not f["declines"])
-    f["declines_bare"] = float(f["declines"] > 0 and f["bridge_names"] == 0)
+    f["off_topic"] = len(distinct) > 3 and len(distinct & given.known) <= 0.34 * len(distinct)
+    f["bare"] = not new and not f["declines"]
+    f["declines_bare"] = f["declines"] and f["bridge_names"] == 0
     short = len(said) <= _SHORT
-    f["short_hit"], f["short_miss"] = float(short and f["hit"] > 0), float(short and f["missed"] > 0)
+    f["short_hit"], f["short_miss"] = short and f["hit"], short and f["missed"]
     f["length"] = math.log1p(min(len(said), _LONG))
-    return [f[name] for name in FEATURES]
+    return [float(f.get(name, 0)) for name in FEATURES]
 
-
-# From features to a grade
 
 MODEL_FILE = Path(__file__).with_name("embedded_grader.json")
 
@@ -336,10 +310,10 @@ class _Ungradable(DataError):
 class EmbeddedGrader:
     """Grade short answers 1..5 by rules and a small linear model; named 'embedded grader' in every table.
 
-    Twenty-odd features say whether the true answer is in the answer, whether the answer declines, guesses, says the
-    opposite of a yes/no or an either/or, and which of its names, numbers and rare words neither question nor true
-    answer nor facts back. A multinomial logistic regression turns them into a grade; ``scripts/fit_embedded_grader.py``
-    fitted it on the dev split of the graded answers (``card``). Cosines of MiniLM did not help.
+    The `FEATURES` say whether the true answer is in the answer, whether the answer declines, guesses, says the opposite
+    of a yes/no or an either/or, and which of its names, numbers and rare words neither question nor true answer nor
+    facts back. A multinomial logistic regression turns them into a grade; ``scripts/fit_embedded_grader.py`` fitted it
+    on the dev split of the graded answers (``card``). Cosines of MiniLM did not help.
 
     What it cannot do: paraphrases that share no word with true answer and facts ("the Siberian one" for Lake Baikal)
     are mostly graded 4; true details that the facts do not contain count as wrong details; known words put together
@@ -372,8 +346,7 @@ class EmbeddedGrader:
     def probabilities(self, question: str, answer: str, reference: str, facts: Sequence[str]) -> np.ndarray:
         """Return the model's probabilities of the grades 1..5 (shape (5,), sum 1), one-hot for defined values.
 
-        ``facts`` are the supporting sentences, with their titles where there are any (see ``facts_of``). Raises
-        DataError for what the rules cannot grade.
+        ``facts`` as of `ragbench.records.facts_of`. DataError for what the rules cannot grade.
         """
         _check(question, answer, reference, facts)
         defined = _defined(question, answer, reference, facts)
@@ -434,9 +407,9 @@ def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -
         got = f"the true answer {reference!r} has no letter or digit, and the answer says more or something else"
         raise _Ungradable(got, "words to compare", "grade it with a model, or write the true answer in words")
     same = [t.word for t in said] == [t.word for t in true]
-    wanted = _signs(reference)
+    wanted, signs = (_SIGN.findall(_folded_line(text)) for text in (reference, answer[:1000]))
     # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
-    if (same and _signs(answer[:1000]) != wanted) or (wanted and _content_stems(reference) <= _token_stems(answer)):
+    if (same and signs != wanted) or (wanted and _content_stems(reference) <= _token_stems(answer)):
         if not _holds(answer, reference):
             got = f"the answer has the words of the true answer {reference[:80]!r}, but other signs"
             raise _Ungradable(got, "the same formula, code or name to the sign", "grade it by hand or with a model")

@@ -3,15 +3,14 @@
 A weighted sum of features, fitted on people's comparisons of answers (``scripts/fit_embedded_judge.py``, notebook 21),
 scaled per reference so that an empty answer has 0 and the reference itself 1.
 
-A feature is a function of (question, reference, answer) alone, never of a second answer, so a weighted sum of them is a
-score, and the difference of two scores is the same sum over feature differences. ``_r`` is recall (how much of the
-reference the answer has), ``_p`` precision (how much of the answer the reference backs), ``_f`` their harmonic mean.
-Words of the question are left out of the overlaps: every answer repeats them.
+A feature is a function of (question, reference, answer) alone, so the difference of two scores is the same sum over
+feature differences. ``_r`` is recall (how much of the reference the answer has), ``_p`` precision (how much of the
+answer the reference backs), ``_f`` their harmonic mean. Words of the question are left out of the overlaps: every
+answer repeats them.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -28,8 +27,6 @@ from ragbench.text.common import lcs_length
 from ragbench.text.negation import NEGATION, abstains
 from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
-
-# Features
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "overlap": ("overlap_r", "overlap_p", "overlap_f"),
@@ -87,7 +84,7 @@ def _lexical(question: ParsedText, reference: ParsedText, answer: ParsedText) ->
     f["short"], f["long"] = min(ratio, 0.0), max(ratio, 0.0)
     f["empty"] = float(not answer.words)
     f["abstains"] = float(abstains(answer.text, "judge") and not abstains(reference.text, "judge"))
-    polar = _is_polar(question.text)
+    polar = bool(_POLAR.match(question.text))  # asks for yes or no
     f["stance"] = float(_stance(reference.text, polar) * _stance(answer.text, polar))
     said = frozenset(answer.words)
     f["names"] = math.log1p(len((reference.names - frozenset(question.words)) & said))
@@ -101,11 +98,6 @@ _POLAR = re.compile(
 )
 
 
-def _is_polar(question: str) -> bool:
-    """Whether a question asks for yes or no."""
-    return bool(_POLAR.match(question))
-
-
 def _stance(text: str, polar: bool) -> int:
     """1 for yes, -1 for no, 0 for neither; without a yes or no, a polar question is answered by its first sentence."""
     if match := _YES_NO.match(text):
@@ -117,7 +109,7 @@ def _stance(text: str, polar: bool) -> int:
 
 
 def _without_question(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:
-    """Remove the question's direction from vectors (n, d) and scale them to unit length again; a zero stays zero."""
+    """Remove the question's direction from vectors (n, d), scaled to unit length again; a zero stays zero."""
     rest = vectors - np.outer(vectors @ question, question)
     size = np.linalg.norm(rest, axis=1, keepdims=True)
     return rest / np.where(size > 1e-6, size, np.inf)
@@ -130,10 +122,9 @@ def _features(
     embedder: Embeddings | None = None,
     names: Sequence[str] = NAMES,
 ) -> np.ndarray:
-    """Compute the judge's features, shape (len(answers), len(names)), in the order of ``names``.
+    """Compute the judge's features, shape (len(answers), len(names)); NaN where a reference has no word.
 
-    One text of each per row; a question may be None. A reference without a word gives a row of NaN: there is nothing to
-    compare with. The embedder is asked once for all texts, and only when ``names`` has ``cosine``.
+    The embedder is asked once for all texts, and only when ``names`` has ``cosine``.
     """
     check_known("feature", names, NAMES)
     if isinstance(answers, str) or not len(questions) == len(references) == len(answers):
@@ -157,8 +148,6 @@ def _features(
     return result
 
 
-# Scores
-
 COEFFICIENTS = Path(__file__).with_name("embedded_judge.json")
 NESTED = Path(__file__).with_name("embedded_judge_nested.csv")  # tests of the fit, for notebook 21
 
@@ -179,11 +168,9 @@ def scaled(weights: np.ndarray, floor: float, answer: np.ndarray, empty: np.ndar
 class EmbeddedJudge:
     """Score answers against references without a language model.
 
-    ``criterion``: "overall", "correctness" or "completeness". ``embedder``: default the embedded MiniLM, with which the
-    shipped coefficients were fitted: refit for another.
-
-    Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
-    between questions. ``card`` says what it was fitted on and how well it agrees with people.
+    ``criterion``: "overall", "correctness" or "completeness". ``embedder``: default MiniLM, with which the coefficients
+    were fitted: refit for another. Fitted on English long-form answers; scores compare between answers to one question
+    and, less surely, between questions. ``card`` says what it was fitted on and how well it agrees with people.
     """
 
     def __init__(self, criterion: str = "overall", embedder: Embeddings | None = None) -> None:
@@ -194,15 +181,10 @@ class EmbeddedJudge:
         self.features: tuple[str, ...] = tuple(entry["features"])
         self.weights = np.asarray(entry["weights"], float)
         self.floor = float(entry["floor"])
-        self._embedder = embedder
+        self.embedder = embedder  # None: MiniLM, loaded at first use
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.criterion!r}, {len(self.features)} features)"
-
-    @functools.cached_property
-    def embedder(self) -> Embeddings:
-        """The embedding model, loaded at first use."""
-        return self._embedder or default_embedder()
 
     def score(self, answer: str, reference: str, question: str | None = None) -> float:
         """Score one answer: 0 for an empty one, 1 for the reference word for word, NaN without a reference.

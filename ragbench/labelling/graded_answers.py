@@ -22,6 +22,12 @@ from ragbench.records import GRADES, Answer, Question
 from ragbench.stats import bootstrap_ci, confusion_matrix, kappa
 
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
+_SPLITS = ("dev", "test")
+
+
+def check_split(split: str | None) -> None:
+    """ConfigError unless a split of labelled data is "dev", "test" or None: both."""
+    check_known("split", [split or "dev"], _SPLITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +45,13 @@ class GradedAnswer:
 def load_graded_answers(path: str | Path | None = None, split: str | None = None) -> tuple[GradedAnswer, ...]:
     """Load graded answers: those over MiniHop, or your own file of the same form.
 
-    Parameters
-    ----------
-    path : JSON lines with ``id``, ``question_id``, ``answer``, ``grade`` (1..5), ``split`` ("dev" or "test") and
-        optionally ``second_grade``; default ``data/minihop/graded_answers.jsonl``.
-    split : only this one; default both. Tune a judge on "dev" and open "test" when it is finished.
+    ``path``: JSON lines with ``id``, ``question_id``, ``answer``, ``grade`` (1..5), ``split`` and optionally
+    ``second_grade``. ``split``: tune a judge on "dev" and open "test" when it is finished; default both.
     """
-    check_known("split", [split or "dev"], ("dev", "test"))
+    check_split(split)
     path = packaged_data("minihop", "graded_answers.jsonl") if path is None else Path(path)
     rows = read_records(path, GradedAnswer, once=lambda row: [f"id {row.id!r}"])
-    if twice := set.intersection(*({row.question_id for row in rows if row.split == half} for half in ("dev", "test"))):
+    if twice := set.intersection(*({row.question_id for row in rows if row.split == half} for half in _SPLITS)):
         got = f"{path}: question_id {min(twice)!r} is in both splits"
         raise DataError(got, "all answers to a question in one", "move them together, or tuning sees test rows")
     return tuple(row for row in rows if split in (None, row.split))
@@ -56,28 +59,18 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
     """Return graded answers as the Answer records that ``grade`` takes."""
-    return [
-        Answer(answer.question_id, answer.text, "graded answers", meta={"id": answer.id, "split": answer.split})
-        for answer in gold
-    ]
-
-
-# How good a judge is
+    return [Answer(a.question_id, a.text, "graded answers", meta={"id": a.id, "split": a.split}) for a in gold]
 
 
 def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "") -> pd.DataFrame:
     """Measure a judge on graded answers.
 
-    Parameters
-    ----------
-    predicted : its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``.
-    judge : its name; default the name in the Grade records.
+    ``predicted``: its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``. ``judge``: its
+    name; default the name in the Grade records.
 
-    Returns
-    -------
     DataFrame, a row per split: judge, split, n, unscored; accuracy (share of scored answers with the right grade,
-    interval over questions) and kappa (Cohen's, unweighted, since the grades are categories), each with its bounds
-    ``_low`` and ``_high``.
+    interval over questions) and kappa (Cohen's, unweighted, since the grades are categories), each with ``_low`` and
+    ``_high``.
     """
     if len(predicted) != len(gold) or not gold:
         got, do = f"{len(predicted)} grades for {len(gold)} graded answers", "grade all, in the order they were loaded"
@@ -111,6 +104,7 @@ def measure_judge(
     default the embedded grader. Answers without a readable grade are counted as unscored. ModelError when no reply came
     at all (no server, no such model ...), with the first reason.
     """
+    check_split(split)
     if questions is None:
         from ragbench.data import load_minihop
 

@@ -30,11 +30,10 @@ GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 
 
 def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
-    """Count grades by system or budget (thesis, Tables 3.2 and 3.3).
+    """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds and ``by``.
 
-    ``rows`` of an experiment have the columns grade (missing when unscored), seconds and ``by``. ``counts``: numbers of
-    answers instead of shares of the scored ones. Returns ``by``, grade 1 ... grade 5, seconds (mean), n (scored),
-    unscored.
+    Returns ``by``, grade 1 ... grade 5 (shares of the scored answers, or with ``counts`` their numbers), seconds
+    (mean), n (scored), unscored.
     """
     table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
     number = pd.crosstab(rows[by], rows["grade"]).reindex(index=table.index, columns=list(GRADES), fill_value=0)
@@ -67,10 +66,9 @@ class _GradingPrompt:
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
     """Say which answers share a prompt, as tuples of positions; never answers to different questions.
 
-    ``per_prompt`` : "one"; "ten": the answers of one question and retriever (``meta``: ``retriever`` or ``system``), up
-    to ten; "systems": the answers of one question at one token ``budget`` (those without context, budget 0, join the
-    largest one of their question, as in the thesis's Table 3.3); or a number: that many of one question, in the order
-    given.
+    ``per_prompt`` : "one"; "ten": the answers of one question and retriever (or ``system``, in ``meta``), up to ten;
+    "systems": the answers of one question at one token ``budget`` (those without context, budget 0, join the largest
+    one of their question, as in the thesis's Table 3.3); or a number: that many of one question, in the order given.
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
@@ -138,7 +136,7 @@ def grade(
     Parameters
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
-        ("embedded"; for it the options about prompts mean nothing).
+        ("embedded").
     per_prompt : which answers share a prompt, see `group_answers`.
     order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
         two seeds are compared.
@@ -148,8 +146,7 @@ def grade(
 
     ``value`` is None when the reply could not be read or had the wrong number of grades: no grade of such a prompt is
     used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and ``meta["detail"]`` the message. ``meta`` also
-    has what the answer's had, ``generator``, ``position`` in the prompt (from 1), ``shown`` (answers in the prompt),
-    ``order``, ``repairs`` and ``usage``.
+    has what the answer's had, ``generator``, ``position`` in the prompt (from 1), ``shown`` (answers in the prompt) ...
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
@@ -174,8 +171,8 @@ def repeated_grades(
     """Grade the same answers several times, for `ragbench.stats.repeat_changes`: shape (answers, repeats).
 
     Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first grading gives it
-    back, and asks again for the others. A model at temperature 0 replies alike whatever the seed: measure at the
-    temperature that you grade with. None where a reply could not be read; ConfigError for a model without a seed.
+    back. At temperature 0 a model replies alike whatever the seed: measure at the temperature that you grade with. None
+    where a reply could not be read; ConfigError for a model without a seed.
     """
     if repeats < 2:
         raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")

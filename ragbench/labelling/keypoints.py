@@ -29,13 +29,9 @@ def keypoint_verdicts(
 ) -> LabelResult:
     """Compare responses with the keypoints of the true answers: "covered", "contradicted" or "neither" each.
 
-    Parameters
-    ----------
-    model, options : as for `ragbench.labelling.claims.extract_claims`; joint : as for its `check_claims`.
-    questions, responses : shape (n,), English or Chinese. keypoints : a list per question.
-
-    An empty response says nothing: neither, without a call. `ragbench.metrics.keypoints.keypoint_table` takes the
-    labels.
+    ``questions``, ``responses``: shape (n,), English or Chinese; an empty response says nothing: neither, without a
+    call. ``keypoints``: a list per question. ``options``: see `ragbench.labelling.asking`; ``joint``: as for
+    `ragbench.labelling.claims.check_claims`. `ragbench.metrics.keypoints.keypoint_table` takes the labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
@@ -55,13 +51,10 @@ def embedded_keypoint_verdicts(
 ) -> list[list[str]]:
     """Judge keypoints without a language model; an empty answer covers nothing.
 
-    Parameters
-    ----------
-    keypoints : for each answer its true answer's points. answers : shape (n,).
-    language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
-        Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
-        keypoints in their own references (notebook 43). It knows no Chinese negation.
-    checker : default `ragbench.EmbeddedChecker`.
+    ``keypoints``: for each answer its true answer's points. ``language``: "en" or "zh", one for all or one per answer.
+    The checker knows words by the blanks between them, so Chinese characters are set apart for it, and sentences on
+    lines of their own; without that it finds 20% of the keypoints in their own references (notebook 43). It knows no
+    Chinese negation. ``checker``: default `ragbench.EmbeddedChecker`.
 
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """

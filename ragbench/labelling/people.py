@@ -1,12 +1,12 @@
 """Labels that people give: what is asked, the CSV file, and the way to the next item without a label.
 
-A label is a text, as in the file. The wording is ours, the scales are the papers':
+The wording is ours, the scales are the papers':
 
 ``grade``       the thesis's five categories (§2.4).
 ``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
-``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4): one rank per document,
-                its aspect is "criterion/candidate".
+``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4); the aspect of a rank is
+                "criterion/candidate".
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts; question and answer may be edited, which the note holds.
 
@@ -37,27 +37,17 @@ from ragbench.stats import annotator_agreement, binomial_ci, kappa
 
 COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
 
-# What is asked
-
 
 @dataclass(frozen=True, slots=True)
 class _LabelKind:
-    """One kind of labelling.
-
-    ``aspects``: what is asked, by the name in the file; empty when each item brings its own (keypoints). ``labels``:
-    what can be said, and what it means. ``ordered``: labels have distances, so a weighted kappa makes sense.
-    ``candidates``: least and greatest number of texts that an item compares. ``each``: every candidate has a label.
-    ``edited``: headings of the texts that may be changed.
-    """
-
     name: str
     title: str
-    aspects: Mapping[str, str]
-    labels: Mapping[str, str]
-    ordered: bool = False
-    candidates: tuple[int, int] = (0, 0)
-    each: bool = False
-    edited: tuple[str, ...] = ()
+    aspects: Mapping[str, str]  # what is asked, by the name in the file; empty when each item brings its own
+    labels: Mapping[str, str]  # what can be said, and what it means
+    ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
+    candidates: tuple[int, int] = (0, 0)  # least and greatest number of texts that an item compares
+    each: bool = False  # whether every candidate has a label
+    edited: tuple[str, ...] = ()  # headings of the texts that may be changed
 
     @property
     def keys(self) -> dict[str, str]:
@@ -144,17 +134,12 @@ KINDS: Mapping[str, _LabelKind] = {
 
 @dataclass(frozen=True)
 class LabelItem:
-    """One thing to be labelled; ``id`` is its name in the file.
+    """One thing to be labelled."""
 
-    ``texts``: what is shown, by heading; leave out who wrote it. ``candidates``: texts to be compared, by the name in
-    the file, shown in an order of the session's own, as A, B, ... ``aspects``: for keypoints, each one's text by its
-    name.
-    """
-
-    id: str
-    texts: Mapping[str, str] = field(default_factory=dict)
-    candidates: Mapping[str, str] = field(default_factory=dict)
-    aspects: Mapping[str, str] = field(default_factory=dict)
+    id: str  # its name in the file
+    texts: Mapping[str, str] = field(default_factory=dict)  # what is shown, by heading; leave out who wrote it
+    candidates: Mapping[str, str] = field(default_factory=dict)  # to be compared, by the name in the file
+    aspects: Mapping[str, str] = field(default_factory=dict)  # for keypoints, each one's text by its name
 
 
 def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> list[LabelItem]:
@@ -174,9 +159,6 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> lis
     return items
 
 
-# The label file
-
-
 def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str, str]]) -> None:
     """Append rows with the columns `COLUMNS` (``at`` and ``note`` may be missing) to a label file, new or old.
 
@@ -184,11 +166,8 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
     row, one line. DataError for a row that `load_labels` would refuse; nothing is written then.
     """
     path = Path(path).expanduser()
-    rows = (
-        pd.DataFrame(labels, columns=COLUMNS, dtype=object)
-        .fillna("")
-        .map(lambda text: " ".join(str(text).splitlines()))
-    )
+    rows = pd.DataFrame(labels, columns=COLUMNS, dtype=object).fillna("")
+    rows = rows.map(lambda text: " ".join(str(text).splitlines()))
     for row in rows.to_numpy().tolist():
         _checked(row, f"{path}, a new row")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,8 +181,7 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
 def load_labels(*paths: str | Path) -> pd.DataFrame:
     """Read label files, or all label files of a folder, every row in the order given; `current` gives what holds.
 
-    DataError names file and line of every bad row: a wrong number of columns, an unknown kind, aspect or label, an
-    empty item or annotator.
+    DataError names file and line of every bad row.
     """
     rows = []
     for path in (Path(path).expanduser() for path in paths):
@@ -230,7 +208,6 @@ def _is_label_file(path: Path) -> bool:
 
 
 def _checked(row: list[str], where: str) -> list[str]:
-    """Return a row; DataError when a part of it is none of the known ones."""
     fault = ""
     if len(row) != len(COLUMNS):
         fault = f"{len(row)} columns instead of {len(COLUMNS)}"
@@ -250,14 +227,11 @@ def _checked(row: list[str], where: str) -> list[str]:
     return row
 
 
-# How far two people agree
-
-
 def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
     """Compare two annotators' labels of one kind, one person's rows each (`current` is applied).
 
-    ``resamples``, ``seed``: of kappa's bootstrap interval; 0 resamples for none. DataFrame, one row per aspect
-    (keypoints: one for all of them; ranks: one per criterion), with the columns
+    ``resamples``, ``seed``: of kappa's bootstrap interval. DataFrame, one row per aspect (keypoints: one for all of
+    them; ranks: one per criterion), with the columns
 
     n, only_a, only_b : labels that both gave (of the same item and aspect), and that only one gave.
     agreement, agreement_low, agreement_high : share of equal labels, with an exact interval.
@@ -292,20 +266,13 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000, seed: 
     return pd.DataFrame(rows)
 
 
-# One person's way through the items, without a screen. The form only draws it
-
-
 class Session:
     """Label items in a blind, seeded order; every label is in the file before the next item is shown.
 
-    Parameters
-    ----------
-    kind : a name in `KINDS`. annotator : who labels. path : the label file; it is read to resume.
-    seed : order of the items and of each item's candidates, by a hash of seed and id: it stays the same when items are
-        added or the session is resumed. None: as given.
-
-    ``position`` is the index of the item in ``items``, ``aspect`` what is asked next of it. Raises ConfigError for
-    items that do not fit the kind, or no annotator.
+    ``kind`` is a name in `KINDS`, ``path`` the label file, which is read to resume. ``seed`` orders the items and each
+    item's candidates, by a hash of seed and id: the order stays the same when items are added or the session is
+    resumed. None: as given. ``position`` is the index of the item in ``items``, ``aspect`` what is asked next of it.
+    ConfigError for items that do not fit the kind, or no annotator. The form in JupyterLab only draws it.
     """
 
     def __init__(
@@ -349,18 +316,17 @@ class Session:
         names = list(item.candidates)
         if self.seed is not None:
             names.sort(key=lambda name: self._hash(f"{item.id}/{name}"))
-        return {chr(ord("A") + place): name for place, name in enumerate(names)}
+        return dict(zip("ABCDEFGHI", names, strict=False))
 
     def asked(self, item: LabelItem | None = None) -> dict[str, str]:
         """What is asked of an item: question by aspect."""
         item = item or self.item
         if not self.kind.each:
             return dict(self.kind.aspects or item.aspects)
-        shown = self.candidates(item).items()
         return {
             f"{aspect}/{name}": f"{question} Rank of {letter} (1: best):"
             for aspect, question in self.kind.aspects.items()
-            for letter, name in shown
+            for letter, name in self.candidates(item).items()
         }
 
     def _label_of(self, aspect: str, item: LabelItem) -> str:
@@ -368,9 +334,7 @@ class Session:
 
     def edited_texts(self) -> dict[str, str]:
         """The texts of the item that may be changed, by heading, as they were last edited."""
-        if not self.kind.edited:
-            return {}
-        _, note = self._given.get((self.item.id, self.aspect), ("", ""))
+        _, note = self._given.get((self.item.id, self.aspect), ("", "")) if self.kind.edited else ("", "")
         return {heading: self.item.texts[heading] for heading in self.kind.edited} | read_edits(note)
 
     def edits_note(self, texts: Mapping[str, str]) -> str:
@@ -419,10 +383,7 @@ class Session:
         return dict(list(choices.items())[: len(self.item.candidates)]) if self.kind.each else choices
 
     def press(self, key: str, note: str = "") -> bool:
-        """Write the label of a key and move on: to the next question of the item, or to the next open item.
-
-        An unknown key does nothing. Returns whether a label was written.
-        """
+        """Write the label of a key, if it has one, and move on to what is open; return whether it was written."""
         if key not in self.choices():
             return False
         label, before = self._turned(self.kind.keys[key]), self._label_of(self.aspect, self.item)

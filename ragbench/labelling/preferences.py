@@ -25,21 +25,15 @@ DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 
 @dataclass(frozen=True, slots=True)
 class _PairRanking:
-    """Which of two was better, asked in both orders.
+    """Which of two was better, asked in both orders."""
 
-    ``choices``: for each pair the place chosen (1 or 2) with the first candidate shown first, and with it shown second;
-    None where no reply could be read.
-    """
-
+    # Of each pair the place chosen (1 or 2), with the first candidate shown first and shown second; None: unread.
     choices: tuple[tuple[int | None, int | None], ...]
     report: StepReport
 
     @property
     def preferences(self) -> tuple[float | None, ...]:
-        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it depends on the order).
-
-        None where one of the two replies could not be read.
-        """
+        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it varies), None (unread)."""
         return tuple(None if None in pair else ((pair[0] == 1) + (pair[1] == 2)) / 2 for pair in self.choices)
 
     @property
@@ -59,11 +53,8 @@ def gpt_score(
 ) -> LabelResult:
     """Let a model score each candidate: whole numbers from 0 to 10.
 
-    Parameters
-    ----------
-    model, options : as for `ragbench.labelling.claims.extract_claims`.
-    candidates : what is scored: answers, or for context relevance contexts. contexts : for faithfulness, and only
-        there.
+    ``candidates``: what is scored: answers, or for context relevance contexts. ``contexts``: for faithfulness, and only
+    there. ``options``: see `ragbench.labelling.asking`.
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
@@ -87,7 +78,9 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
     step, names, fields = _asked("ranking", dimension, questions, contexts, options, first=first, second=second)
-    chosen = step.ask(model, *_in_both_orders(names, fields), options)
+    turned = fields | {"first": fields["second"], "second": fields["first"]}
+    twice = {place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields}
+    chosen = step.ask(model, [f"{name} order {order}" for name in names for order in (1, 2)], twice, options)
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
     return _PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
@@ -114,7 +107,6 @@ def _asked(
     step = LabelStep(f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label")
     names = names_of(options, questions=questions, **candidates, contexts=contexts)
     texts = candidates if contexts is None else {"context": contexts, **candidates}
-    # An empty candidate says so, and is asked about.
     fields = {
         place: [context_text(text, name) or "(empty)" for text, name in zip(column, names, strict=True)]
         for place, column in texts.items()
@@ -123,13 +115,6 @@ def _asked(
     if contexts is None or "{question}" in load_prompt(prompt):
         fields["question"] = list(questions)
     return step, names, fields
-
-
-def _in_both_orders(names: list[str], fields: dict[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Ask about each pair twice, one prompt after the other: as given, and turned round."""
-    turned = fields | {"first": fields["second"], "second": fields["first"]}
-    twice = {place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields}
-    return [f"{name} order {order}" for name in names for order in (1, 2)], twice
 
 
 @cache

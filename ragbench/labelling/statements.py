@@ -1,9 +1,8 @@
 """RAGAS's labels: statements of an answer, verdicts on them, questions it would answer, sentences it needs.
 
-The model's way: four steps, and `ModelRagas` with the three metrics. Per example one call each for statements,
-verdicts, questions and sentences: four, where the paper asks n times for a question (3 + n calls). At temperature 0 n
-equal prompts would give n equal questions. The embedded way: `EmbeddedRagas`. How far both agree with people:
-`ragbench.papers.ragas`.
+By a model: four steps, and `ModelRagas` with the three metrics. Four calls per example, where the paper asks n times
+for a question (3 + n calls): at temperature 0 n equal prompts would give n equal questions. Without a model:
+`EmbeddedRagas`. How far both agree with people: `ragbench.papers.ragas`.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
 from ragbench.text.words import ANY_MONTH, TENS, UNITS
 
-# The model's steps
-
 _STATEMENTS = LabelStep(
     "statements", "steps_statements", texts_schema("claims"), "answer", lambda reply: tuple(reply.claims)
 )
@@ -61,9 +58,6 @@ _SENTENCES = LabelStep(
 
 def extract_statements(model: Any, questions: Sequence[str], answers: Sequence[str], **options: Any) -> LabelResult:
     """Split answers into statements, with their questions in view; an empty answer has none and needs no call.
-
-    `ragbench.labelling.claims.extract_claims` can be used instead, so that an answer is split once for RAGChecker and
-    RAGAS together.
 
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
@@ -80,11 +74,9 @@ def statement_verdicts(
 ) -> LabelResult:
     """Decide which statements their context supports: "Yes" or "No" each, after a sentence that says why.
 
-    Parameters
-    ----------
-    statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
-    contexts : one text, or a list of passages, per example. An empty one supports nothing: No.
-    joint : statements per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
+    ``statements``: from `extract_statements`, or claims from `extract_claims`; None where they are not known.
+    ``contexts``: one text, or a list of passages, per example; an empty one supports nothing: No. ``joint``: statements
+    per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
@@ -132,11 +124,8 @@ class ModelRagas:
     Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status ("scored", or why the
     score is NaN). ``reports`` says what each step took, in order.
 
-    Parameters
-    ----------
-    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
-    embedder : for answer relevance; default the embedded MiniLM (the paper: text-embedding-ada-002).
-    n : generated questions per answer, in one call.
+    ``model``, ``options``: as for `ragbench.llm.ask`. ``embedder``: for answer relevance; default the embedded MiniLM
+    (the paper: text-embedding-ada-002). ``n``: generated questions per answer, in one call.
     """
 
     def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
@@ -145,24 +134,16 @@ class ModelRagas:
         self.reports: list[StepReport] = []
 
     def faithfulness(
-        self,
-        answers: Sequence[str],
-        contexts: Sequence[Context],
-        questions: Sequence[str] | None = None,
-        claims: Sequence[Sequence[Claim] | None] | None = None,
+        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
     ) -> pd.DataFrame:
         """Score how far contexts back answers: statements, then verdicts; at most two calls each.
 
-        ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
-        statements, so that no answer is split twice.
+        ``questions`` help to read the answers.
         """
-        if claims is None:
-            asked = list(questions) if questions is not None else [""] * len(answers)
-            extracted = extract_statements(self.model, asked, answers, **self.options)
-            claims = extracted.labels
-            self.reports.append(extracted.report)
-        judged = statement_verdicts(self.model, claims, contexts, **self.options)
-        self.reports.append(judged.report)
+        asked = [""] * len(answers) if questions is None else questions
+        extracted = extract_statements(self.model, asked, answers, **self.options)
+        judged = statement_verdicts(self.model, extracted.labels, contexts, **self.options)
+        self.reports += [extracted.report, judged.report]
         return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
@@ -185,12 +166,10 @@ class ModelRagas:
         return table.rename(columns={"context_relevance": "score"})
 
 
-# Without a model: words, numbers, names and MiniLM vectors
-#
-# The paper's answer relevance lets a model guess the question from the answer and compares; a guess is near when the
-# answer holds what was asked for. Here that is looked for directly: a question has one or more needs (who, when, where,
-# how many, what), and an answer meets them with names, dates, numbers and content words that the question lacks. Rules
-# and constants were made on MiniHop (`ragbench.datagen.ragas_pairs`), never on WikiEval, which measures them.
+# Without a model. The paper's answer relevance lets a model guess the question from the answer; a guess is near when
+# the answer holds what was asked for. Here that is looked for directly: a question has needs (who, when, where, how
+# many, what), and an answer meets them with names, dates, numbers and content words that the question lacks. Rules and
+# constants were made on MiniHop (`ragbench.datagen.ragas_pairs`), never on WikiEval, which measures them.
 
 _CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
 _SHORT = 4  # words up to which an answer is taken for a bare name or number
@@ -215,10 +194,10 @@ _COLUMNS = ["score", "n", "status"]
 
 
 class _AnswerParts(NamedTuple):
-    """What an answer's relevance is made of, each in [0, 1]."""
+    """What an answer's relevance is made of."""
 
     committed: float  # share of its sentences that do not evade
-    met: float  # mean over the question's needs of how far each is met
+    met: float  # mean over the question's needs of how far each is met, in [0, 1]
     added: float  # content beyond the question, saturating: w / (w + `_CONTENT` x needs)
     needs: tuple[str, ...]  # what the question asks for
     text: str  # the sentences that do not evade
@@ -239,7 +218,6 @@ def _asked_for(question: str) -> tuple[str, ...]:
 
 
 def _answer_parts(question: str, answer: str) -> _AnswerParts:
-    """Parse an answer by what its question asks for; without a word, committed, met and told are 0."""
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
@@ -274,13 +252,12 @@ class _NecessarySentences(NamedTuple):
 class EmbeddedRagas:
     """RAGAS's metrics without a language model, as tables like those of `ModelRagas`.
 
-    *Faithfulness*: the answer's sentences are its statements. The degree to which the context backs one is its support
-    (`EmbeddedChecker.support`: words and vectors against the best window of sentences) times the share of its names and
-    numbers that the context has. F is the mean degree.
+    *Faithfulness*: the mean over the answer's sentences of how far the context backs each: its support
+    (`EmbeddedChecker.support`) times the share of its names and numbers that the context has.
 
-    *Answer relevance*: committed x affinity x (met + added) / 2, see `_answer_parts`. Affinity is the cosine between
-    question and answer over `_GATE`, at most 1, so that it only tells answers to something else; a bare name
-    or number has 1.
+    *Answer relevance*: committed x affinity x (met + added) / 2, see `_AnswerParts`. Affinity is the cosine between
+    question and answer over `_GATE`, at most 1, so that it only tells answers to something else; a bare name or number
+    has 1.
 
     *Context relevance*: a sentence's worth to the question is `_MIX` x coverage of the question's words + (1 - `_MIX`)
     x cosine. Needed are the sentences worth at least `_KEEP` times the best; none is when the best is worth less than

@@ -24,14 +24,10 @@ GROUPS = {
     "overall": ("precision", "recall", "f1"),
     "retriever": ("claim_recall", "context_precision"),
     "generator": (
-        "context_utilization",
-        "relevant_noise_sensitivity",
-        "irrelevant_noise_sensitivity",
-        "hallucination",
-        "self_knowledge",
-        "faithfulness",
+        "context_utilization", "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination",
+        "self_knowledge", "faithfulness",
     ),
-}
+}  # fmt: skip
 METRICS = tuple(name for names in GROUPS.values() for name in names)
 LOWER_IS_BETTER = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge")
 RAGCHECKER_NAMES = {name: name for name in METRICS} | {
@@ -146,15 +142,11 @@ def claim_metrics_table(
 ) -> pd.DataFrame:
     """Compute the metrics of many responses; numbers of claims and chunks may differ between them.
 
-    Parameters
-    ----------
-    results : a `RagResults`, or objects or mappings with ``id`` and the labels under the names of `CHECKS`.
-    empty, irrelevant_noise : as in `claim_metrics`.
+    ``results``: a `RagResults`, or objects or mappings with ``id`` and the labels under the names of `CHECKS`.
+    ``empty``, ``irrelevant_noise``: as in `claim_metrics`.
 
-    Returns
-    -------
-    DataFrame, one row per result in the order given, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS`.
-    DataError names id and field of the first result whose labels are missing, misshapen or unknown.
+    DataFrame, one row per result, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS`. DataError names id and
+    field of the first result whose labels are missing, misshapen or unknown.
     """
     empty, results = _as_number(empty), getattr(results, "results", results)
     if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
@@ -175,7 +167,7 @@ def claim_metrics_table(
 def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Average each metric over responses, as RAGChecker writes it: by group, under its names, in percent, one decimal.
 
-    NaN is left out of them, so the released numbers need ``empty="published"`` in `claim_metrics_table`.
+    NaN is left out, so the released numbers need ``empty="published"`` in `claim_metrics_table`.
 
     Source: RAGChecker, section 4.3, Tables 3 and 6-15 (means over a domain's questions).
     """
@@ -187,10 +179,7 @@ def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def score_ragchecker(results: RagResults) -> RagResults:
-    """Return checked results with all metrics and their averages, as RAGChecker writes them.
-
-    Its format has no value for undefined, so these are 0 here.
-    """
+    """Return checked results with all metrics and averages, as RAGChecker writes them; undefined ones are 0 there."""
     table = claim_metrics_table(results, empty="published")
     rows = table[list(METRICS)].rename(columns=RAGCHECKER_NAMES).to_dict("records")
     scored = tuple(replace(result, metrics=row) for result, row in zip(results.results, rows, strict=True))
@@ -206,7 +195,6 @@ def _as_number(empty: _Empty) -> float:
 
 
 def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
-    """Id and labels of one result; ``number`` names one without id."""
     if isinstance(result, Mapping):
         fields = dict(result)
     else:
@@ -243,10 +231,7 @@ def _read(*sets: Any) -> list[np.ndarray]:
 
 
 def _as_matrix(labels: Any, name: str, n_claims: int | None = None) -> np.ndarray:
-    """Return labels of claims (booleans, 0 or 1, or Entailment, Neutral, Contradiction) as booleans.
-
-    Shape (n,), a label a claim; with ``n_claims`` (n_claims, n_chunks), a row a claim and a column a chunk.
-    """
+    """Return labels as booleans: shape (n,), a label a claim; with ``n_claims`` (n_claims, n_chunks)."""
     found = labels if isinstance(labels, np.ndarray) and labels.dtype == bool else np.asarray(labels, dtype=object)
     if n_claims is None and found.ndim != 1:
         got = f"{name} is {labels!r:.60}" if found.ndim == 0 else f"{name} has shape {found.shape}"

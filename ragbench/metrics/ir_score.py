@@ -102,7 +102,7 @@ def ir_score_table(
     positions: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """IR scores of many questions at many cut-offs: the data behind Table 3.1.
+    """IR scores of many questions at many cut-offs: float array, shape (n, len(cutoffs)), never falling as N grows.
 
     Parameters
     ----------
@@ -113,10 +113,8 @@ def ir_score_table(
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, in place of the tokenizer's.
     threads : default one per core.
 
-    Returns
-    -------
-    float array, shape (n, len(cutoffs)), in [0, 1], never falling as N grows. A question without facts, or with an
-    empty one, is a row of NaN; an empty text is a row of 0. Count the NaN rows before averaging.
+    A question without facts, or with an empty one, is a row of NaN: count these before averaging. An empty text is a
+    row of 0.
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
@@ -133,10 +131,8 @@ def ir_score_table(
     else:
         positions = np.asarray(positions)
         if positions.shape != (len(joined), values.size) or positions.dtype.kind not in "iu":
-            raise ConfigError(
-                f"positions of shape {positions.shape} and type {positions.dtype}",
-                f"whole numbers, shape {(len(joined), values.size)}",
-            )
+            got = f"positions of shape {positions.shape} and type {positions.dtype}"
+            raise ConfigError(got, f"whole numbers, shape {(len(joined), values.size)}")
         positions = np.clip(positions, 0, np.array([len(t) for t in joined], np.int64)[:, None])
     # The kernels walk a text once, so they want ascending positions; the columns go back to the caller's order.
     order = np.argsort(positions, axis=1, kind="stable")
@@ -170,7 +166,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _shares(
     parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, match: str, threads: int
 ) -> np.ndarray:
-    """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
+    """len(LCS) / len(part) of every part of every question: shape (all parts, n cut-offs)."""
     from ragbench.text.common import code_points, subsequence_lengths, substring_lengths  # numba takes seconds
 
     check_known("match", [match], MATCHES)

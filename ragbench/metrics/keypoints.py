@@ -59,10 +59,8 @@ def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
 
 
 def keypoint_table(verdicts: Sequence[Sequence[_Verdict | None]]) -> pd.DataFrame:
-    """Keypoint metrics of many answers, with counts beside them; None is a verdict that could not be read.
+    """Keypoint metrics of many answers; None is a verdict that could not be read.
 
-    Returns
-    -------
     DataFrame, one row per answer: completeness, hallucination, irrelevance, n (keypoints), unscored (unread verdicts).
     An answer with an unread verdict has NaN shares: the missing one would decide between them.
     """
@@ -125,16 +123,12 @@ def passage_table(
 ) -> pd.DataFrame:
     """Recall and EIR of many questions; ``language`` is one for all, or one per question.
 
-    Returns
-    -------
     DataFrame, one row per question: recall, eir, references (their number), words (of the passages).
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
-        raise DataError(
-            f"{len(references)} lists of references, {len(passages)} of passages, {len(languages)} languages",
-            "one of each per question",
-        )
+        got = f"{len(references)} lists of references, {len(passages)} of passages, {len(languages)} languages"
+        raise DataError(got, "one of each per question")
     rows = []
     for number, (wanted, retrieved, code) in enumerate(zip(references, passages, languages, strict=True)):
         try:
@@ -192,9 +186,9 @@ def answer_rouge_l(
         does, without its stemmer); single characters, and runs of Latin letters and digits, in Chinese.
     tokenizer : your own, for instance ``jieba.lcut``, whose words the released evaluation took for Chinese.
     empty : value where the answer or the reference has no token (the released evaluation gives 0.0).
-    variant : ``"words"``: the longest common subsequence of the two texts' words. ``"released"``: what the released
-        code calls for English, the package rouge 1.0.1: sentences end at full stops, words at blanks; counted are the
-        *distinct* words, in common when a longest common subsequence of two sentences holds them.
+    variant : ``"words"``: the longest common subsequence of words. ``"released"``: the package rouge 1.0.1, which the
+        released code calls for English: sentences end at full stops, words at blanks; counted are the *distinct* words,
+        in common when a longest common subsequence of two sentences holds them.
 
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was released beside the code
     (0.1322 over 350 answers) comes from another variant: ``tokenizer=str.split`` with ``"words"``.

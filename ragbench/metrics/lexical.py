@@ -32,6 +32,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3040-\u30ff]")
+_WITHOUT_BLANKS = re.compile(f"[{UNSPACED}]")
 
 
 def _normalise_answer(text: str) -> str:
@@ -55,12 +56,7 @@ def _words_of_script(text: str) -> list[str]:
     """
     # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
     kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in unicodedata.normalize("NFKC", text))
-    return _characters(UNSPACED).sub(r" \g<0> ", "".join(kept).casefold()).split()
-
-
-@functools.cache
-def _characters(script: str) -> re.Pattern[str]:
-    return re.compile(f"[{script}]")
+    return _WITHOUT_BLANKS.sub(r" \g<0> ", "".join(kept).casefold()).split()
 
 
 def _other_script(*texts: str) -> bool:
@@ -72,10 +68,8 @@ def _other_script(*texts: str) -> bool:
 
 
 def _best(score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]) -> float:
-    """The score against the reference that fits best."""
     if not isinstance(prediction, str):
-        got = f"prediction is {type(prediction).__name__}"
-        raise ConfigError(got, "a text", "pass answer.text; leave failures out")
+        raise ConfigError(f"prediction is {type(prediction).__name__}", "a text", "pass answer.text, not a failure")
     references = as_list([reference] if isinstance(reference, str) else reference, "reference")
     if not references:
         raise ConfigError("no reference", "a text, or a list of at least one", "pass question.answer")
@@ -162,7 +156,7 @@ def bleu(
 
 
 def _bleu_tokenizer(texts: Sequence[str]) -> str:
-    if not _other_script(*texts) or not _characters(UNSPACED).search("".join(texts)):
+    if not _other_script(*texts) or not _WITHOUT_BLANKS.search("".join(texts)):
         return "13a"
     return "zh" if _HAN.search("".join(texts)) and not _KANA.search("".join(texts)) else "char"
 
@@ -180,11 +174,9 @@ def rouge_l(
 ) -> float:
     """Return the F1 of ROUGE-L, by the longest common subsequence of tokens; 0 when either side has none.
 
-    Parameters
-    ----------
-    tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `_words_of_script` for texts
-        in another script.
-    stem : stem the default tokenizer's words longer than three letters (Porter; rouge-score adds NLTK's exceptions).
+    ``tokenizer``: callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `_words_of_script` for texts
+    in another script. ``stem``: stem the default tokenizer's words longer than three letters (Porter; rouge-score adds
+    NLTK's exceptions).
 
     Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import ConfigError
 from ragbench.records import Chunk, Hit, as_id
 from ragbench.stats.inputs import as_list
 
@@ -19,17 +19,12 @@ def rank_scores(
     retrieved: Sequence[Hit | Chunk | str],
     relevant: Collection[str] | Mapping[str, int],
     measures: Sequence[str] = MEASURES,
-    *,
-    by: str = "doc_id",
 ) -> dict[str, float]:
     """Score one question's ranking: value by measure; NaN when nothing is relevant.
 
-    Parameters
-    ----------
-    retrieved : hits, chunks or ids, best first. Of several of one document each takes a rank, and the first one counts.
-    relevant : ids of the relevant documents, or id -> gain (a whole number).
-    measures : names of ir_measures.
-    by : what identifies a hit: ``"doc_id"``, ``"id"`` (of the chunk) or ``"title"``.
+    ``retrieved``: hits, chunks or ids of documents, best first; of several of one document each takes a rank, and the
+    first one counts. ``relevant``: ids of the relevant documents, or id -> gain (a whole number). ``measures``: names
+    of ir_measures.
 
     >>> rank_scores(["x", "a", "b"], {"a", "b"}, ["RR", "R@2"])
     {'RR': 0.5, 'R@2': 0.5}
@@ -40,7 +35,6 @@ def rank_scores(
         what = "pip install ir-measures (on Linux arm64 with a C compiler: pytrec-eval-terrier has no wheel there)"
         raise ConfigError("ir_measures is not installed", "the library of these measures", what) from None
 
-    check_known("field of a chunk", [by], ("doc_id", "id", "title"))
     retrieved, _ = as_list(retrieved, "retrieved", object), as_list(relevant, "relevant", object)
     parsed = {}
     for name in measures:
@@ -50,15 +44,14 @@ def rank_scores(
             raise ConfigError(f"unknown measure {name!r}", "a name of ir_measures", "write e.g. nDCG@10") from None
     gains = relevant if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1)
     if any(gain != int(gain) or gain < 0 for gain in gains.values()):
-        raise ConfigError(
-            f"gains {sorted(gains.values())}", "whole numbers, at least 0", "leave out what is irrelevant"
-        )
+        got = f"gains {sorted(gains.values())}"
+        raise ConfigError(got, "whole numbers, at least 0", "leave out what is irrelevant")
     if not any(gains.values()):
         return dict.fromkeys(measures, math.nan)
     run: dict[str, float] = {}
     for rank, item in enumerate(retrieved):
         chunk = item.chunk if isinstance(item, Hit) else item
-        name = as_id(getattr(chunk, by) if isinstance(chunk, Chunk) else chunk)
+        name = as_id(chunk.doc_id if isinstance(chunk, Chunk) else chunk)
         run[f"{name} again at {rank}" if name in run else name] = float(len(retrieved) - rank)
     qrels = {"q": {as_id(name): int(gain) for name, gain in gains.items()}}
     values = {str(v.measure): v.value for v in ir_measures.iter_calc(parsed.values(), qrels, {"q": run})}

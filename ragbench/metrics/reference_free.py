@@ -6,6 +6,8 @@ that could not be read) the value is NaN unless the caller names another; the ta
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -120,7 +122,7 @@ def context_relevance(
     return count / total if total else empty
 
 
-def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: _Unread = "undefined") -> pd.DataFrame:
+def faithfulness_table(verdicts: Sequence[Sequence[Any] | None]) -> pd.DataFrame:
     """Faithfulness of many answers; None where an answer's statements are not known.
 
     DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
@@ -128,7 +130,7 @@ def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: _Unr
     rows = []
     for labels in verdicts:
         read = _as_verdicts(labels or (), "verdict")
-        score = _NAN if labels is None else faithfulness(read, unread=unread)
+        score = _NAN if labels is None else faithfulness(read)
         reason = "statements unread" if labels is None else "unread verdicts" if None in read else "no statements"
         rows.append((score, len(read), read.count(True), read.count(None), reason if np.isnan(score) else "scored"))
     return pd.DataFrame(rows, columns=["faithfulness", "n", "supported", "unread", "status"])
@@ -156,10 +158,8 @@ def answer_relevance_table(
         question, generated = _as_vectors(q, vecs)
         zero = int((~generated.any(axis=1)).sum()) + (not question.any())
         score = answer_relevance(question, generated, noncommittal=noncommittal, flags=remark)
-        reason = "zero vector" if len(generated) else "no questions"
-        rows.append(
-            (score, len(generated), sum(map(bool, remark or ())), zero, reason if np.isnan(score) else "scored")
-        )
+        status = "scored" if score == score else "zero vector" if len(generated) else "no questions"
+        rows.append((score, len(generated), sum(map(bool, remark or ())), zero, status))
     return pd.DataFrame(rows, columns=["answer_relevance", "n", "noncommittal", "zero_vectors", "status"])
 
 
@@ -178,8 +178,7 @@ def context_relevance_table(
         status = "extraction unread" if copied is None else "scored" if total else "empty context"
         score = context_relevance(copied, parts)
         rows.append((score, total, count, altered, count == 0 and copied is not None, status))
-    columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["context_relevance", "n", "extracted", "altered", "insufficient", "status"])
 
 
 def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> ExtractedSentences:
@@ -187,34 +186,23 @@ def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> Extracted
     wrote = [item for item in items if item.strip()]
     if all(item.strip().strip("\"'.").casefold() == _INSUFFICIENT for item in wrote):
         return ExtractedSentences((), (), len(sentences), True)
-    starts, text = [], ""
-    for sentence in sentences:
-        starts.append(len(text))
-        text += _compact(sentence)
-    starts.append(len(text))
+    compact = ["".join(sentence.split()) for sentence in sentences]
+    text, ends = "".join(compact), list(itertools.accumulate(map(len, compact), initial=0))
     copied: set[int] = set()
     altered = []
     for item in wrote:
-        inside = [s for s in _places(_compact(item), text, starts) if s]
+        inside = [s for s in _places("".join(item.split()), text, ends) if s]
         if not inside:
             altered.append(item)
         copied |= next((s for s in inside if not s <= copied), set())
     return ExtractedSentences(tuple(sentences[i] for i in sorted(copied)), tuple(altered), len(sentences), False)
 
 
-def _compact(text: str) -> str:
-    return "".join(text.split())
-
-
-def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
+def _places(item: str, text: str, ends: Sequence[int]) -> list[set[int]]:
     """For each place of the item in the text: the sentences that lie wholly inside it."""
-    places = []
-    at = text.find(item)
-    while at >= 0:
-        end = at + len(item)
-        places.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
-        at = text.find(item, at + 1)
-    return places
+    places = [match.start() for match in re.finditer(f"(?={re.escape(item)})", text)]
+    pairs = list(enumerate(itertools.pairwise(ends)))
+    return [{i for i, (start, end) in pairs if at <= start and end <= at + len(item)} for at in places]
 
 
 def _as_verdicts(verdicts: Sequence[Any], name: str) -> list[bool | None]:
@@ -235,16 +223,12 @@ def _as_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.
     try:
         question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
     except (TypeError, ValueError) as error:
-        got = f"vectors that are no table of numbers: {error}"
-        raise DataError(
-            got, "a vector, and rows of equal length", "embed the texts first, all with one model"
-        ) from None
+        got, expected = f"vectors that are no table of numbers: {error}", "a vector, and rows of equal length"
+        raise DataError(got, expected, "embed the texts first, all with one model") from None
     generated = generated if generated.size else generated.reshape(0, question.size)
     if question.ndim != 1 or generated.ndim != 2 or generated.shape[1] != question.size:
         got = f"a question of shape {question.shape} and generated questions of shape {generated.shape}"
-        raise DataError(
-            got, "shapes (d,) and (n, d)", "embed both with the same model, pass the question as one vector"
-        )
+        raise DataError(got, "shapes (d,) and (n, d)", "embed both with one model, pass the question as one vector")
     if not (np.isfinite(question).all() and np.isfinite(generated).all()):
         raise DataError("a vector with NaN or infinity", "finite numbers", "check the embedder and its texts")
     return question, generated
@@ -258,7 +242,10 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
 
 def _count_extracted(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int]:
     """Return how many sentences count, of how many, and how many texts are no copies."""
-    copied, known = _texts_or_number(extracted, "extracted"), _texts_or_number(sentences, "sentences")
+    copied, known = (
+        int(value) if isinstance(value, int | np.integer) and value >= 0 else as_list(value, name)
+        for name, value in (("extracted", extracted), ("sentences", sentences))
+    )
     total = known if isinstance(known, int) else len(known)
     if not (isinstance(copied, int) or isinstance(known, int)):
         match = match_sentences(copied, known)
@@ -268,9 +255,3 @@ def _count_extracted(extracted: Sequence[str] | int, sentences: Sequence[str] | 
         got = f"{count} extracted of {total} sentences"
         raise DataError(got, "at most all of them", "pass the sentences themselves")
     return count, total, 0
-
-
-def _texts_or_number(value: Any, name: str) -> list[str] | int:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
-        return int(value)
-    return as_list(value, name)

@@ -47,9 +47,8 @@ def readable(labels: ClaimLabels) -> bool:
 
 
 def _claims(labels: ClaimLabels) -> _Value:
-    if not readable(labels):
-        return dict.fromkeys(CLAIM_METRICS, math.nan)
-    return claim_metrics(*(getattr(labels, check) for check in CHECKS))
+    read = readable(labels)
+    return claim_metrics(*(getattr(labels, c) for c in CHECKS)) if read else dict.fromkeys(CLAIM_METRICS, math.nan)
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> _Value:

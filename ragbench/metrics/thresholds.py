@@ -68,10 +68,8 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
         raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
     labels = labels.astype(bool)
     if labels.all() or not labels.any():
-        kind = "positive" if labels.any() else "negative"
-        raise DataError(
-            f"{labels.size} points, all {kind}", "both classes", "a threshold needs points on both sides: add data"
-        )
+        got = f"{labels.size} points, all {'positive' if labels.any() else 'negative'}"
+        raise DataError(got, "both classes", "a threshold needs points on both sides: add data")
     return _best(values, labels, side)
 
 
@@ -85,11 +83,8 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     scores, marks = valid_pairs(ir_scores, grades)
     for grade in (1, 5):
         if (marks == grade).all() or not (marks == grade).any():
-            raise DataError(
-                f"{'only' if (marks == grade).all() else 'no'} grade {grade} among {marks.size} points",
-                "answers with and without it",
-                "grade more answers, of weak and of strong retrieval",
-            )
+            got = f"{'only' if (marks == grade).all() else 'no'} grade {grade} among {marks.size} points"
+            raise DataError(got, "answers with and without it", "grade more answers, of weak and of strong retrieval")
     return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
 
 
@@ -148,11 +143,8 @@ def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
     same_length(scores=scores, grades=marks)
     wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
     if wrong.size:
-        raise DataError(
-            f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})",
-            "whole numbers 1 to 5, one dimension",
-            "leave unscored answers out, and report how many they are",
-        )
+        got = f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})"
+        raise DataError(got, "whole numbers 1 to 5, one dimension", "leave unscored answers out, and count them")
     return scores, marks.astype(np.int64)
 
 
@@ -164,5 +156,5 @@ def _scores(scores: Any) -> np.ndarray:
     missing = np.flatnonzero(np.isnan(values))
     if missing.size:
         got = f"{missing.size} of {values.size} scores are NaN (first at position {missing[0]})"
-        raise DataError(got, "finite scores", "leave those answers out, and report how many they are")
+        raise DataError(got, "finite scores", "leave those answers out, and count them")
     return values

@@ -24,19 +24,8 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = [
-    "PAPERS",
-    "begin_ledger",
-    "cells",
-    "counts",
-    "ledger",
-    "not_run",
-    "published",
-    "published_items",
-    "record",
-    "summary",
-]
-__getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED])
+_OFFERED = "PAPERS begin_ledger cells counts ledger not_run published published_items record summary"
+__getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED.split()])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
 NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of
@@ -74,8 +63,7 @@ def published(paper: str, item: str) -> pd.DataFrame:
 def cells(table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None) -> pd.DataFrame:
     """Lay a table of results, with n and unscored, out as cells for `record`.
 
-    ``row`` and ``column`` are the columns that name the cells, ``value`` that of the numbers. Without ``value`` the
-    table is wide: ``column`` lists the columns of numbers.
+    ``row`` and ``column`` name the cells, ``value`` the numbers; without it ``column`` lists the columns of numbers.
 
     >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
     >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value", "n"]].to_numpy().tolist()
@@ -93,22 +81,19 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
 
     Parameters
     ----------
-    paper, item : as in `published`; an item the paper does not have is kept too, marked as beyond it.
+    paper, item : as in `published`; an item the paper does not have is kept too.
     cells : as from `cells`: columns row, column, value, and optionally n (questions scored), unscored, note. A value of
         NaN says that it could not be measured; its note says which command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
     recorded : True for numbers computed from outputs that somebody else's models produced, and for arithmetic on
         printed numbers, whose ``by`` begins with ``"identity: "``.
 
-    Returns
-    -------
-    Path of ``ledger.csv`` in the folder of figures, rebuilt.
+    Returned is the path of ``ledger.csv`` in the folder of figures, rebuilt.
     """
     check_known("paper", [paper], PAPERS)
     if lacking := {"row", "column", "value"} - set(cells.columns):
-        raise ConfigError(
-            f"cells without {', '.join(sorted(lacking))}", "columns row, column, value", "rename your columns"
-        )
+        got = f"cells without {', '.join(sorted(lacking))}"
+        raise ConfigError(got, "columns row, column, value", "rename your columns")
     kind = "recorded" if recorded else "ours"
     new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(columns={"value": kind})
     new = new.astype({"row": str, "column": str}).assign(paper=paper, item=item, **{f"{kind}_by": by})
@@ -175,13 +160,10 @@ def not_run() -> pd.DataFrame:
         cells=("number", "size"), measured=("compares", "sum"), number=("number", "sum")
     )
     needs = pd.read_csv(packaged_data("papers", "not_run.csv"), dtype=str)
+    needs["order"] = range(len(needs))
     table = needs.merge(items[items["measured"] < items["cells"]].reset_index(), how="outer", on=["paper", "item"])
     table[list(items)] = table[list(items)].fillna(0).astype(int)
-    order = {item: i for i, item in enumerate(zip(needs["paper"], needs["item"], strict=True))}
-    table = table.assign(
-        beside=table["number"] - table["measured"],
-        order=[order.get(item, len(order)) for item in zip(table["paper"], table["item"], strict=True)],
-    )
+    table = table.assign(beside=table["number"] - table["measured"])
     columns = ["paper", "item", "cells", "measured", "beside", "notebook", "needs"]
     return table.sort_values("order", kind="stable", ignore_index=True)[columns]
 
@@ -190,8 +172,8 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
     ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*; there
-    is none where the note begins with `NOT_COMPARABLE`: another model, other data and another yardstick. ``by`` keeps
-    what it names, with row and column as the index; without it all is there, with the column ``by``.
+    is none where the note begins with `NOT_COMPARABLE`. ``by`` keeps what it names, with row and column as the index;
+    without it all is there, with the column ``by``.
     """
     frame = ledger(paper, item)
     if frame.empty:

@@ -1,8 +1,4 @@
-"""The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made better?
-
-`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, `ModelRagas`); `baseline_scores` is the two
-baselines by a model; `agreement_table` turns their tables into rows of Table 1.
-"""
+"""The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made better?"""
 
 from __future__ import annotations
 
@@ -25,18 +21,16 @@ _NUMBERS = ["agreement", "low", "high", "at_random", "wins", "ties", "losses", "
 
 
 def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
-    """Score both texts of every pair by the metric of that name, all in one call: what they share is processed once.
+    """Score both texts of every pair by a metric of `EmbeddedRagas`, `ModelRagas` or your own, all in one call.
 
     Columns: id, better, worse (scores of the text made better and of the other, NaN where unscored), status ("scored",
     or why not).
     """
-    check_known("dimension", [dimension], DIMENSIONS)
-    texts = [*(p.better for p in pairs), *(p.worse for p in pairs)]
-    questions = [p.question for p in pairs] * 2
-    if dimension == "faithfulness":
-        table = scorer.faithfulness(texts, [p.context for p in pairs] * 2, questions)
+    better, worse, questions, contexts = _sides(pairs, dimension)
+    if contexts is not None:
+        table = scorer.faithfulness(better + worse, contexts * 2, questions * 2)
     else:
-        table = getattr(scorer, dimension)(questions, texts)
+        table = getattr(scorer, dimension)(questions * 2, better + worse)
     return _paired(pairs, list(table["score"]), list(table["status"]))
 
 
@@ -64,10 +58,8 @@ def baseline_scores(
     return tables, ranked.position_bias
 
 
-def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -> dict[str, float]:
+def agreement_row(scores: pd.DataFrame, *, seed: int = 0) -> dict[str, float]:
     """Return the agreement of a metric with the construction of the pairs, better and worse as of `score_pairs`.
-
-    DataError for a table without scores of both sides.
 
     Keys: agreement (ties to `TIE` decimals count half: the expectation over random tie-breaks), low, high (exact
     binomial interval), at_random (one tie-break, as published), wins, ties, losses, n (pairs used), unscored (pairs
@@ -75,14 +67,11 @@ def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -
 
     Source: RAGAS, section 5, Table 1.
     """
-    if lacking := [name for name in ("better", "worse") if name not in scores]:
-        raise DataError(
-            f"a table without {' and '.join(lacking)} (it has {', '.join(map(str, scores)) or 'no columns'})",
-            "the columns better and worse",
-            "make it with score_pairs, or rename your columns",
-        )
+    if not {"better", "worse"} <= {*scores}:
+        got = f"a table with the columns {', '.join(map(str, scores)) or 'none'}"
+        raise DataError(got, "the columns better and worse", "make it with score_pairs, or rename your columns")
     better, worse = (as_floats(scores[name], name).round(TIE) for name in ("better", "worse"))
-    a = pairwise_agreement(better, worse, level=level, seed=seed)
+    a = pairwise_agreement(better, worse, seed=seed)
     e = a.expected
     numbers = (e.estimate, e.low, e.high, a.random, a.wins, a.ties, a.losses, e.n, e.n_missing)
     return dict(zip(_NUMBERS, numbers, strict=True))
@@ -110,5 +99,5 @@ def _paired(pairs: Sequence[Pair], scores: Sequence[float], status: Sequence[str
     """Lay scores of all better texts, then of all worse ones, side by side; a pair's status is its first fault."""
     half, status = len(pairs), status or ["scored" if s == s else "unread" for s in scores]
     both = [a if a != "scored" else b for a, b in zip(status[:half], status[half:], strict=True)]
-    columns = {"id": [p.id for p in pairs], "better": scores[:half], "worse": scores[half:], "status": both}
-    return pd.DataFrame(columns)
+    sides = {"better": scores[:half], "worse": scores[half:]}
+    return pd.DataFrame({"id": [p.id for p in pairs], **sides, "status": both})

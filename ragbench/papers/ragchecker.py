@@ -1,13 +1,12 @@
 """RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown to the generator.
 
-`grid` is the experiment, under one setting or several. `results` turns its rows into records whose claims are taken
-out and checked, by ``ragbench.embedded_labels`` or a model (``ragbench.ragchecker_labels``); `scores` turns the labels
-into the eleven metrics. Notebooks 22 (sections 4.1 and 4.3) and 23 (section 4.4) use all three.
+`grid` is the experiment. `results` turns its rows into records whose claims are taken out and checked, by
+`ragbench.embedded_labels` or a model (`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven metrics.
 
 The generators without a language model copy sentences: what retrieval does shows, how a language model uses, misreads
 or ignores its context does not. A copied sentence is in the context by construction, so faithfulness is 1 up to the
-checker's mistakes, hallucination and self-knowledge are 0. The generators differ in what a retriever can do for them:
-`LeadSentences` sees the first passage only, `NearestSentences` searches all of them, for a small or a large budget.
+checker's mistakes, hallucination and self-knowledge are 0. `LeadSentences` sees the first passage only,
+`NearestSentences` searches all of them.
 """
 
 from __future__ import annotations
@@ -93,11 +92,9 @@ def grid(
 ) -> Experiment:
     """Build the experiment; a context is all k chunks, uncut.
 
-    Parameters
-    ----------
-    generators : name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
-        that is called "optimised" gets the other, and answers only under the settings with that prompt.
-    options : for `Experiment`: ``folder``, ``concurrency``, ``cassette`` ...
+    ``generators``: name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
+    that is called "optimised" gets the other, and answers only under the settings with that prompt. ``options``: for
+    `Experiment`.
 
     Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the chat model).
     """
@@ -133,13 +130,11 @@ def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
 
 
 def _row_ids(rows: pd.DataFrame) -> pd.Series:
-    """Name each row by its place in the grid."""
-    axes = ["question_id", "chunker", "retriever", "k", "generator"]
-    return rows[axes].astype(str).agg("/".join, axis=1)
+    return rows[["question_id", "chunker", "retriever", "k", "generator"]].astype(str).agg("/".join, axis=1)
 
 
 def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
-    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the id of its row (`_row_ids`).
+    """Turn the rows of a `grid` that did not fail into RAGChecker's results, named by their places in the grid.
 
     ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
     response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
@@ -217,8 +212,7 @@ class LeadSentences:
     """Answer with the first ``n`` sentences of the context: the opening of the passage that was ranked first."""
 
     def __init__(self, n: int) -> None:
-        self.n = n
-        self.name = f"lead {n} (no LLM)"
+        self.n, self.name = n, f"lead {n} (no LLM)"
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change an answer, ready for JSON."""
@@ -232,15 +226,15 @@ class LeadSentences:
 class NearestSentences:
     """Answer with the ``n`` different sentences of the context nearest to the question, in the order of the context.
 
-    ``embedder`` gives unit vectors; default the embedded MiniLM. Each text is embedded once, however many contexts it
-    comes back in. Ties go to the earlier sentence.
+    ``embedder`` gives unit vectors; default MiniLM. ``vectors`` are those of other readers, to be shared. Each text is
+    embedded once, however many contexts it comes back in. Ties go to the earlier sentence.
     """
 
-    def __init__(self, n: int, embedder: Embeddings | None = None) -> None:
-        self.n = n
-        self.name = f"nearest {n} (no LLM)"
-        self._embedder = embedder
-        self._vectors: dict[str, np.ndarray] = {}
+    def __init__(
+        self, n: int, embedder: Embeddings | None = None, vectors: dict[str, np.ndarray] | None = None
+    ) -> None:
+        self.n, self.name = n, f"nearest {n} (no LLM)"
+        self._embedder, self.vectors = embedder, {} if vectors is None else vectors
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change an answer, ready for JSON."""
@@ -252,18 +246,11 @@ class NearestSentences:
         """The embedding model, loaded at first use."""
         return self._embedder or default_embedder()
 
-    def with_n(self, n: int) -> NearestSentences:
-        """Return a reader with another budget that shares this one's vectors."""
-        other = NearestSentences(n, self._embedder)
-        other._vectors = self._vectors
-        return other
-
     def warm(self, questions: Sequence[str], texts: Sequence[str]) -> None:
         """Embed questions and the sentences of texts in one call, which is faster than context by context."""
         new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text, "claims"))])
-        missing = [text for text in new if text not in self._vectors]
-        if missing:
-            self._vectors.update(embed_distinct(self.embedder, missing))
+        if missing := [text for text in new if text not in self.vectors]:
+            self.vectors.update(embed_distinct(self.embedder, missing))
 
     def answer(self, question: str, context: str) -> str:
         """Return the sentences; an empty context gives an empty answer."""
@@ -271,15 +258,15 @@ class NearestSentences:
         if not sentences:
             return ""
         self.warm([question], [context])
-        near = np.array([self._vectors[s] for s in sentences]) @ self._vectors[question]
+        near = np.array([self.vectors[s] for s in sentences]) @ self.vectors[question]
         return " ".join(sentences[i] for i in sorted(np.argsort(-near, kind="stable")[: self.n]))
 
 
 def generators(data: Dataset, model: str | Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    """Return the generators of the notebook by name: four without a language model, and ``model`` when it is named.
+    """Return four generators without a language model by name, and ``model`` when it is named.
 
-    ``data`` is embedded here in one call, for ``nearest``. ``options`` are of `ragbench.llm.chat_model`; the context
-    window is 16,384 tokens unless you say otherwise, since 20 chunks of 300 tokens and a reply of 2,048 must fit.
+    ``options`` are of `ragbench.llm.chat_model`; the context window is 16,384 tokens unless you say otherwise, since 20
+    chunks of 300 tokens and a reply of 2,048 must fit.
     """
     near = NearestSentences(3)
     near.warm([q.text for q in data.questions], [d.text for d in data.documents])
@@ -288,7 +275,7 @@ def generators(data: Dataset, model: str | Mapping[str, Any] | None = None, **op
         # Without a threshold it never abstains: an abstention would count as a wrong claim.
         "reader": ExtractiveReader(threshold=0),
         "nearest 3": near,
-        "nearest 8": near.with_n(8),
+        "nearest 8": NearestSentences(8, vectors=near.vectors),
     }
     if model is not None:
         from ragbench.llm import chat_model, model_name

@@ -34,7 +34,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.generation import ABSTENTIONS, ExtractiveReader
-from ragbench.metrics.keypoints import passage_table
+from ragbench.metrics.keypoints import KEYPOINT_METRICS, passage_table
 from ragbench.papers import published
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
@@ -47,12 +47,7 @@ from ragbench.text.wordpiece import default_tokenizer
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _INPUT_TOKENS = 4096  # section 5.1
 # Measure: its name in Tables 3 to 5.
-_MEASURES = {
-    "completeness": "Completeness",
-    "hallucination": "Hallucination",
-    "irrelevance": "Irrelevance",
-    "rouge_l": "Rouge-L",
-}
+_MEASURES = {name: name.capitalize() for name in KEYPOINT_METRICS} | {"rouge_l": "Rouge-L"}
 # Rows of Table 1: our name of a domain or type, and the paper's.
 _TABLE_1 = {
     "finance": "Finance",
@@ -90,7 +85,7 @@ Build = Callable[[Sequence[Chunk]], Any]
 def dragonball(language: str = "en", domain: str = "finance", documents: int = 40, seed: int = 0) -> Dataset:
     """Load the first so many documents of one language and domain, and the questions about no others.
 
-    DRAGONBall has 40 documents on finance, the domain of the paper's tables, in each language. ``seed`` has no effect.
+    DRAGONBall has 40 documents on finance in each language. ``seed`` has no effect.
     """
     data = load_dragonball(language=language, domain=domain)
     kept = data.documents[:documents]
@@ -146,26 +141,20 @@ def _one_language(questions: Sequence[Question]) -> str:
 
 
 def cut(documents: Iterable[Document], size: int, how: str = "characters", language: str = "en") -> list[Chunk]:
-    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, no overlap.
-
-    Windows end after ``size`` tokens, within a word where that falls.
-    """
+    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, within words."""
     check_known("way to cut", [how], CUTS)
     if how == "windows":
         return token_chunks(documents, size, 0.0, words=False)
     return sentence_chunks(documents, size, how, language)
 
 
-def with_titles(chunks: Iterable[Chunk]) -> list[Chunk]:
+def _with_titles(chunks: Iterable[Chunk]) -> list[Chunk]:
     """Put each chunk's title in brackets before its text, as the paper's indexer does (section 5.1)."""
     return [replace(c, text=f"({c.title}) {c.text}") if c.title else c for c in chunks]
 
 
 def character_bigrams(text: str) -> list[str]:
-    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits; a lone character stays.
-
-    The usual way to index Chinese without a dictionary, so it works with no further package.
-    """
+    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits; a lone character stays."""
     terms = []
     for run in _RUN.findall(text.lower()):
         chinese = run[0] >= "\u3400"
@@ -174,7 +163,7 @@ def character_bigrams(text: str) -> list[str]:
 
 
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
-    """Return `jieba_words` or `character_bigrams`; ``"auto"`` takes jieba where it is installed."""
+    """Return the tokenizer ``"jieba"`` or ``"bigrams"``; ``"auto"`` takes jieba where it is installed."""
     check_known("Chinese tokenizer", [name], _TOKENIZERS)
     there = importlib.util.find_spec("jieba") is not None
     if name == "jieba" and not there:
@@ -195,27 +184,27 @@ def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "au
     return partial(make_retriever, "BM25", **{"variant": "lucene", "tokenizer": chosen, **options})
 
 
-def cut_queries(queries: Sequence[str], tokens: int = _QUERY_TOKENS) -> list[str]:
-    """Cut queries to their first ``tokens`` WordPiece tokens."""
+def cut_queries(queries: Sequence[str]) -> list[str]:
+    """Cut queries to their first 128 WordPiece tokens (section 5.1)."""
     encodings = default_tokenizer().encode_batch(list(queries), add_special_tokens=False)
-    return [
-        q[: e.offsets[tokens - 1][1]] if len(e.offsets) > tokens else q for q, e in zip(queries, encodings, strict=True)
-    ]
+    last = _QUERY_TOKENS - 1
+    cut = (len(e.offsets) > _QUERY_TOKENS and e.offsets[last][1] for e in encodings)
+    return [query[:end] if end else query for query, end in zip(queries, cut, strict=True)]
 
 
 class _ShortQueries:
     """A retriever that reads only the beginning of a query (section 5.1)."""
 
-    def __init__(self, chunks: Sequence[Chunk], build: Build, tokens: int = _QUERY_TOKENS) -> None:
-        self.retriever, self.tokens = build(chunks), tokens
+    def __init__(self, chunks: Sequence[Chunk], build: Build) -> None:
+        self.retriever = build(chunks)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the hits."""
-        return {"query_tokens": self.tokens, "over": retriever_settings(self.retriever)}
+        return {"query_tokens": _QUERY_TOKENS, "over": retriever_settings(self.retriever)}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Search with the cut queries."""
-        return self.retriever.search(cut_queries(queries, self.tokens), k)
+        return self.retriever.search(cut_queries(queries), k)
 
 
 def retrieval_rows(
@@ -227,7 +216,6 @@ def retrieval_rows(
     how: str = "characters",
     variant: str = "paper",
     empty: float = float("nan"),
-    query_tokens: int = _QUERY_TOKENS,
     **options: Any,
 ) -> pd.DataFrame:
     """Run the experiment: Recall and EIR of every question, all in one language, under every setting.
@@ -238,12 +226,11 @@ def retrieval_rows(
     settings : name -> (chunk size, passages).
     prefix : index the chunks with (True) and without (False) their document's title. Scores are always taken on the
         chunks themselves: the title is not retrieved text.
-    how : how documents are cut; see `cut`.
-    variant, empty : as for `passage_table`.
-    query_tokens : queries are cut at so many. options : for `Experiment`, such as ``folder``.
+    how : as for `cut`. variant, empty : as for `passage_table`.
+    options : for `Experiment`, such as ``folder``.
 
-    One row per setting, prefix, retriever and question, in this order. Recall and EIR are NaN without references,
-    unless ``empty`` says otherwise, and where the search failed.
+    One row per setting, prefix, retriever and question. Recall and EIR are NaN without references, unless ``empty``
+    says otherwise, and where the search failed.
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
@@ -252,13 +239,13 @@ def retrieval_rows(
     deepest = {size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()}
     plain = {size: cut(data.documents, size, how, language) for size in deepest}
     places = {f"{size} {how}{', titles' if titled else ''}": (size, titled) for size in deepest for titled in prefix}
-    chunks = {name: with_titles(plain[size]) if titled else plain[size] for name, (size, titled) in places.items()}
+    chunks = {name: _with_titles(plain[size]) if titled else plain[size] for name, (size, titled) in places.items()}
     grid = Experiment(
         f"rageval_retrieval_{data.name}_{language}",
         **{
             "data": {data.name: data},
             "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
-            "retriever": {n: partial(_ShortQueries, build=b, tokens=query_tokens) for n, b in retrievers.items()},
+            "retriever": {name: partial(_ShortQueries, build=build) for name, build in retrievers.items()},
             "k": sorted(set(deepest.values())),
             "N": _UNCUT,
             "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
@@ -314,7 +301,7 @@ def answers(
         raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
     settings = settings or {"TopK 5": SETTINGS["TopK 5"]}
     sizes = dict.fromkeys(size for size, _ in settings.values())
-    chunks = {str(size): with_titles(cut(data.documents, size, language=language)) for size in sizes}
+    chunks = {str(size): _with_titles(cut(data.documents, size, language=language)) for size in sizes}
     if generator is None:  # a reader knows how rare a word is among the chunks it reads
         abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
         generators = {size: ExtractiveReader(some, abstention=abstention) for size, some in chunks.items()}
@@ -340,7 +327,7 @@ def answers(
     return pd.concat(parts, ignore_index=True)
 
 
-def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def table_3(rows: pd.DataFrame, by: str = "generator") -> pd.DataFrame:
     """Average scored answers (notebook 43) as Table 3 does: by generator and language, without unanswerable questions.
 
     Columns: row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over questions), n,
@@ -350,7 +337,7 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
     """
     asked = rows[rows["kind"] != "unanswerable"].sort_values("language", ascending=False, kind="stable")  # CN, EN
     parts = [
-        means(part, [by], measure, resamples=resamples, seed=seed).assign(column=f"{name} {PRINTED[language]}")
+        means(part, [by], measure, resamples=1000).assign(column=f"{name} {PRINTED[language]}")
         for measure, name in _MEASURES.items()
         for language, part in asked.groupby("language", sort=False)
     ]

@@ -93,11 +93,6 @@ def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
     return np.where(undefined, np.nan, 1 - observed / np.where(undefined, 1.0, by_chance))
 
 
-def _known(gap: np.ndarray) -> tuple[np.ndarray, int]:
-    known = gap[~np.isnan(gap)]
-    return known, int(gap.size - known.size)
-
-
 def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> Interval:
     """Share of items, shape (n, 2), on which two annotators differ by at most ``within``; exact binomial interval.
 
@@ -106,12 +101,13 @@ def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> 
     h = np.asarray(labels, float)
     if h.ndim != 2 or h.shape[1] != 2:
         raise DataError(f"labels of shape {h.shape}", "shape (n, 2): two annotators")
-    known, missing = _known(np.abs(h[:, 0] - h[:, 1]))
-    return replace(binomial_ci(int((known <= within).sum()), known.size, level), n_missing=missing)
+    gaps = np.abs(h[:, 0] - h[:, 1])
+    known = gaps[~np.isnan(gaps)]
+    return replace(binomial_ci(int((known <= within).sum()), known.size, level), n_missing=gaps.size - known.size)
 
 
 @dataclass(frozen=True, slots=True)
-class PairwiseAgreement:
+class _PairwiseAgreement:
     """How often a metric prefers what people prefer.
 
     ``expected`` counts a tie as half, which is the mean over random tie-breaks; ``random`` is one seeded tie-break, as
@@ -125,7 +121,7 @@ class PairwiseAgreement:
     losses: int
 
 
-def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> PairwiseAgreement:
+def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> _PairwiseAgreement:
     """Share of pairs in which a metric scores the item that people prefer higher (a missing side leaves a pair out).
 
     The interval around the expectation is the exact binomial one; ties count as half successes, which makes it wider
@@ -133,12 +129,13 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
 
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
-    known, missing = _known(np.subtract(*as_paired(better=better, worse=worse)))
+    margins = np.subtract(*as_paired(better=better, worse=worse))
+    known = margins[~np.isnan(margins)]
     wins, ties = int((known > 0).sum()), int((known == 0).sum())
-    expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=missing)
+    expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=margins.size - known.size)
     lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + lucky) / known.size if known.size else float("nan")
-    return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
+    return _PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
 
 
 def repeat_changes(labels: Any, **options: Any) -> Interval:

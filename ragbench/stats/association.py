@@ -100,11 +100,8 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
     return paired_bootstrap_difference(within, np.zeros(within.size), **options)  # correlations are no shares
 
 
-# Odds within questions
-
-
 @dataclass(frozen=True, slots=True)
-class WithinOdds:
+class _WithinOdds:
     """Odds ratio of an outcome within questions, and the permutation test of a ratio of 1."""
 
     ratio: Interval
@@ -120,7 +117,7 @@ def conditional_logit(
     resamples: int = 10_000,
     level: float = 0.95,
     seed: Seed = 0,
-) -> WithinOdds:
+) -> _WithinOdds:
     """Odds ratio of an outcome for a step of x, within questions: conditional logistic regression, a stratum each.
 
     What all systems of a question share, such as its difficulty, cancels. A question whose systems all have the
@@ -132,11 +129,9 @@ def conditional_logit(
     clusters : labels, shape (questions,); questions of one cluster are permuted and left out together.
     step : of x, that the ratio is for. resamples, seed : of the test, which permutes x among the systems.
 
-    Returns
-    -------
-    WithinOdds. Its ratio is NaN where no question tells anything; ``n`` counts the questions that do, ``n_missing`` the
-    others. The interval is a jackknife over clusters of the logarithm, with t; NaN where leaving one out gives no
-    finite ratio. The p-value is (hits + 1) / (resamples + 1).
+    Returned are ``ratio`` (an `Interval`) and ``p_value``. The ratio is NaN where no question tells anything; ``n``
+    counts the questions that do, ``n_missing`` the others. The interval is a jackknife over clusters of the logarithm,
+    with t; NaN where leaving one out gives no finite ratio. The p-value is (hits + 1) / (resamples + 1).
 
     >>> conditional_logit([[1, 0], [1, 0], [1, 0], [0, 1]], [[1, 0]] * 4).ratio.estimate.__round__(6)
     3.0
@@ -153,7 +148,7 @@ def conditional_logit(
     scores, outcomes, cluster = scores[tells], outcomes[tells], np.unique(cluster[tells], return_inverse=True)[1]
     n, many, low, high = len(scores), int(cluster.max(initial=-1)) + 1, float("nan"), float("nan")
     if not n:
-        return WithinOdds(Interval(low, low, high, 0, len(tells), level), float("nan"))
+        return _WithinOdds(Interval(low, low, high, 0, len(tells), level), float("nan"))
     scores = scores - scores.mean(axis=1, keepdims=True)
     slope = _slope(scores, outcomes)
     again = np.array([_slope(scores[cluster != one], outcomes[cluster != one]) for one in range(many)])
@@ -169,7 +164,7 @@ def conditional_logit(
     with np.errstate(over="ignore"):
         of_clusters = () if clusters is None else (many, effective_number(np.bincount(cluster)))
         ratio = Interval(float(np.exp(step * slope)), low, high, n, len(tells) - n, level, *of_clusters)
-    return WithinOdds(ratio, (hits + 1) / (resamples + 1))
+    return _WithinOdds(ratio, (hits + 1) / (resamples + 1))
 
 
 def _slope(scores: np.ndarray, outcomes: np.ndarray) -> float:
@@ -195,9 +190,6 @@ def _slope(scores: np.ndarray, outcomes: np.ndarray) -> float:
     while score(-bound) < 0 or score(bound) > 0:
         bound *= 2
     return float(brentq(score, -bound, bound))
-
-
-# RAGChecker's meta evaluation
 
 
 def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:

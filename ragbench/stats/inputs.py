@@ -54,7 +54,7 @@ def same_length(**arrays: Any) -> None:
 
 
 def as_paired(**sides: Any) -> list[np.ndarray]:
-    """Float arrays of one length; DataError as `as_floats` and `same_length`, with the argument's name."""
+    """Float arrays of one length, else DataError with the argument's name."""
     arrays = {name: as_floats(values, name) for name, values in sides.items()}
     same_length(**arrays)
     return list(arrays.values())
@@ -76,22 +76,17 @@ def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple
     return index, len(names)
 
 
-def check_resamples(resamples: int) -> None:
-    """ConfigError unless a number of resamples is a whole number, at least 0."""
-    if resamples != int(resamples) or resamples < 0:
-        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
-
-
 def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
     """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
 
     Nothing for fewer than two groups.
     """
-    check_resamples(resamples)
+    if resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
     rng = np.random.default_rng(seed)
     block = max(1, _DRAWS // max(n_groups, 1))
-    for start in range(0, int(resamples) if n_groups > 1 else 0, block):
-        rows = min(block, int(resamples) - start)
+    for start in range(0, resamples if n_groups > 1 else 0, block):
+        rows = min(block, resamples - start)
         draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
         yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
 

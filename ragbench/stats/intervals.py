@@ -11,17 +11,7 @@ import pandas as pd
 from scipy.special import betaincinv, stdtrit
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import (
-    Seed,
-    as_floats,
-    as_paired,
-    as_tail,
-    check_resamples,
-    group_counts,
-    group_index,
-    percentiles,
-    resampled,
-)
+from ragbench.stats.inputs import Seed, as_floats, as_paired, as_tail, group_counts, group_index, percentiles, resampled
 
 FEW = 30  # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few clusters)
 MISSING = "–"  # what a printed table shows where there is no number
@@ -66,7 +56,7 @@ def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -
 def with_interval(
     df: pd.DataFrame, mean: str = "mean", low: str = "low", high: str = "high", digits: int = 3
 ) -> pd.Series:
-    """Return "0.512 [0.480, 0.544]" for each row; the dash of a missing value where there is no mean."""
+    """Return the `interval_text` of each row."""
     rows = df[[mean, low, high]].astype(float).itertuples(index=False)
     return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
 
@@ -122,7 +112,6 @@ def _interval(
     sizes = np.bincount(index, minlength=n_groups)
     estimate = float(statistic(kept)) if kept.size else float("nan")
     effective = effective_number(sizes)
-    check_resamples(resamples)
     if kept.size and (kept == kept[0]).all():
         low = high = float("nan")
         if shares and statistic is np.mean and estimate in (0, 1) and resamples and n_groups > 1:
@@ -153,7 +142,7 @@ def effective_number(sizes: np.ndarray) -> float:
 
 
 def t_quantile(clusters: float, level: float) -> float:
-    """Return Student's t for an interval over so many clusters: one degree of freedom less."""
+    """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
     return float(-stdtrit(clusters - 1, as_tail(level)))
 
 

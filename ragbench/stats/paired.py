@@ -1,7 +1,7 @@
 """Is the difference between two systems more than chance, and how many questions would show it?
 
-Permutation test, correction for several tests, power of a paired test. `paired_power` and `questions_needed` take a
-difference and a standard deviation; `power_analysis` estimates both from the per-question differences of a run.
+`paired_power` and `questions_needed` take a difference and a standard deviation; `power_analysis` estimates both from
+the per-question differences of a run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_QUESTIONS = 10_000_000  # more questions than this are reported as inf: nob
 
 
 @dataclass(frozen=True, slots=True)
-class PermutationTest:
+class _PermutationTest:
     """Result of a paired permutation test. ``exact``: all sign patterns were counted, not a sample of them."""
 
     difference: float
@@ -38,7 +38,7 @@ class PermutationTest:
 
 def paired_permutation_test(
     a: Any, b: Any, *, cluster: Any = None, resamples: int = 10_000, seed: Seed = 0
-) -> PermutationTest:
+) -> _PermutationTest:
     """Test (two-sided) whether two systems have the same mean score, by flipping signs of their differences.
 
     Parameters
@@ -57,7 +57,7 @@ def paired_permutation_test(
     d = both[~np.isnan(both)]
     pairs, missing = d.size, int(both.size - d.size)
     if not pairs:
-        return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
+        return _PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
     mean = float(d.mean())
     if cluster is not None:
         same_length(a=a, cluster=cluster)
@@ -79,7 +79,7 @@ def paired_permutation_test(
             bits = np.frombuffer(rng.bytes(rows * width), np.uint8).reshape(rows, width)
             flips = np.unpackbits(bits, axis=1, count=d.size)
         hits += int((np.abs(observed - 2 * (flips @ d)) >= abs(observed) - slack).sum())
-    return PermutationTest(mean, hits / total if exact else (hits + 1) / (total + 1), pairs, missing, total, exact)
+    return _PermutationTest(mean, hits / total if exact else (hits + 1) / (total + 1), pairs, missing, total, exact)
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -157,7 +157,7 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
 
 
 @dataclass(frozen=True, slots=True)
-class PowerAnalysis:
+class _PowerAnalysis:
     """What a paired comparison found, could have found, and would need."""
 
     n: int  # pairs used
@@ -196,7 +196,7 @@ def power_analysis(
     alpha: float = 0.05,
     resamples: int = 2000,
     seed: Seed = 0,
-) -> PowerAnalysis:
+) -> _PowerAnalysis:
     """Say how many questions would show a difference, from the paired differences of a run.
 
     Parameters
@@ -226,7 +226,7 @@ def power_analysis(
         ]
     reached, detectable = paired_power(mean.n, wanted, sd, alpha), _detectable(mean.n, sd, power, alpha)
     pairs = mean.n, mean.n_missing, wanted, mean.low, mean.high, sd
-    return PowerAnalysis(*pairs, reached, questions_needed(wanted, sd, power, alpha), *ends, detectable, power, alpha)
+    return _PowerAnalysis(*pairs, reached, questions_needed(wanted, sd, power, alpha), *ends, detectable, power, alpha)
 
 
 def _detectable(n: int, sd: float, power: float, alpha: float) -> float:

@@ -34,23 +34,18 @@ def ppi_mean(
 
         estimate = mean(human) + weight * (mean(judge, unlabelled) - mean(judge, labelled))
 
-    With weight 1 this is the judge's mean plus the mean of (human - judge) where both are known (the rectifier). The
-    interval is normal, from the variances of the two independent samples.
+    The interval is normal, from the variances of the two independent samples.
 
     Parameters
     ----------
     labelled : human values, shape (n,).
     judged_labelled : the judge's values for the same items, shape (n,). A pair with a missing side is left out.
     judged_unlabelled : the judge's values for other items, shape (N,).
-    weight : 1.0 as in ARES; 0.0 ignores the judge; "tuned" takes the weight of least variance (PPI++), which is never
-        wider than either for large samples.
+    weight : 1.0 as in ARES; 0.0 ignores the judge; "tuned" takes the weight of least variance (PPI++).
 
-    Returns
-    -------
-    Interval; ``n`` is the number of human labels used, ``n_missing`` counts left-out values of all three arguments.
-    The bounds are NaN with fewer than two labels or two unlabelled values, and where nothing varies.
-
-    Raises DataError without labels or without unlabelled items; ConfigError for another weight.
+    ``n`` of the Interval is the number of human labels used, ``n_missing`` counts left-out values of all three. Bounds
+    are NaN with fewer than two labels or two unlabelled values, and where nothing varies. DataError without labels or
+    without unlabelled items.
 
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses it with 150 to 300
     human labels (thesis §1.2).
@@ -63,11 +58,8 @@ def ppi_mean(
     human, judge, rest = human[present], judge[present], rest[~np.isnan(rest)]
     n, many = human.size, rest.size
     if not n or not many:
-        raise DataError(
-            f"{n} items with human and judge values, {many} with the judge's alone",
-            "at least one of each",
-            "with human labels only use bootstrap_ci",
-        )
+        got = f"{n} items with human and judge values, {many} with the judge's alone"
+        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
     if weight == "tuned":
         spread = np.concatenate([judge, rest]).var()
         tunable = n > 1 and spread > 0
@@ -149,14 +141,14 @@ def ppi_shares(
     Returns
     -------
     One Interval per category; ``n`` counts labels, ``n_missing`` items without. The interval of a share joins those of
-    the strata (Zou & Donner 2008), each Jeffreys' for its labels (Brown, Cai & DasGupta 2001), which hold for rare
-    categories and for counts of zero. With clusters it is the exact binomial one for as many labels as would have the
-    estimate's variance (Korn & Graubard 1998); with fewer than `FEW_LABELS` labels of the category, or of the others,
-    there is none: label more. The interval of a difference (``of``, or counts below 0) is symmetric, not cut at -1 and
-    1, and not given where nothing varies or a stratum has one label of several items. With clusters bounds are NaN
-    where all labels of a stratum are in one. How often they hold: ``benchmarks/sim_intervals.py``.
+    the strata (Zou & Donner 2008), each Jeffreys' for its labels (Brown, Cai & DasGupta 2001). With clusters it is the
+    exact binomial one for as many labels as would have the estimate's variance (Korn & Graubard 1998); with fewer than
+    `FEW_LABELS` labels of the category, or of the others, there is none: label more. The interval of a difference
+    (``of``, or counts below 0) is symmetric, not cut at -1 and 1, and not given where nothing varies or a stratum has
+    one label of several items. With clusters bounds are NaN where all labels of a stratum are in one. How often they
+    hold: ``benchmarks/sim_intervals.py``.
 
-    Raises DataError for a stratum without a label, half a label, a missing prediction.
+    DataError for a stratum without a label, half a label, a missing prediction.
     """
     _check_weight(weight)
     y, f = np.asarray(values, dtype=float), np.asarray(predictions, dtype=float)
@@ -293,9 +285,9 @@ def ppi_difference(
     The judge's differences are corrected by labelled differences, so a judge that favours one system does no harm: what
     it adds to a, it adds to the labelled questions too.
 
-    Labels and scores are by question; it counts as labelled (not NaN) when both sides are. ``strata``: within which the
-    labelled questions were drawn at random, None: among all. ``cluster`` of every question (its document, its topic),
-    None: each is on its own. The interval is for questions like these (a jackknife over clusters).
+    A question counts as labelled (not NaN) when both sides are. ``strata``: within which the labelled questions were
+    drawn at random, None: among all. ``cluster`` of every question (its document, its topic), None: each is on its own.
+    The interval is for questions like these (a jackknife over clusters).
 
     >>> ppi_difference([1, 0, None, None], [0, 0, None, None], [1, 1, 1, 0], [0, 0, 1, 0], weight=1.0).estimate
     0.0

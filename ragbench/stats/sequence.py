@@ -26,10 +26,8 @@ _STEPS = 50  # halvings of [-1, 1] by which a bound is found
 def betting_capital(differences: Any, mean: float = 0.0) -> np.ndarray:
     """Return what a gambler holds, as a logarithm, after each of some differences, if he bets that they are above mean.
 
-    Parameters
-    ----------
-    differences : in [-1, 1], shape (..., units), each unit independent of the others.
-    mean : in (-1, 1); if the true mean is not above it, the chance of ever holding 1 / a is at most a.
+    ``differences``: in [-1, 1], shape (..., units), each unit independent of the others. ``mean``: in (-1, 1); if the
+    true mean is not above it, the chance of ever holding 1 / a is at most a.
 
     >>> betting_capital([1.0, 1.0]).round(3).tolist()
     [0.302, 0.653]
@@ -48,13 +46,9 @@ def anytime_interval(differences: Any, *, clusters: Any = None, level: float = 0
     clusters : labels, shape (n,): questions that share one (a document) count once, by their mean, since they stand or
         fall together. Clusters are in random order and whole when one looks. None: each question is on its own.
 
-    Returns
-    -------
-    Interval of the mean over clusters. It holds its level for any number of clusters, and says little with few: below
-    nine it cannot exclude 0 at all. Treating questions of one cluster as independent does not hold the level, so it is
-    not offered (notebook 98).
-
-    Raises DataError for a difference outside [-1, 1].
+    Returned is the Interval of the mean over clusters. It holds its level for any number of clusters, and says little
+    with few: below nine it cannot exclude 0 at all. Treating questions of one cluster as independent does not hold the
+    level, so it is not offered (notebook 98). DataError for a difference outside [-1, 1].
 
     >>> print(anytime_interval([1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1]))
     0.867 [0.243, 0.995] (n = 15)
@@ -89,14 +83,11 @@ def units_until_decided(
     """Say after how many independent questions (or clusters) an interval is expected to exclude 0; ``most`` if later.
 
     Simulated, seed 0: a question is won by a, or by b, or neither: the systems disagree on a share ``disagreement`` of
-    the questions, and their mean difference is ``difference``.
-
-    Raises ConfigError for a difference larger than the disagreement.
+    the questions (ConfigError if it is smaller than the difference), and their mean difference is ``difference``.
     """
     if abs(difference) > disagreement or disagreement > 1:
-        raise ConfigError(
-            f"a difference of {difference} with a disagreement of {disagreement}", "at most as large, to 1"
-        )
+        got = f"a difference of {difference} with a disagreement of {disagreement}"
+        raise ConfigError(got, "at most as large, to 1")
     shares = [(disagreement - difference) / 2, 1 - disagreement, (disagreement + difference) / 2]
     drawn = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], (runs, most), p=shares)
     rich = -np.log(as_tail(level))

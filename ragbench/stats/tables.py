@@ -30,18 +30,15 @@ def means(
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> pd.DataFrame:
-    """Average measures over questions, with 95% bootstrap intervals.
+    """Average measures (a column, or several) over questions, with 95% bootstrap intervals.
 
     Parameters
     ----------
     by : columns that make the groups, in the order of first appearance; none averages all rows.
-    measures : the column to average, or several.
     groups : a column; rows that share its value (the systems of one question, the questions about one document) are
         resampled together.
 
-    Returns
-    -------
-    DataFrame: the columns of ``by``, metric (left out for a single one), mean, low, high, n (scored), unscored; with
+    Returned are the columns of ``by``, metric (left out for a single one), mean, low, high, n (scored), unscored; with
     ``groups`` also clusters (their number) and effective (see `Interval`).
     """
     by, wanted = _several(by), _several(measures)
@@ -77,7 +74,6 @@ def compare(
     ----------
     rows : one row per question and system, with a column question_id.
     systems : the column that names the system, or several, whose values are joined: "small, BM25".
-    measure : the column that is compared.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
@@ -142,11 +138,8 @@ def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
     each = rows.groupby("question_id")[cluster].agg(["nunique", "first"])
     wrong = each.index[each["nunique"] != 1]
     if len(wrong):
-        raise DataError(
-            f"question {str(wrong[0])!r} has {each['nunique'].loc[wrong[0]]} values in the column {cluster!r}",
-            "one value for all rows of a question",
-            "name a column such as topic, or add one",
-        )
+        got = f"question {str(wrong[0])!r} has {each['nunique'].loc[wrong[0]]} values in the column {cluster!r}"
+        raise DataError(got, "one value for all rows of a question", "name a column such as topic, or add one")
     return each["first"]
 
 
