@@ -313,15 +313,6 @@ def test_chunks_and_their_joined_text_give_the_same_table(tokens):
     assert 0 < by_chunks[0, 1] < 1
 
 
-@pytest.mark.data
-def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
-    for row in recorded("hotpotqa/hotpot_dev_distractor_subset.json.gz")[:60]:
-        chunks = ["".join(sentences) for _, sentences in row["context"]]
-        whole = TokenOffsets(tokens._tokenizer)
-        cuts = range(0, 1001, 100)
-        assert joined_cutoffs(chunks, cuts, tokens).tolist() == joined_cutoffs([" ".join(chunks)], cuts, whole).tolist()
-
-
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score(["a"], "a", "substr"), "did you mean 'substring'"),
     (lambda: ir_score("abc", "abc"), DataError, "facts of row 0 is one text"),

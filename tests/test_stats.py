@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from ragbench import stats
-from ragbench.data import load_ragchecker_meta
 from ragbench.errors import ConfigError, DataError
 
 NAN = float("nan")
@@ -125,15 +124,6 @@ def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_give
     assert stats.kappa(*grades, weights="quadratic").estimate == pytest.approx(given)
 
 
-def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
-    rng = np.random.default_rng(2)
-    hits = 0
-    for _ in range(300):
-        got = stats.bootstrap_ci(rng.normal(3, 1, 60), resamples=400, level=0.9, seed=rng)
-        hits += got.low <= 3 <= got.high
-    assert 0.84 <= hits / 300 <= 0.95
-
-
 def test_pairs_with_a_missing_side_are_left_out_and_counted():
     got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
     assert (got.estimate, got.n, got.n_missing) == (1, 2, 2)
@@ -231,15 +221,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
             break
         rejected.add(int(i))
     assert set(np.flatnonzero(stats.holm(p) <= alpha).tolist()) == rejected
-
-
-def test_power_and_sample_size_match_the_textbook_and_a_simulation():
-    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2: 199; d = 0.8: 15.
-    assert [stats.questions_needed(d, 1.0) for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
-    assert stats.questions_needed(-0.02, 0.04) == 34
-    rng = np.random.default_rng(0)
-    rejections = reference.ttest_1samp(rng.normal(0.4, 1, (20_000, 30)), 0, axis=1).pvalue < 0.05
-    assert stats.paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
 
 
 # --- correlation ------------------------------------------------------------------------------------------------------
@@ -353,32 +334,6 @@ def test_preference_correlation_counts_each_pair_once_per_annotator():
     assert stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
 
 
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("aspect", "pearson", "spearman", "human_pearson", "human_spearman", "within_one"),
-    [
-        ("correctness", 49.66, 46.95, 63.67, 59.19, 90.71),
-        ("completeness", 60.67, 58.11, 71.91, 68.36, 91.79),
-        ("overall", 61.93, 60.90, 70.09, 68.89, 90.36),
-    ],
-)
-def test_ragchecker_table_2_rows_are_reproduced(
-    data_mirror, aspect, pearson, spearman, human_pearson, human_spearman, within_one
-):
-    meta = load_ragchecker_meta()
-    labels, recorded = (np.array(meta[name].tolist(), float) for name in (aspect, f"recorded {aspect}"))
-    one, two = recorded.T
-    got = stats.preference_correlation(one, two, labels)
-    assert got.n == 560
-    assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))  # 49.655 and 61.925 before rounding
-    assert got.estimate == pytest.approx(pearson / 100, abs=6e-5)
-    assert round(100 * stats.preference_correlation(one, two, labels, "spearman").estimate, 2) == spearman
-    assert round(100 * stats.correlation(*labels.T).estimate, 2) == human_pearson
-    assert round(100 * stats.correlation(*labels.T, "spearman").estimate, 2) == human_spearman
-    assert round(100 * stats.annotator_agreement(labels).estimate, 2) == within_one
-    assert got.low < got.estimate < got.high < 0.75
-
-
 # --- pairwise agreement, kappa, confusion -----------------------------------------------------------------------------
 
 
@@ -439,7 +394,7 @@ def test_confusion_matrix_rows_are_truth():
 
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.bootstrap_ci([1, 2], level=95), "level 95"),
-    (lambda: stats.bootstrap_ci([1, 2], resamples=-1), "resamples -1"),
+    (lambda: stats.bootstrap_ci(range(40), resamples=-1), "resamples -1"),
     (lambda: stats.bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
     (lambda: stats.bootstrap_ci(["a"]), DataError, "not numbers"),
     (lambda: stats.bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
