@@ -30,7 +30,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragbench.datagen.parts import LANGUAGES, Configuration, Done, StepCall, ask_step, field_list
+from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, field_list
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
@@ -228,28 +228,23 @@ def model_values(
                 values=field_list(c, [name for name in c.text if name != field]),
                 wanted=schema.fields[field]["llm"],
             )
-            calls.append(StepCall(f"{c.id}/{field}", filled, (c.id, field)))
+            calls.append((f"{c.id}/{field}", filled, (c.id, field)))
     latest = {c.id: c for c in configurations}
 
     def settle(about: tuple[str, str], reply: _ValueReply) -> Configuration | str:
         identity, field = about
         value, before = reply.value.strip().rstrip(".。"), latest[identity]
         after = replace(before, values={**before.values, field: value}, text={**before.text, field: value})
-        if unusable := _unusable(value, after, schema):
-            return unusable
+        if not value or len(value) > 160 or "\n" in value:
+            return f"no phrase: {value[:40]!r}"
+        if re.search(r"\d", value):
+            return f"a number or date, which the rules make: {value[:40]!r}"
+        if names := real_names(value):
+            return f"a real name: {names[0]!r}"
+        if same := _clash(after.text, schema):
+            return f"cannot be told apart: {same}"
         latest[identity] = after
         return after
 
     done = ask_step(model, "values", calls, _ValueReply, settle, options)
     return Done(tuple(latest.values()), done.failed)
-
-
-def _unusable(value: str, configuration: Configuration, schema: Schema) -> str:
-    if not value or len(value) > 160 or "\n" in value:
-        return f"no phrase: {value[:40]!r}"
-    if re.search(r"\d", value):
-        return f"a number or date, which the rules make: {value[:40]!r}"
-    if names := real_names(value):
-        return f"a real name: {names[0]!r}"
-    same = _clash(configuration.text, schema)
-    return f"cannot be told apart: {same}" if same else ""

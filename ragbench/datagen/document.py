@@ -13,7 +13,6 @@ from ragbench.datagen.parts import (
     FactSentence,
     GeneratedDocument,
     Section,
-    StepCall,
     ask_step,
     field_list,
 )
@@ -38,25 +37,24 @@ def write_documents(schema: Schema, configurations: Sequence[Configuration], see
 
     Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
     """
-    return [_document(schema, configuration, seed) for configuration in configurations]
-
-
-def _document(schema: Schema, configuration: Configuration, seed: int) -> GeneratedDocument:
-    missing = left_out(schema, configuration, seed)
-    rng = random.Random(f"document/{configuration.id}/{seed}/0")
-    sections = []
-    for section in schema.sections:
-        facts = [fact for fact in section.facts if fact not in missing]
-        if not section.fixed:  # the first fact introduces the section
-            rest = facts[1:]
-            rng.shuffle(rest)
-            facts[1:] = rest
-        sentences = [FactSentence(worded(fact.say, configuration.text, rng), fact.fields) for fact in facts]
-        if sentences:
-            sections.append(Section(section.heading, tuple(sentences)))
-    dropped = tuple(name for fact in missing for name in fact.fields)
-    title = fill_pattern(schema.title, configuration.text)
-    return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
+    documents = []
+    for c in configurations:
+        missing = left_out(schema, c, seed)
+        rng = random.Random(f"document/{c.id}/{seed}/0")
+        sections = []
+        for section in schema.sections:
+            facts = [fact for fact in section.facts if fact not in missing]
+            if not section.fixed:  # the first fact introduces the section
+                rest = facts[1:]
+                rng.shuffle(rest)
+                facts[1:] = rest
+            sentences = [FactSentence(worded(fact.say, c.text, rng), fact.fields) for fact in facts]
+            if sentences:
+                sections.append(Section(section.heading, tuple(sentences)))
+        dropped = tuple(name for fact in missing for name in fact.fields)
+        title = fill_pattern(schema.title, c.text)
+        documents.append(GeneratedDocument(c.id, title, schema.language, tuple(sections), dropped))
+    return documents
 
 
 def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> list[FactPattern]:
@@ -105,33 +103,27 @@ def model_documents(
                 if names:
                     facts = field_list(c, [*schema.context, *names])
                     filled = fill_prompt(template, **common, title=title, heading=section.heading, facts=facts)
-                    calls.append(StepCall(f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
+                    calls.append((f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
         else:
             shown = {"sample": sample} if mode == "one-shot" else {}
-            calls.append(StepCall(f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
+            calls.append((f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
     written = ask_step(model, "documents", calls, None, lambda about, text: (*about, text), options)
-    owner = {call.id: call.about[0] for call in calls}
+    owner = {name: about[0] for name, _, about in calls}
     failed = {owner[name]: reason for name, reason in written.failed}
     documents = []
     for c in configurations:
+        if c.id in failed:
+            continue
         parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]
-        if c.id not in failed:
-            documents.append(_assembled(schema, c, parts) if mode == "configuration" else _free(c, parts[0][1], mode))
+        if mode == "configuration":
+            title, fields = fill_pattern(schema.title, c.text), schema.fact_fields
+            parts = [(heading, annotate(split_sentences(text, c.language), c, fields)) for heading, text in parts]
+            stated = {name for _, sentences in parts for sentence in sentences for name in sentence.facts}
+            dropped = tuple(name for name in fields if name not in stated)
+        else:
+            title, _, body = parts[0][1].strip().partition("\n")
+            parts = [("", tuple(FactSentence(s) for s in split_sentences(body or title, c.language)))]
+            title, dropped = title.strip("# *"), ()
+        sections = tuple(Section(*part) for part in parts)
+        documents.append(GeneratedDocument(c.id, title, c.language, sections, dropped, f"model, {mode}"))
     return Done(tuple(documents), tuple(failed.items()))
-
-
-def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, str]]) -> GeneratedDocument:
-    sections = tuple(
-        Section(heading, annotate(split_sentences(text, schema.language), configuration, schema.fact_fields))
-        for heading, text in parts
-    )
-    stated = {name for section in sections for sentence in section.sentences for name in sentence.facts}
-    dropped = tuple(name for name in schema.fact_fields if name not in stated)
-    title = fill_pattern(schema.title, configuration.text)
-    return GeneratedDocument(configuration.id, title, schema.language, sections, dropped, "model, configuration")
-
-
-def _free(c: Configuration, text: str, mode: str) -> GeneratedDocument:
-    title, _, body = text.strip().partition("\n")
-    sentences = tuple(FactSentence(s) for s in split_sentences(body or title, c.language))
-    return GeneratedDocument(c.id, title.strip("# *"), c.language, (Section("", sentences),), (), f"model, {mode}")

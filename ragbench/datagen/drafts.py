@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
-from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section, StepCall, ask_step
+from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section, ask_step
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
@@ -157,7 +157,7 @@ def draft_questions(
                 "asked": " | ".join(asked[document.id]) or "none yet",
                 "sentences": "\n\n".join(p.text for p in shown),
             }
-            calls.append(StepCall(draft.id, fill_prompt(template, kind=kind, meaning=TYPES[kind], **fields), draft))
+            calls.append((draft.id, fill_prompt(template, kind=kind, meaning=TYPES[kind], **fields), draft))
         done = ask_step(model, "drafts", calls, _Asked if kind == "unanswerable" else _Answered, settle, options)
         drop(done.failed, "failed")
         drafts |= {draft.id: draft for draft in done.made}
@@ -255,7 +255,7 @@ def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
         for left_out in dict.fromkeys(r.doc_id for r in draft.references):
             rest = " ".join(r.text for r in draft.references if r.doc_id != left_out)
             fields = {"question": draft.question} | ({"context": rest} if rest else {})
-            calls.append(StepCall(draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
+            calls.append((draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
     done = ask_step(model, "without evidence", calls, None, lambda draft, text: (draft, text), options)
     given = {draft.id: text for draft, text in done.made if plain_words(draft.answer) in plain_words(text)}
     said = {i: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for i, text in given.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -120,14 +120,6 @@ class QRA:
         return (" " if self.language == "en" else "").join(self.statements)
 
 
-class StepCall(NamedTuple):
-    """One call of a step: its id, its prompt (empty: not asked), and what it is about."""
-
-    id: str
-    prompt: str
-    about: Any
-
-
 @dataclass(frozen=True)
 class Done(Generic[Result]):
     """Results of a model's step, and (id, reason) of what failed: nothing is dropped in silence."""
@@ -139,30 +131,30 @@ class Done(Generic[Result]):
 def ask_step(
     model: Any,
     step: str,
-    calls: Sequence[StepCall],
+    calls: Sequence[tuple[str, str, Any]],
     form: type[BaseModel] | None,
     settle: Callable[[Any, Any], Result | str],
     options: Mapping[str, Any],
 ) -> Done[Result]:
-    """Ask a model about every call with a prompt; what the others are about is their result.
+    """Ask a model about every call that has a prompt; what another is about is its result.
 
     Parameters
     ----------
+    calls : (id, prompt, what it is about).
     form : of the reply; None for text.
     settle : (what the call is about, the reply) -> result. A text in its place says why the reply cannot be used.
     options : of `ragbench.llm.ask`.
     """
-    asked = [call for call in calls if call.prompt]
-    settings = {"ids": [call.id for call in asked], "step": f"rageval {step}", **options}
-    replies = iter(ask(model, [call.prompt for call in asked], form, **settings) if asked else ())
+    asked = [(name, prompt) for name, prompt, _ in calls if prompt]
+    settings = {"ids": [name for name, _ in asked], "step": f"rageval {step}", **options}
+    replies = iter(ask(model, [prompt for _, prompt in asked], form, **settings) if asked else ())
     made, failed = [], []
-    for call in calls:
-        result = call.about
-        if call.prompt:
+    for name, prompt, result in calls:
+        if prompt:
             reply = next(replies)
-            result = settle(call.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
+            result = settle(result, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
         if isinstance(result, str):
-            failed.append((call.id, result))
+            failed.append((name, result))
         else:
             made.append(result)
     return Done(tuple(made), tuple(failed))

@@ -27,7 +27,6 @@ from ragbench.datagen.parts import (
     FactSentence,
     GeneratedDocument,
     Reference,
-    StepCall,
     ask_step,
     field_list,
 )
@@ -187,7 +186,7 @@ def model_questions(
                 )
                 lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
                 draft = QRA(name, kind, schema.language, "", (), tuple(c.id for c, _ in about), lost=lost)
-                calls.append(StepCall(name, filled, draft))
+                calls.append((name, filled, draft))
         done = ask_step(model, "questions", calls, _QuestionReply, settle, options)
         drafts += done.made
         failed += done.failed
@@ -258,10 +257,10 @@ def model_references(
 
     A number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-
-    def fields(q: QRA) -> dict[str, str]:
-        listed = _numbered(s.text for s in _sentences(q, documents))
-        return {"question": q.question, "answer": q.answer, "sentences": listed}
+    fields = [
+        {"question": q.question, "answer": q.answer, "sentences": _numbered(s.text for s in _sentences(q, documents))}
+        for q in questions
+    ]
 
     def settle(q: QRA, reply: _ReferencesReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -276,15 +275,17 @@ def _ask_each(
     model: Any,
     step: str,
     questions: Sequence[QRA],
-    fields: Callable[[QRA], Mapping[str, str]],
+    fields: Sequence[Mapping[str, str]],
     form: type[BaseModel],
     settle: Callable[[QRA, Any], QRA | str],
     options: dict[str, Any],
 ) -> Done[QRA]:
-    """Ask one prompt about each question that has an answer; the others are their own results."""
+    """Ask one prompt about each question; for references, unanswerable ones pass without being asked."""
     template = load_prompt(options.pop("prompt", f"rageval_{step}"))
-    prompts = ["" if q.kind == "unanswerable" else fill_prompt(template, **fields(q)) for q in questions]
-    calls = [StepCall(q.id, prompt, q) for q, prompt in zip(questions, prompts, strict=True)]
+    calls = [
+        (q.id, "" if q.kind == "unanswerable" and step != "keypoints" else fill_prompt(template, **shown), q)
+        for q, shown in zip(questions, fields, strict=True)
+    ]
     return ask_step(model, step, calls, form, settle, options)
 
 
@@ -319,10 +320,17 @@ def refine(
     about = [configurations[i] for i in question.doc_ids]
     references, kept, changes = list(question.references), [], []
     for statement in question.statements:
-        facts = facts_needed(question, statement, about, schema.fact_fields)
-        added = _lookup(facts, references, configurations, documents)
-        if added is None:
-            changes.append(f"removed: {statement}")
+        added: list[Reference] = []
+        for doc_id, name in facts_needed(question, statement, about, schema.fact_fields):
+            value = configurations[doc_id].text[name]
+            # A value that two documents share may stand in either's sentences.
+            if any(mentions(r.text, value) for r in (*references, *added)):
+                continue
+            stating = next((s.text for s in documents[doc_id].sentences if mentions(s.text, value)), None)
+            if stating is None:
+                changes.append(f"removed: {statement}")
+                break
+            added.append(Reference(doc_id, stating))
         else:
             kept.append(statement)
             changes += [f"reference added: {r.text}" for r in added]
@@ -337,26 +345,6 @@ def refine(
                 changes.append(f"supplemented: {kept[-1]}")
     ordered = _in_order(references, _sentences(question, documents))
     return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
-
-
-def _lookup(
-    facts: Sequence[Fact],
-    references: Sequence[Reference],
-    configurations: Mapping[str, Configuration],
-    documents: Mapping[str, GeneratedDocument],
-) -> list[Reference] | None:
-    """References that the facts lack; None when the documents do not state all facts."""
-    added: list[Reference] = []
-    for doc_id, name in facts:
-        value = configurations[doc_id].text[name]
-        # A value that two documents share may stand in either's sentences.
-        if any(mentions(r.text, value) for r in (*references, *added)):
-            continue
-        stating = next((s.text for s in documents[doc_id].sentences if mentions(s.text, value)), None)
-        if stating is None:
-            return None
-        added.append(Reference(doc_id, stating))
-    return added
 
 
 def _in_order(references: Sequence[Reference], sentences: Sequence[Reference]) -> tuple[Reference, ...]:
@@ -385,15 +373,16 @@ def model_refine(
 
     Unanswerable questions pass without being asked.
     """
-
-    def fields(q: QRA) -> dict[str, str]:
-        return {
+    fields = [
+        {
             "language": LANGUAGES[q.language],
             "question": q.question,
             "statements": _numbered(q.statements),
             "references": "\n".join(f"- {r.text}" for r in q.references) or "none",
             "sentences": _numbered(s.text for s in _sentences(q, documents)),
         }
+        for q in questions
+    ]
 
     def settle(q: QRA, report: _RefineReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -446,12 +435,9 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
 
 def model_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    template, calls = load_prompt(options.pop("prompt", "rageval_keypoints")), []
-    for q in questions:
-        fields = {"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer}
-        calls.append(StepCall(q.id, fill_prompt(template, **fields), q))
+    fields = [{"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer} for q in questions]
 
     def settle(q: QRA, reply: _KeypointsReply) -> QRA:
         return replace(q, keypoints=tuple(reply.keypoints))
 
-    return ask_step(model, "keypoints", calls, _KeypointsReply, settle, options)
+    return _ask_each(model, "keypoints", questions, fields, _KeypointsReply, settle, options)
