@@ -72,21 +72,16 @@ def token_chunks(
     step = max(1, size - round(size * overlap))
     chunks = []
     for document, offsets in _with_offsets(_documents(documents)):
-        bounds = _bounds(offsets, 0, len(document.text))
-        windows = _token_windows(document.text, bounds, size, step, words)
-        chunks += _chunks(document, [(bounds[a], bounds[b]) for a, b in windows])
+        text, bounds, spans = document.text, _bounds(offsets, 0, len(document.text)), []
+        start = stop = 0
+        while stop < len(bounds) - 1:
+            stop = min(start + size, len(bounds) - 1)
+            stop = (words and _word_boundary(text, bounds, start, stop)) or stop
+            spans.append((bounds[start], bounds[stop]))
+            following = min(start + step, stop)
+            start = (_word_boundary(text, bounds, start, following) or stop) if words else following
+        chunks += _chunks(document, spans)
     return chunks
-
-
-def _token_windows(text: str, bounds: Sequence[int], size: int, step: int, words: bool) -> Iterator[Span]:
-    """Yield windows of tokens; with ``words`` they begin and end between words, unless one is longer than a window."""
-    n, start, stop = len(bounds) - 1, 0, 0
-    while stop < n:
-        stop = min(start + size, n)
-        stop = (words and _word_boundary(text, bounds, start, stop)) or stop
-        yield start, stop
-        following = min(start + step, stop)
-        start = (_word_boundary(text, bounds, start, following) or stop) if words else following
 
 
 def _word_boundary(text: str, bounds: Sequence[int], start: int, i: int) -> int:
@@ -136,13 +131,6 @@ def _settings(profile: str, given: dict) -> dict:
     return settings
 
 
-def _windows(n: int, profile: str, window: int, stride: int) -> list[Span]:
-    """Sentence ranges of the windows over n sentences."""
-    if profile == "as_run":
-        return [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
-    return [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride) if n else 0, stride)]
-
-
 def segment(
     documents: Iterable[Document], embedder: Any = None, profile: str = "as_run", **settings: float | None
 ) -> list[_Segmentation]:
@@ -152,15 +140,25 @@ def segment(
     holds for four merged sentences or fewer, which is most of HotpotQA's paragraphs (notebook 10 counts them).
     """
     s = _settings(profile, settings)
-    plans, numbers = [], {}
+    plans, numbers, window, stride = [], {}, s["window"], s["stride"]
     for document in _documents(documents):
         sentences = sentence_spans(document.text, "chunks", s["min_chars"])
-        spans = _windows(len(sentences), profile, s["window"], s["stride"])
+        n = len(sentences)
+        if profile == "as_run":
+            spans = [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
+        else:
+            spans = [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride) if n else 0, stride)]
         windows = [document.text[sentences[a][0] : sentences[b - 1][1]] for a, b in spans]
         several = len(set(windows)) > 1
         plans.append((sentences, [numbers.setdefault(w, len(numbers)) if several else -1 for w in windows]))
-    vectors = _unit_vectors(embedder, list(numbers))
     segmentations = []
+    if numbers:
+        from ragbench.embedding import as_array, default_embedder, warn_of_language
+
+        embedder = embedder or default_embedder()
+        warn_of_language(embedder, list(numbers))
+        vectors = as_array(embedder, list(numbers))
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     for sentences, windows in plans:
         # The same text on both sides is no break, whatever rounding says.
         distances = np.zeros(max(0, len(windows) - 1))
@@ -173,20 +171,9 @@ def segment(
             threshold = float(np.percentile(distances, s["percentile"]))
         # as_run: windows are centred on their sentence, so the break lies before the next centre. paper: the new chunk
         # begins with the first sentence of the next window.
-        starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
+        starts = tuple((i + 1) * stride for i in range(len(distances)))
         segmentations.append(_Segmentation(tuple(sentences), distances, threshold, starts))
     return segmentations
-
-
-def _unit_vectors(embedder: Any, texts: list[str]) -> np.ndarray:
-    if not texts:
-        return np.empty((0, 1), dtype=np.float32)
-    from ragbench.embedding import as_array, default_embedder, warn_of_language
-
-    embedder = embedder or default_embedder()
-    warn_of_language(embedder, texts)
-    vectors = as_array(embedder, texts)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def semantic_chunks(

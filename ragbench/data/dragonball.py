@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StrictInt
 
-from ragbench.data.files import Filled, Row, read_records, shared_file
+from ragbench.data.files import Filled, Row, place_id, read_records, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
@@ -93,28 +93,27 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     Source: RAGEval, section 3.4.
     """
     wanted = {"language": language, "domain": domain}
-    for kind, known in (("language", LANGUAGES), ("domain", DOMAINS)):
-        if wanted[kind] is not None:
-            check_known(kind, [wanted[kind]], known)
+    check_known("language", {language} - {None}, LANGUAGES)
+    check_known("domain", {domain} - {None}, DOMAINS)
     do = "pass the folder of the RAGEval release (non-commercial licence), or make a set: `ragbench data generate`"
-    given = shared_file(path, "rageval", name="DRAGONBall", do=do)
-    folder = given if given.is_dir() else given.parent
-    files = [folder / name for name in _QUESTIONS if (folder / name).is_file()] if given.is_dir() else [given]
-    if not files:
-        expected = "one of " + ", ".join(_QUESTIONS)
-        raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
+    file = shared_file(path, "rageval", name="DRAGONBall", do=do)
+    if (folder := file).is_dir():
+        file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
+        if file is None:
+            expected = "one of " + ", ".join(_QUESTIONS)
+            raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
     listed = [
         Document(str(row.doc_id), row.title, row.content, (), row.meta())
-        for row in read_records(folder / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"])
+        for row in read_records(file.parent / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"])
     ]
     ids = {document.id for document in listed}
-    asked = read_records(files[0], _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
-
-    def kept(record: Question | Document) -> bool:
-        return all(value in (None, record.meta[name]) for name, value in wanted.items())
-
-    meta = {"file": files[0].name, "setting": "rebuilt" if "rebuilt" in files[0].name else "release", **wanted}
-    return Dataset("dragonball", tuple(filter(kept, asked)), tuple(filter(kept, listed)), meta=meta)
+    asked = read_records(file, _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
+    kept = (
+        tuple(r for r in records if all(value in (None, r.meta[name]) for name, value in wanted.items()))
+        for records in (asked, listed)
+    )
+    meta = {"file": file.name, "setting": "rebuilt" if "rebuilt" in file.name else "release", **wanted}
+    return Dataset("dragonball", *kept, meta=meta)
 
 
 def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
@@ -152,6 +151,6 @@ def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
         got = f"{where}: document {strange[0]} is not among the {len(ids)} documents"
         raise DataError(got, "the doc_id of a document", f"check that {_DOCUMENTS} belongs to this questions file")
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
-    name = where.rpartition(", ")[2].replace(" ", "-") if query.query_id is None else str(query.query_id)
+    name = place_id(where) if query.query_id is None else str(query.query_id)
     meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
     return Question(name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta)

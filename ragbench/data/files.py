@@ -241,6 +241,11 @@ def each_record(
     return records
 
 
+def place_id(where: str) -> str:
+    """Name a record without an id by its place: "line-3"."""
+    return where.rpartition(", ")[2].replace(" ", "-")
+
+
 def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str = "records") -> None:
     """Raise one error that lists bad records; nothing when there is none."""
     if not errors:

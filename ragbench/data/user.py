@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, StrictInt
 
 from ragbench.data.answers import is_missing, warn_of_no_word
 from ragbench.data.documents import is_document, read_document, read_folder
-from ragbench.data.files import Filled, Row, as_record, check_limit, each_record
+from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, place_id
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
 from ragbench.errors import DataError, check_known
@@ -86,8 +86,7 @@ def load_questions(
     name, meta = "mine", {"setting": "own"}
     if isinstance(questions, str | Path):
         questions = Path(questions).expanduser()
-        if questions.is_dir():
-            folder = questions
+        if (folder := questions).is_dir():
             questions = next(iter(_tables(folder, "questions")), folder / "questions.jsonl")
             if documents is None and _tables(folder, "documents"):
                 documents = folder
@@ -210,10 +209,7 @@ def _records(
 
 
 def _named(row: Mapping[Any, Any], ours_of: Mapping[str, str], csv: bool) -> dict[str, Any]:
-    """Return a row as plain values under our names, without its empty cells.
-
-    Names are those of ``ours_of``, else what only capitals, spaces or hyphens tell from ours.
-    """
+    """Return a row without empty cells under our names: ``ours_of``, else but for capitals, spaces and hyphens."""
     named: dict[str, Any] = {}
     for column, value in json.loads(json.dumps({str(n): v for n, v in row.items()}, default=_plain)).items():
         name = ours_of.get(column, column)
@@ -245,47 +241,37 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     asked = as_record(_Asked, row, where, add=_ADD)
     warn_of_no_word(asked.answer, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
-    support = [(_holder(title, index, where, by_title), index) for title, index in asked.supporting_facts]
-    references = asked.references or tuple(document.sentences[index].strip() for document, index in support)
-    if support:
-        meta["supporting_facts"] = tuple((document.title, index) for document, index in support)
-        meta["doc_ids"] = tuple(dict.fromkeys(document.id for document, _ in support))
-    name = as_id(row.get("_id", row.get("id", _place(where))))
+    found = []
+    for title, index in asked.supporting_facts:
+        if title not in by_title:
+            raise DataError(
+                f"{where}: supporting fact names {title!r}, which is no document's title",
+                "a title of the documents file",
+                "check the spelling, or pass the documents file as second argument",
+            )
+        if not 0 <= index < (count := len(by_title[title].sentences)):
+            raise DataError(
+                f"{where}: supporting fact [{title!r}, {index}], but that document has {count} sentences",
+                f"an index from 0 to {count - 1}" if count else "a document with a list of sentences",
+                "mend the index, or give the document as a list under 'sentences'",
+            )
+        found.append(by_title[title].sentences[index].strip())
+    if found:
+        meta["supporting_facts"] = asked.supporting_facts
+        meta["doc_ids"] = tuple(dict.fromkeys(by_title[title].id for title, _ in asked.supporting_facts))
+    name = as_id(row.get("_id", row.get("id", place_id(where))))
     kind, level = str(row.get("type", "")), str(row.get("level", ""))
-    return Question(name, asked.question, asked.answer, references, kind, level, meta)
-
-
-def _holder(title: str, index: int, where: str, by_title: Mapping[str, Document]) -> Document:
-    """Return the document that holds a supporting fact."""
-    if title not in by_title:
-        raise DataError(
-            f"{where}: supporting fact names {title!r}, which is no document's title",
-            "a title of the documents file",
-            "check the spelling, or pass the documents file as second argument",
-        )
-    count = len(by_title[title].sentences)
-    if not 0 <= index < count:
-        raise DataError(
-            f"{where}: supporting fact [{title!r}, {index}], but that document has {count} sentences",
-            f"an index from 0 to {count - 1}" if count else "a document with a list of sentences",
-            "mend the index, or give the document as a list under 'sentences'",
-        )
-    return by_title[title]
+    return Question(name, asked.question, asked.answer, asked.references or tuple(found), kind, level, meta)
 
 
 def _document(row: dict, where: str) -> Document:
-    title = str(row["title"]) if "title" in row else as_id(row.get("id", _place(where)))
+    title = str(row["title"]) if "title" in row else as_id(row.get("id", place_id(where)))
     meta = {name: value for name, value in row.items() if name not in _DOCUMENT_FIELDS}
     # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
     sentences = as_record(_Page, row, where).sentences
     spaced = tuple(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences))
     text = "".join(spaced) or as_record(_Text, row, where, add=_ADD).text
     return Document(as_id(row.get("id", title)), title, text, spaced, meta)
-
-
-def _place(where: str) -> str:
-    """Name a record without an id by its place: "line-3"."""
-    return where.rpartition(", ")[2].replace(" ", "-")
 
 
 # Checks that loading does not make: is each question answerable from its own evidence?
@@ -354,22 +340,18 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
         if 0 < count < min_documents:
             what = f"evidence from {count} document(s), {min_documents} wanted"
             problems.append(found(what, "add the missing hop, or lower min_documents"))
-        if not _follows(question):
+        # A string of the evidence, a yes or no, a choice the question names, or reasoned.
+        answer = plain_words(question.answer)
+        if not (
+            answer in plain_words(" ".join(question.references))
+            or answer.strip() in ("yes", "no")
+            or (question.kind == "comparison" and answer in plain_words(question.text))
+            or str(question.meta.get("reasoning", "")).strip()
+        ):
             what = f"the answer {question.answer!r} is not in its evidence word for word"
             do = "correct it if it is wrong; if it is right in other words, a column 'reasoning' may say how it follows"
             problems.append(found(what, do, note=True))
     return problems
-
-
-def _follows(question: Question) -> bool:
-    """Tell whether the answer is a string of the evidence, a yes or no, a choice the question names, or reasoned."""
-    answer = plain_words(question.answer)
-    return (
-        answer in plain_words(" ".join(question.references))
-        or answer.strip() in ("yes", "no")
-        or (question.kind == "comparison" and answer in plain_words(question.text))
-        or bool(str(question.meta.get("reasoning", "")).strip())
-    )
 
 
 def validate_files(

@@ -78,11 +78,12 @@ class WikiEval:
         ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
         """
         check_known("dimension", [dimension], DIMENSIONS)
-        if dimension == "faithfulness":
-            return [Pair(r.id, r.question, r.answer, r.ungrounded_answer, joined(r.context_v1)) for r in self.rows]
-        if dimension == "answer_relevance":
-            return [Pair(r.id, r.question, r.answer, r.poor_answer) for r in self.rows]
-        return [Pair(r.id, r.question, joined(r.context_v1), joined(r.context_v2)) for r in self.rows]
+        texts = {
+            "faithfulness": lambda r: (r.answer, r.ungrounded_answer, joined(r.context_v1)),
+            "answer_relevance": lambda r: (r.answer, r.poor_answer),
+            "context_relevance": lambda r: (joined(r.context_v1), joined(r.context_v2)),
+        }[dimension]
+        return [Pair(r.id, r.question, *texts(r)) for r in self.rows]
 
 
 def load_wikieval(path: str | Path | None = None) -> WikiEval:

@@ -64,13 +64,9 @@ class _Answered(_Asked):
 
 @dataclass(frozen=True)
 class _Drafts:
-    """Drafts that passed the checks, and what became of all that were asked for.
+    """Drafts that passed the checks and that no person has accepted, and a row for each draft that was asked for.
 
-    Attributes
-    ----------
-    questions : the drafts; ``meta["drafted_by"]`` names the model. No person has accepted them.
-    rows : a row for each draft asked for: id, type, question, answer, references, status ("draft", "rejected", "failed"
-        where a call failed) and reason.
+    Status in ``rows`` is "draft", "rejected", or "failed" where a call failed. ``meta["drafted_by"]`` names the model.
     """
 
     questions: tuple[Question, ...]
@@ -138,7 +134,7 @@ def draft_questions(
         return [draft for draft in drafts.values() if draft.id not in fallen]
 
     def settle(draft: QRA, reply: Any) -> QRA:
-        asked[_document_of(draft.doc_ids[0])].append(reply.question)
+        asked[draft.doc_ids[0].rpartition("@")[0]].append(reply.question)
         answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
         return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
@@ -153,11 +149,9 @@ def draft_questions(
             if kind == "two documents" and len(shown) < 2:
                 drop({draft.id: "no other document shares its words"}, "failed")
                 continue
-            fields = {
-                "asked": " | ".join(asked[document.id]) or "none yet",
-                "sentences": "\n\n".join(p.text for p in shown),
-            }
-            calls.append((draft.id, fill_prompt(template, kind=kind, meaning=TYPES[kind], **fields), draft))
+            before, texts = " | ".join(asked[document.id]) or "none yet", "\n\n".join(p.text for p in shown)
+            filled = fill_prompt(template, kind=kind, meaning=TYPES[kind], asked=before, sentences=texts)
+            calls.append((draft.id, filled, draft))
         done = ask_step(model, "drafts", calls, _Asked if kind == "unanswerable" else _Answered, settle, options)
         drop(done.failed, "failed")
         drafts |= {draft.id: draft for draft in done.made}
@@ -166,9 +160,9 @@ def draft_questions(
     drafts |= {draft.id: draft for draft in done.made}
     written_by = endpoints_of(model)[0].model
     questions = {draft.id: _question(draft, written_by) for draft in standing()}
-    repeats = _faults(standing())
-    drop({p.question_id: p.what for p in validate(Dataset("drafts", tuple(questions.values()), documents))}, "rejected")
-    drop(repeats, "rejected")
+    faults = _faults(standing())
+    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
+    drop({p.question_id: p.what for p in problems} | faults, "rejected")
     left = standing()
     for rejected, failed in (_known_without(model, left, options), _found(model, left, documents, options)):
         drop(failed, "failed")
@@ -197,18 +191,15 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
     return GeneratedDocument(f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),))
 
 
-def _document_of(passage: str) -> str:
-    return passage.rpartition("@")[0]
-
-
 def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
     """Return each document's turn-th most similar other one, in a list that is empty where there are not so many."""
     by_id = {d.id: d for d in documents}
     found = BM25([Chunk(d.id, d.text, d.id, d.title) for d in documents]).search([d.text for d in documents], turn + 1)
-    others = (
-        [hit.chunk.doc_id for hit in hits if hit.chunk.doc_id != d.id] for d, hits in zip(documents, found, strict=True)
-    )
-    return {d.id: [by_id[name] for name in names[turn - 1 : turn]] for d, names in zip(documents, others, strict=True)}
+    near = {}
+    for d, hits in zip(documents, found, strict=True):
+        others = [by_id[hit.chunk.doc_id] for hit in hits if hit.chunk.doc_id != d.id]
+        near[d.id] = others[turn - 1 : turn]
+    return near
 
 
 def _sentences_of(document: Document) -> list[str]:
@@ -219,7 +210,7 @@ def _sentences_of(document: Document) -> list[str]:
 
 
 def _question(draft: QRA, drafted_by: str) -> Question:
-    names = list(dict.fromkeys(_document_of(r.doc_id) for r in draft.references))
+    names = list(dict.fromkeys(r.doc_id.rpartition("@")[0] for r in draft.references))
     meta = {"doc_ids": names, "drafted_by": drafted_by, "accepted_by": ""}
     references = tuple(r.text for r in draft.references)
     return Question(draft.id, draft.question, draft.answer, references, draft.kind, "draft", meta)

@@ -10,22 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.user import Problem
+from ragbench.datagen import questions as steps
 from ragbench.datagen.checks import check
 from ragbench.datagen.configuration import make_configurations, model_values
 from ragbench.datagen.document import left_out, model_documents, write_documents
 from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
-from ragbench.datagen.questions import (
-    PER_DOCUMENT,
-    facts_needed,
-    find_references,
-    keypoints,
-    model_keypoints,
-    model_questions,
-    model_references,
-    model_refine,
-    refine,
-    template_questions,
-)
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
 
@@ -52,7 +41,7 @@ def make_set(schema: Schema, documents: int, seed: int = 0) -> GeneratedSet:
     """Generate a set in memory, offline; the same for the same schema, number of documents and seed."""
     configurations = make_configurations(schema, documents, seed)
     written = write_documents(schema, configurations, seed)
-    drafts = template_questions(schema, configurations, written, seed)
+    drafts = steps.template_questions(schema, configurations, written, seed)
     questions = answer_questions(schema, configurations, written, drafts)
     return GeneratedSet(schema, tuple(configurations), tuple(written), tuple(questions))
 
@@ -68,9 +57,10 @@ def answer_questions(
     questions = []
     for draft in drafts:
         about = [by_id[i] for i in draft.doc_ids]
-        facts = facts_needed(draft, draft.answer, about, schema.fact_fields) if draft.kind != "unanswerable" else []
-        question = refine(find_references(draft, facts, texts), schema, by_id, texts)
-        questions.append(replace(question, keypoints=keypoints(question.answer, question.language)))
+        answered = draft.kind != "unanswerable"
+        facts = steps.facts_needed(draft, draft.answer, about, schema.fact_fields) if answered else []
+        question = steps.refine(steps.find_references(draft, facts, texts), schema, by_id, texts)
+        questions.append(replace(question, keypoints=steps.keypoints(question.answer, question.language)))
     return questions
 
 
@@ -79,7 +69,7 @@ def make_model_set(
     schema: Schema,
     documents: int,
     seed: int = 0,
-    per_document: Mapping[str, int] = PER_DOCUMENT,
+    per_document: Mapping[str, int] = steps.PER_DOCUMENT,
     **options: Any,
 ) -> tuple[GeneratedSet, tuple[tuple[str, str], ...]]:
     """Generate a set with a model at every step of the paper; ``options`` are of `ragbench.llm.ask`, e.g. ``cassette``.
@@ -98,10 +88,10 @@ def make_model_set(
     written = kept(model_documents(model, schema, configurations, drop=drop, **options))
     texts = {d.id: d for d in written}
     used = tuple(c for c in configurations if c.id in texts)
-    questions = kept(model_questions(model, schema, used, written, per_document, **options))
-    questions = kept(model_references(model, questions, texts, **options))
-    questions = kept(model_refine(model, questions, texts, **options))
-    questions = kept(model_keypoints(model, questions, **options))
+    questions = kept(steps.model_questions(model, schema, used, written, per_document, **options))
+    questions = kept(steps.model_references(model, questions, texts, **options))
+    questions = kept(steps.model_refine(model, questions, texts, **options))
+    questions = kept(steps.model_keypoints(model, questions, **options))
     return GeneratedSet(schema, used, written, questions), tuple(failed)
 
 
@@ -139,7 +129,23 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
             {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
             for d in generated.documents
         ],
-        "questions": [_question_row(q, domain) for q in generated.questions],
+        "questions": [
+            {
+                "id": q.id,
+                "question": q.question,
+                "answer": q.answer,
+                "references": [r.text for r in q.references],
+                "type": q.kind,
+                "level": "one document" if len(q.doc_ids) == 1 else "several documents",
+                "domain": domain,
+                "language": q.language,
+                "doc_ids": list(q.doc_ids),
+                "reference_doc_ids": [r.doc_id for r in q.references],
+                "keypoints": list(q.keypoints),
+                "reasoning": [asdict(d) for d in q.derived],
+            }
+            for q in generated.questions
+        ],
         "configurations": [
             {"id": c.id, "subdomain": c.subdomain, "values": dict(c.text), "dropped": list(d.dropped)} for c, d in pairs
         ],
@@ -158,20 +164,3 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
     for name, text in files.items():
         (folder / name).write_text(text + "\n", encoding="utf-8", newline="\n")
     return folder
-
-
-def _question_row(question: QRA, domain: str) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "question": question.question,
-        "answer": question.answer,
-        "references": [r.text for r in question.references],
-        "type": question.kind,
-        "level": "one document" if len(question.doc_ids) == 1 else "several documents",
-        "domain": domain,
-        "language": question.language,
-        "doc_ids": list(question.doc_ids),
-        "reference_doc_ids": [r.doc_id for r in question.references],
-        "keypoints": list(question.keypoints),
-        "reasoning": [asdict(d) for d in question.derived],
-    }

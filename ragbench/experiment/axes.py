@@ -205,7 +205,7 @@ def _retriever(use: str, options: dict[str, Any], models: Mapping[str, Any], fol
     check_known("retriever", [use], retrieval.RETRIEVERS)
     takes = tuple(retrieval.table.settings_of(use, objects=True))
     models = _own_models(use, takes, options, models, folder)
-    retrieval.table.check_settings(use, options)
+    check_known(f"option of {use}", options, retrieval.table.settings_of(use))
     if "tokenizer" in options:
         retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
     return partial(retrieval.make_retriever, use, **options, **models)

@@ -109,8 +109,14 @@ class Retriever(BaseRetriever):
             raise ConfigError(f"k={k!r}", "a whole number, at least 1", "use for instance k=10")
         if not queries:
             return []
-        found = self._search(queries, int(k), _scopes(scope, len(queries)))
-        return _checked(type(self).__name__, found, len(queries), int(k))
+        n = len(queries)
+        found = self._search(queries, int(k), _scopes(scope, n))
+        lists = isinstance(found, list) and all(isinstance(hits, list) and len(hits) <= k for hits in found)
+        if not lists or len(found) != n or not all(isinstance(hit, Hit) for hits in found for hit in hits):
+            got = f"{type(self).__name__}._search returned {repr(found)[:120]}"
+            do = "return self.best(scores, k, scopes), or lists of Hit"
+            raise DataError(got, f"a list of {n} lists, each of at most {k} Hit", do)
+        return found
 
     @abstractmethod
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
@@ -136,16 +142,6 @@ class Retriever(BaseRetriever):
     ) -> list[LangChainDocument]:
         hits = self.search([query], self.k if k is None else k, scope)[0]
         return [_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
-
-
-def _checked(name: str, found: Any, n: int, k: int) -> list[list[Hit]]:
-    """Return what ``_search`` of a class of that name returned; DataError unless it is n lists of at most k hits."""
-    lists = isinstance(found, list) and all(isinstance(hits, list) and len(hits) <= k for hits in found)
-    if not lists or len(found) != n or not all(isinstance(hit, Hit) for hits in found for hit in hits):
-        got = f"{name}._search returned {repr(found)[:120]}"
-        do = "return self.best(scores, k, scopes), or lists of Hit"
-        raise DataError(got, f"a list of {n} lists, each of at most {k} Hit", do)
-    return found
 
 
 def _texts(queries: Sequence[str]) -> list[str]:
@@ -277,18 +273,17 @@ class FromLangChain(Index):
         self._known = {c.text: c for c in reversed(self._chunks)} | {c.id: c for c in self._chunks}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        retriever, hits = self._asking_for(k), []
+        retriever, hits = self._retriever, []
+        if isinstance(retriever, BaseRetriever):
+            if isinstance(getattr(retriever, "search_kwargs", None), dict):
+                retriever = retriever.model_copy(update={"search_kwargs": retriever.search_kwargs | {"k": k}})
+            elif hasattr(retriever, "k"):
+                retriever = retriever.model_copy(update={"k": k})
         for query, scope in zip(queries, scopes or [None] * len(queries), strict=True):
             found = dict.fromkeys(map(self._chunk, retriever.invoke(query)))
             kept = [chunk for chunk in found if scope is None or chunk.doc_id in scope][:k]
             hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(kept, 1)))
         return hits
-
-    def _asking_for(self, k: int) -> Any:
-        inner = self._retriever
-        if isinstance(inner, BaseRetriever) and isinstance(getattr(inner, "search_kwargs", None), dict):
-            return inner.model_copy(update={"search_kwargs": inner.search_kwargs | {"k": k}})
-        return inner.model_copy(update={"k": k}) if isinstance(inner, BaseRetriever) and hasattr(inner, "k") else inner
 
     def _chunk(self, document: LangChainDocument) -> Chunk:
         for key in (document.metadata.get("chunk_id"), document.id, document.page_content):

@@ -138,16 +138,13 @@ class BM25(Index):
         self._start, self._postings, self._tf = counts.indptr.astype(np.int64), counts.indices, counts.data
         average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
-        self._idf = self._weights(np.diff(self._start)[: len(terms)])
-
-    def _weights(self, df: np.ndarray) -> np.ndarray:
-        idf_of = _VARIANTS[self.variant][0]
+        df, idf_of = np.diff(self._start)[: len(terms)], _VARIANTS[self.variant][0]
         values, back = np.unique(df, return_inverse=True)
         idf = np.array([idf_of(len(self._chunks), int(v)) for v in values])[back] if len(df) else np.empty(0)
         if self.variant == "okapi" and len(idf):
             # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to the last bit.
             idf[idf < 0] = _EPSILON * (np.cumsum(idf)[-1] / len(idf))
-        return idf
+        self._idf = idf
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
         tokenizer, terms = self._tokenizer, self._terms

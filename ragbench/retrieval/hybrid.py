@@ -40,19 +40,19 @@ class Hybrid(Retriever):
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.retrievers]
-        return [self._fuse(of_query, k) for of_query in zip(*rankings, strict=True)]
-
-    def _fuse(self, rankings: Sequence[list[Hit]], k: int) -> list[Hit]:
-        chunks: dict[str, Chunk] = {}
-        shares: dict[str, list[float]] = {}
-        for hit in itertools.chain(*rankings):
-            chunk = hit.chunk
-            if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                got = f"two chunks share the id {chunk.id!r} but not their text"
-                do = "build all retrievers from one list of chunks"
-                raise DataError(got, "retrievers over the same chunks", do)
-            shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
-        # fsum: equal shares in another order must tie, so that the id decides.
-        scores = {chunk_id: math.fsum(parts) for chunk_id, parts in shares.items()}
-        best = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))[:k]
-        return ranked((chunks[chunk_id], scores[chunk_id]) for chunk_id in best)
+        fused = []
+        for of_query in zip(*rankings, strict=True):
+            chunks: dict[str, Chunk] = {}
+            shares: dict[str, list[float]] = {}
+            for hit in itertools.chain(*of_query):
+                chunk = hit.chunk
+                if chunks.setdefault(chunk.id, chunk).text != chunk.text:
+                    got = f"two chunks share the id {chunk.id!r} but not their text"
+                    do = "build all retrievers from one list of chunks"
+                    raise DataError(got, "retrievers over the same chunks", do)
+                shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
+            # fsum: equal shares in another order must tie, so that the id decides.
+            scores = {name: math.fsum(parts) for name, parts in shares.items()}
+            best = sorted(scores, key=lambda name: (-scores[name], name))[:k]
+            fused.append(ranked((chunks[name], scores[name]) for name in best))
+        return fused

@@ -109,15 +109,10 @@ def _inner(retriever: Any) -> list[Any]:
 
 
 class _LLMDecomposer:
-    """question -> derived questions by a chat model, for ``MultiQuery``.
+    """question -> derived questions by a chat model, for ``MultiQuery``; arguments as of `ragbench.llm.ask`.
 
-    Parameters
-    ----------
-    model : a LangChain chat model, or a name such as ``"ollama:llama3:8b"``.
-    prompt : ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text file
-        with the field ``{question}``.
-    cassette : where replies are recorded and looked up.
-    options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
+    ``prompt`` is ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text
+    file with the field ``{question}``.
     """
 
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:

@@ -75,19 +75,15 @@ class LongContextReorder(Retriever):
         return about | {"over": retriever_settings(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        rankings = self.retriever.search(queries, k, scopes)
-        if self.budget is None:
-            lists = [reorder(hits) for hits in rankings]
-        else:
-            lists = [reorder(self._cut(hits), order="mended") for hits in rankings]
+        lists = []
+        for hits in self.retriever.search(queries, k, scopes):
+            if self.budget is not None:
+                chunks = [hit.chunk for hit in hits]
+                end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
+                hits = [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]
+            lists.append(reorder(hits, "published" if self.budget is None else "mended"))
         return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
 
     @cached_property
     def _offsets(self) -> Any:
         return as_offsets(self._tokenizer)
-
-    def _cut(self, hits: list[Hit]) -> list[Hit]:
-        """Keep what lies within the first ``budget`` tokens of the hits' texts, joined with one space."""
-        chunks = [hit.chunk for hit in hits]
-        end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
-        return [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]

@@ -59,10 +59,7 @@ class Rerank(Retriever):
 
 
 class OnnxScorer:
-    """A cross-encoder in a folder: the logit of relevance of (query, text), the best of its windows for a long text.
-
-    Arguments as of `ragbench.onnx_models.Classifier`. A model of several labels is read at its last one.
-    """
+    """A cross-encoder (`ragbench.onnx_models.Classifier`) in a folder: its last logit, the best of a text's windows."""
 
     def __init__(self, folder: str | os.PathLike[str], *, max_tokens: int | None = None) -> None:
         self._model = Classifier(folder, max_tokens=max_tokens)

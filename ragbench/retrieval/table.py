@@ -7,7 +7,7 @@ class with ``_search`` and one entry: ``RETRIEVERS["mine"] = Mine``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -101,7 +101,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
         ``embedder`` (default MiniLM) and share one index.
         MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
     """
-    check_settings(name, settings, objects=True)
+    check_known(f"option of {name}", settings, settings_of(name, objects=True))
     return check_retriever(RETRIEVERS[name](chunks, **settings))
 
 
@@ -114,8 +114,3 @@ def settings_of(name: str, *, objects: bool = False) -> list[str]:
     if len(names) < len(parameters):  # a class of one's own takes its fields
         names |= dict.fromkeys(getattr(builder, "model_fields", ()))
     return [name for name in names if name not in (("self", "chunks") if objects else _OBJECTS)]
-
-
-def check_settings(name: str, settings: Mapping[str, Any], *, objects: bool = False) -> None:
-    """Raise ConfigError for a setting that the retriever does not have; it names those there are."""
-    check_known(f"option of {name}", settings, settings_of(name, objects=objects))
