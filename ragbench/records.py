@@ -170,8 +170,7 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
 def facts_of(question: Question) -> tuple[str, ...]:
     """Return the supporting sentences of a question, each with its document's title before it where that is known.
 
-    The sentences are full of pronouns ("He was born in Bolton"); the title says who is meant, and HotpotQA's own
-    supporting facts name it too.
+    The title says who is meant by a pronoun ("He was born in Bolton").
     """
     marks = question.meta.get("supporting_facts", ())
     if len(marks) != len(question.references):

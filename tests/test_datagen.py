@@ -74,7 +74,7 @@ def test_values_follow_their_rules(shop):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, index):
     schema = load_schema_cached(*name)
-    c = _configuration(schema, index, seed)
+    c = _configuration(schema, index, seed, set())
     for field, rule in schema.fields.items():
         if rule["rule"] == "sum":
             assert c.values[field] == sum(c.values[n] for n in rule["of"])
@@ -185,7 +185,7 @@ def test_days_between_dates_equal_the_calendar(a, b):
 
 
 def test_a_document_states_its_configuration_and_nothing_it_dropped(shop):
-    c = _configuration(shop, 0, 5)
+    c = _configuration(shop, 0, 5, set())
     document = datagen.write_documents(shop, [c], 5)[0]
     assert document.dropped == ("owner",)
     assert not mentions(document.text, c.text["owner"])
@@ -577,7 +577,7 @@ def test_a_fact_whose_wording_holds_another_is_not_made():
     part = raw(("profiles", "Tea"), [["green tea from Ada"]])
     part["fields"]["owner"] = {"rule": "choice", "from": ["Ada", "Boris"]}
     schema = datagen.build_schema(part)
-    assert {_configuration(schema, 0, seed).text["owner"] for seed in range(8)} == {"Boris"}
+    assert {_configuration(schema, 0, seed, set()).text["owner"] for seed in range(8)} == {"Boris"}
 
 
 def with_cash(schema, rule):
@@ -590,11 +590,11 @@ def test_values_that_cannot_be_made_name_the_field(shop):
     )
     same = with_cash(narrow, {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"})
     with pytest.raises(ConfigError, match=r"no usable values for document 1.*'100 crowns'"):
-        _configuration(same, 0, 0)
+        _configuration(same, 0, 0, set())
     with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
-        _configuration(with_cash(shop, {"rule": "amount", "low": 1}), 0, 0)
+        _configuration(with_cash(shop, {"rule": "amount", "low": 1}), 0, 0, set())
     with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
-        _configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})), 0, 0)
+        _configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})), 0, 0, set())
     with pytest.raises(ConfigError, match="documents=0"):
         datagen.make_configurations(shop, 0)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError
 from ragbench.generation import ABSTENTION, ABSTENTIONS, ExtractiveReader, contexts_from_hits, generate
-from ragbench.generation.compare import _options
+from ragbench.generation.reader import _options
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question

@@ -45,16 +45,14 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     Parameters
     ----------
     source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json, .parquet; all but the
-        last also .gz); RAGChecker's JSON, parsed or read; anything with ``to_pandas()``, as a Hugging Face ``Dataset``
-        and ragas' ``EvaluationDataset`` have it.
+        last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such as a Hugging Face ``Dataset``.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before what is recognised.
 
     Returns
     -------
-    DataFrame, a row per answer, in our names; other columns as they are. ``question_id`` is always there: rows with the
-    same question share it, where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too.
-    A ``reference`` of several true answers stays a list. An empty answer is a text, and so is the empty context of a
-    search without a hit; any other empty cell is missing.
+    DataFrame, a row per answer, in our names; other columns as they are. Rows with the same question share a
+    ``question_id`` where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too. A
+    ``reference`` of several true answers stays a list. Empty answers and contexts are texts, other empty cells missing.
     """
     name, places, frame, csv = as_table(source)
     if frame.empty:

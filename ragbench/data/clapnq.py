@@ -41,14 +41,12 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
 
     Parameters
     ----------
-    path : JSON lines such as ClapNQ's ``annotated_data/dev/clapnq_dev_answerable.jsonl``; default
-        ``RAGBENCH_DATA/clapnq``.
+    path : ClapNQ's ``annotated_data/dev/clapnq_dev_answerable.jsonl``; default ``RAGBENCH_DATA/clapnq``.
 
     Returns
     -------
-    Dataset. ``answer`` is the long answer of the first annotator who wrote one, ``references`` the sentences of the
-    passage that this annotator selected, ``meta["answers"]`` all long answers in the file's order, ``meta["doc_ids"]``
-    the gold passages. Equal passages are one document. Questions without a written answer are listed in ``excluded``.
+    Dataset. ``answer`` and ``references`` are the long answer and the selected sentences of the first annotator who
+    wrote one, ``meta["answers"]`` all long answers, ``meta["doc_ids"]`` the gold passages.
 
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
     """

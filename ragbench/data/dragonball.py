@@ -80,15 +80,14 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
 
     Parameters
     ----------
-    path : folder with ``dragonball_docs.jsonl`` and ``dragonball_queries.jsonl`` (the release), or a questions file
-        that lies beside the documents. Default: ``RAGBENCH_DATA/rageval``, the release before the rebuilt file.
+    path : the release's folder, or a questions file beside the documents. Default: ``RAGBENCH_DATA/rageval``, the
+        release before the rebuilt file.
     language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
     -------
-    Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language, doc_ids, keypoints (a
-    tuple, or None where the file has none). A document's title (the company, court, or hospital and patient) is not
-    unique. Questions without a document are kept.
+    Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language, doc_ids, keypoints (None
+    where the file has none). A document's title is not unique.
 
     Source: RAGEval, section 3.4.
     """
@@ -121,13 +120,11 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
 
     Parameters
     ----------
-    path : JSON-lines file in the release's form with ``prediction`` filled in. Default: the 350 records in
-        ``RAGBENCH_DATA/rageval``.
+    path : JSON-lines file in the release's form with ``prediction`` filled in; default in ``RAGBENCH_DATA/rageval``.
 
     Returns
     -------
-    questions, answers : paired by position; an answer's ``meta["passages"]`` are the retrieved passages as recorded,
-        metadata prefix included.
+    questions, answers : paired by position; ``meta["passages"]`` are the retrieved passages with their prefix.
     """
     do = "name a file with load_dragonball_answers(path)"
     path = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)

@@ -41,19 +41,15 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
     Parameters
     ----------
-    path : official JSON, plain or gzip, or a file of the same shape. Default: the official file in ``RAGBENCH_DATA`` or
-        in the cache, else the recorded subset of 1,886 questions in ``RAGBENCH_DATA``.
+    path : a file of the official JSON's shape, plain or gzip. Default: the official file in ``RAGBENCH_DATA`` or in the
+        cache, else the recorded subset of 1,886 questions in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
 
     Returns
     -------
     Dataset; ``references`` of a question are its supporting sentences, ``meta["supporting_facts"]`` their (title,
-    index) and ``meta["doc_ids"]`` the documents they stand in.
-
-    Raises
-    ------
-    DataError with file, record and field; bad records are listed together. In the official file, and only there, a
-    supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
+    index), ``meta["doc_ids"]`` their documents. In the official file, and only there, a supporting fact that points
+    nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
     """
     path = path or find_hotpotqa()
     if path is None:

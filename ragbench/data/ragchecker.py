@@ -268,14 +268,13 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : RAGChecker's folder ``data/meta_evaluation``, its JSON files plain or gzip. Default:
-        ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
+    path : RAGChecker's ``data/meta_evaluation``; default ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
     Returns
     -------
     DataFrame, a row per pair: id, domain, query_id, question, reference, models and responses (of two), and by aspect
     (`ASPECTS`) the preference of every annotator, -2..2, positive: the second response wins; "recorded correctness"
-    ... are RAGChecker's scores of both in [0, 1], NaN where a response has none.
+    ... are RAGChecker's scores of both in [0, 1], or NaN.
 
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """

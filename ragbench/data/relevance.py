@@ -90,15 +90,12 @@ def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
 def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
     """Make the rows that `ragbench.score` takes for ``["ranking"]`` of a run and its judgements.
 
-    Parameters
-    ----------
-    run : a file of ``query Q0 document rank score tag`` lines. As in trec_eval the score gives the order, ties by
-        document id from the last one, and the written rank does not count.
+    ``run`` is a file of ``query Q0 document rank score tag`` lines. As in trec_eval the score gives the order, ties by
+    document id from the last one; a judged query that the run does not have retrieved nothing (-c).
 
     Returns
     -------
-    DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant. A query that the run
-    does not have retrieved nothing, as in trec_eval -c.
+    DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant.
     """
     hits = _lines(run, _Ranked, ("query", "Q0", "document", "rank", "score", "tag"))
     found: dict[str, list[str]] = {}

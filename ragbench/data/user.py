@@ -72,12 +72,10 @@ def load_questions(
     Parameters
     ----------
     questions : with ``question`` and ``answer``, and optionally ``id``, ``references`` or ``supporting_facts``,
-        ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), or a table: a data frame, a list of dicts. A
-        folder stands for the ``questions.jsonl``, ``.csv`` or ``.tsv`` in it, and for its documents where ``documents``
-        is left out. In a cell of a CSV, several references are separated by ``||`` or written as a JSON list;
-        ``supporting_facts`` are a JSON list.
-    documents : with ``text`` or ``sentences``, and optionally ``id`` and ``title``; see `load_documents`. Or
-        ``Document`` records.
+        ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a data frame, or a list of dicts. A folder
+        stands for the questions file in it, and for its documents. In a cell of a CSV, references are separated by
+        ``||`` or written as a JSON list, ``supporting_facts`` as a JSON list.
+    documents : see `load_documents`; or ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
     """
@@ -117,10 +115,9 @@ def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> 
 
     Parameters
     ----------
-    path : a table as for `load_questions`; a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; one ``.pdf``,
-        ``.docx`` or ``.html`` file; or a folder of ``.txt``, ``.md``, ``.rst``, ``.pdf``, ``.docx`` and ``.html``
-        files, in subfolders too (title: file name, and page of a PDF). Hidden files and folders are left out; so is a
-        file without text, with a warning.
+    path : a table with ``text`` or ``sentences`` and optionally ``id`` and ``title``; a folder with such a
+        ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file; or a folder of these and
+        ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden files and (with a warning) those without text.
     fields : your own column names.
     """
     return _documents(path, fields)[0]
@@ -129,24 +126,17 @@ def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> 
 def load_minihop(limit: int | None = None) -> Dataset:
     """Load MiniHop, our own two-hop questions (CC BY 4.0), or its first ``limit`` questions with all documents.
 
-    Its labels are reference labels, assigned by a strong language model under a written guideline; checked by a person:
-    0; the second pass measures repeatability, not human agreement. See ``data/minihop/README.md``.
-
-    Returns
-    -------
-    Dataset. ``meta`` of a question holds ``supporting_facts`` ((title, index) pairs), ``reasoning``, ``both_hops``
-    and, for about a third of them, ``long_answer`` and ``claims`` (a text and its supporting sentences each).
+    Its labels are assigned by a strong language model under a written guideline; checked by a person: 0 (see
+    ``data/minihop/README.md``). ``meta`` of a question holds ``supporting_facts`` ((title, index) pairs),
+    ``reasoning``, ``both_hops`` and, for about a third, ``long_answer`` and ``claims``.
     """
     return _packaged("minihop", "questions.jsonl", {"setting": "shipped"}, limit)
 
 
 def load_minihop_probes() -> Dataset:
-    """Load the 80 probes over MiniHop's documents: 40 easy questions, and 40 that have no answer in them.
+    """Load the 80 probes over MiniHop's documents: 40 easy questions ("single hop"), and 40 that are "unanswerable".
 
-    Returns
-    -------
-    Dataset with ``kind`` "single hop" or "unanswerable". The ``level`` of an unanswerable one is "not in the documents"
-    or "false premise": to abstain, or to correct the premise, is right. It has no references and so no IR score.
+    The ``level`` of an unanswerable one is "not in the documents" or "false premise". It has no references.
     """
     return _packaged("minihop probes", "probe_questions.jsonl", {})
 
@@ -298,19 +288,13 @@ def plain_words(text: str) -> str:
 def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "NFC") -> list[Problem]:
     """Check a data set's questions against their own evidence.
 
-    Ids are unique; there is evidence and it occurs in the documents; it comes from enough documents. A note, since it
-    may be right in other words: an answer that is no string of its evidence, no yes or no, no choice between things the
-    question names, and has no stated reasoning. An unanswerable question needs no evidence.
+    Ids are unique; there is evidence (but for unanswerable questions), it occurs in the documents and comes from enough
+    of them. A note: an answer that is no string of its evidence, no yes or no, no choice, and has no stated reasoning.
 
     Parameters
     ----------
     min_documents : how many documents each question's evidence must come from (2 for two-hop questions, as MiniHop's).
-    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`; None for
-        ``match="exact"``.
-
-    Returns
-    -------
-    Problems, in order of the questions.
+    form : how evidence is looked for, see `ragbench.text.layout.comparable`.
     """
     texts = [document.text for document in dataset.documents]
     searched = "\0".join(comparable([], text, form)[1].text for text in texts)

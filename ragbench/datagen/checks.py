@@ -32,13 +32,11 @@ def check(
 
     Returns
     -------
-    Problems; empty when: every fact of a configuration stands in its document or is listed as dropped, and then does
-    not stand there; no document, question or answer names a known real person or company; every reference is found
-    word for word in its document; every answer follows from its references: each fact, number and name in it stands in
-    them, or in the question, or is derived from values that do, recomputed; a statement about one of two documents
-    states no fact of the other alone; a statement without a fact shares half of its words with references and
-    question; an unanswerable question has no reference, and what it asks for is in none of its documents; each question
-    has 3 to 5 keypoints. These are rules over words: that two values of one document have changed places is not seen.
+    Problems; none when a document states every fact that is not listed as dropped, and no other; nothing names somebody
+    real; references are copies; each fact, number and name of an answer is in its references or the question, or is
+    derived from values that are; a statement about one of two documents states no fact of the other alone, and one
+    without a fact shares half of its words with references and question; what an unanswerable question asks for is in
+    none of its documents; each question has 3 to 5 keypoints. That two values of a document changed places is not seen.
     """
     by_id = {c.id: c for c in configurations}
     texts = {d.id: d for d in documents}

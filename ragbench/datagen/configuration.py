@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -48,17 +48,12 @@ def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[C
     if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
     taken: set[tuple[str, ...]] = set()
-    configurations = []
-    for index in range(documents):
-        configurations.append(_configuration(schema, index, seed, taken))
-        taken.add(tuple(configurations[-1].text[name] for name in schema.named))
-    return configurations
+    return [_configuration(schema, index, seed, taken) for index in range(documents)]
 
 
-def _configuration(schema: Schema, index: int, seed: int, taken: Collection[tuple[str, ...]] = ()) -> Configuration:
-    """Make the values of one document.
+def _configuration(schema: Schema, index: int, seed: int, taken: set[tuple[str, ...]]) -> Configuration:
+    """Make the values of one document, whose name joins the names that are ``taken``.
 
-    ``index`` in the set chooses subdomain and profile; ``taken`` are names (``schema.named``) of other documents.
     No fact's wording is part of another's, so that a text that states one does not seem to state the other.
     """
     names = list(schema.profiles)
@@ -73,8 +68,9 @@ def _configuration(schema: Schema, index: int, seed: int, taken: Collection[tupl
             if name not in values:
                 values[name] = _value(schema, name, values, rng)
         text = {name: _written(value, schema.fields[name], schema.language) for name, value in values.items()}
-        reason = _clash(text, schema)
-        if reason is None and tuple(text[name] for name in schema.named) not in taken:
+        reason, name = _clash(text, schema), tuple(text[part] for part in schema.named)
+        if reason is None and name not in taken:
+            taken.add(name)
             identity = f"{schema.domain}-{schema.language}-{index + 1:04d}"
             return Configuration(identity, schema.domain, schema.language, subdomain, values, text)
     raise ConfigError(
@@ -210,10 +206,8 @@ def model_values(
 ) -> Done[Configuration]:
     """Let a model fill the fields that a schema marks with ``llm``; it is shown the other values.
 
-    Returns
-    -------
-    Done with all configurations; where the model failed, or its value is long, names somebody real, or cannot be told
-    apart from another fact, the rule's value stays and ``failed`` says so.
+    Where the model failed, or its value is long, names somebody real, or cannot be told apart from another fact, the
+    rule's value stays and ``failed`` says so.
 
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """

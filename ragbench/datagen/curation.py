@@ -40,11 +40,10 @@ def long_answers(model: Any, dataset: Dataset, *, checker: Any = None, **options
 
     Returns
     -------
-    DataFrame, a row per question: id, question; answer ("" where none came), cited (ids of the passages it rests on, as
-    the model says), claims, labels (how these passages stand to them; None where unread) and their counts; status and
-    reason, in words. "accepted": all claims are entailed. "rejected": no answer, no passage cited or one that is not
-    there, no claim, a claim that is Neutral or Contradiction. "unscored": a reply could not be read, and no other claim
-    decides. ``attrs["reports"]`` says what each step took.
+    DataFrame, a row per question: id, question, answer, cited (ids of the passages it rests on, as the model says),
+    claims, labels (None where unread) and their counts; status and reason. "accepted": all claims are entailed.
+    "rejected": no answer, no claim, no passage cited or a strange one, a claim that is not entailed. "unscored": a
+    reply could not be read, and no other claim decides. ``attrs["reports"]`` says what each step took.
 
     Source: RAGChecker, appendix A.2 (the wording of the prompt is ours; there GPT-4 writes and RefChecker checks).
     """

@@ -78,14 +78,9 @@ def model_documents(
     Parameters
     ----------
     mode : "configuration" (the paper's way, section by section), or its two baselines: "zero-shot" (the domain only)
-        and "one-shot" (the domain and a sample document), which know no configuration.
-    drop : for each configuration the fields to withhold, for unanswerable questions; default none.
-    sample : the document that one-shot shows.
-
-    Returns
-    -------
-    Done. In mode "configuration" ``dropped`` lists the withheld facts and those the model did not write word for word;
-    in the other modes no fact is known, so that the documents serve comparison (Figure 5) and not questions.
+        and "one-shot" (the domain and the document ``sample``). Those state no known fact: they serve comparison.
+    drop : for each configuration the fields to withhold, for unanswerable questions; default none. A document's
+        ``dropped`` also lists the facts that the model did not write word for word.
 
     Source: RAGEval, sections 3.2 and 4.
     """

@@ -46,10 +46,9 @@ _EVASIONS = (
 def minihop_ragas_set(limit: int | None = None, seed: int = 0) -> WikiEval:
     """Make a set of WikiEval's shape from MiniHop, by rules alone.
 
-    One row per question with a long answer (65; the first ``limit``). ``context_v1`` are the documents that support the
-    answer. ``ungrounded_answer`` is the answer with its names and numbers exchanged for others of the same topic that
-    the context does not hold. ``poor_answer`` is in turn the answer without the sentences that answer, an evasion with
-    a remark on the topic, or the answer with names and numbers made vague; ``meta["incomplete"]`` says which.
+    One row per question with a long answer (65; the first ``limit``). ``ungrounded_answer`` has names and numbers
+    exchanged for others of the topic that the context does not hold. ``poor_answer`` is in turn the answer without the
+    sentences that answer, an evasion, or the answer made vague; ``meta["incomplete"]`` says which.
 
     Source: RAGAS, section 4; there ChatGPT writes the answers.
     """
@@ -138,18 +137,10 @@ def _mentions(text: str, title: str) -> bool:
 
 
 def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> WikiEval:
-    """Make a set of WikiEval's shape from a user's own pages, with a model.
+    """Make a set of WikiEval's shape from a user's own pages, with a model, in four or five calls per page.
 
-    Four calls per page, five for a page that no other page mentions.
-
-    Parameters
-    ----------
-    pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
-    options : for `ragbench.llm.ask`.
-
-    Returns
-    -------
-    WikiEval; a page for which a call failed is left out and listed in ``failed`` with the reason.
+    The first 12 sentences of a page are its introduction. A page for which a call failed is listed in ``failed``.
+    ``options`` are of `ragbench.llm.ask`.
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
@@ -164,8 +155,7 @@ def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> Wik
         texts.append({"context": introduction, "count": str(count)})
         if linked := _back_linked([page], pages, count):
             texts[-1]["padding"] = " ".join(linked)
-    alone = [i for i, known in enumerate(texts) if "padding" not in known]
-    failed: dict[int, str] = {}
+    alone, failed = [i for i, known in enumerate(texts) if "padding" not in known], {}
     for step, fields in _STEPS.items():
         template = load_prompt(f"ragas_data_{step}")
         places = [i for i, known in enumerate(texts) if i not in failed and step not in known]
@@ -180,8 +170,8 @@ def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> Wik
     rows = []
     for i, (page, known) in enumerate(zip(pages, texts, strict=True)):
         if i not in failed:
-            contexts = (known["context"],), (known["context"], known["padding"])
+            context, padding = known["context"], known["padding"]
             answers = known["answer"], known["ungrounded"], known["incomplete"]
-            meta = {"padding": "model" if i in alone else "back-links"}
-            rows.append(WikiEvalRow(page.id, known["question"], *contexts, *answers, source=page.title, meta=meta))
+            about = {"source": page.title, "meta": {"padding": "model" if i in alone else "back-links"}}
+            rows.append(WikiEvalRow(page.id, known["question"], (context,), (context, padding), *answers, **about))
     return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))

@@ -54,11 +54,7 @@ def worded(patterns: str | Sequence[str], values: Mapping[str, str], rng: random
 
 
 def mentions(text: str, value: str) -> bool:
-    """Tell whether a text holds a value as a whole, not as a part of a longer number or word, in upper or lower case.
-
-    A value that starts or ends in a Latin letter or digit must not be continued by another one, nor a number by
-    decimals or a group of thousands.
-    """
+    """Tell whether a text holds a value as a whole, not as part of a longer number or word; case does not count."""
     # Most texts do not hold most values, and a generated set asks four million times.
     return bool(value) and _lower(value) in _lower(text) and _whole(value).search(text) is not None
 
@@ -88,7 +84,6 @@ def _whole(value: str) -> re.Pattern[str]:
 
 
 def _parse_date(text: str) -> dt.date:
-    """Read a date as documents write it, in either language."""
     if english := _EN_DATE.fullmatch(text):
         return dt.date(int(english[3]), MONTHS.index(english[2]) + 1, int(english[1]))
     if chinese := _ZH_DATE.fullmatch(text):
@@ -105,18 +100,13 @@ def _parse_number(text: str) -> tuple[float, str]:
 
 
 def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language: str = "en") -> str | None:
-    """Derive a value.
+    """Derive a value from the wordings of others; None when two are equal, so that neither is larger or earlier.
 
     Parameters
     ----------
     rule : "days" (between two dates), "difference" (of two amounts, without sign), "sum", "larger", "smaller" (of
         amounts), "earlier", "later" (of dates).
-    texts : the wordings of the values.
     names : for larger, smaller, earlier, later: what to call each of them.
-
-    Returns
-    -------
-    the wording of the result; None when two values are equal, so that neither is larger or earlier.
     """
     dated = rule in ("days", "earlier", "later")
     values: list[Any] = [_parse_date(t) for t in texts] if dated else [_parse_number(t)[0] for t in texts]

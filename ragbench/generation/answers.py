@@ -64,17 +64,15 @@ def generate(
         a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
     contexts : one per question; a question that is asked at several budgets is repeated. A reader gets ``""`` for None.
     meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
-    options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
-    concurrency : calls under way at once. Keep 1 to measure time as the thesis did (Table 3.2: wall-clock seconds of
-        each single answer): with more, an answer's seconds include waiting for the others.
+    concurrency : calls under way at once. Keep 1 to measure seconds as the thesis did (Table 3.2).
     with_documents, query_only : prompt ids or files, with the fields ``{query}`` and ``{documents}``.
+    options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
 
     Returns
     -------
-    list of Answer in the order of the questions. A failed call is an Answer with empty text and the reason in
-    ``meta["error"]``. Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App. D), the answer is
-    what stands between them; a reply without them is an answer as a whole, and ``meta["tagged"]`` is False.
-    ``meta["finish"]`` is "length" at the limit of tokens.
+    list of Answer in the order of the questions. A failed call is an Answer with empty text and ``meta["error"]``.
+    Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App. D), the answer is what is between them;
+    a reply without them is an answer as a whole, ``meta["tagged"]`` False. ``meta["finish"]`` may be "length".
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
@@ -119,7 +117,6 @@ def _prompts(
 def _as_answer(
     question: Question, prompt: tuple[str, dict[str, Any]], reply: llm.Reply, meta: Mapping[str, Any]
 ) -> Answer:
-    """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
     about: dict[str, Any] = {**meta, **prompt[1], "cached": reply.cached, "digest": reply.digest}
     about |= {"finish": reply.finish, "usage": reply.usage.to_dict()}
     about["prompt_estimate"] = prompt_tokens(prompt[0])  # to be held against the server's own count

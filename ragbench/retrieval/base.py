@@ -172,8 +172,7 @@ def _scopes(scope: _Scope, n: int) -> Scopes:
 class Index(Retriever):
     """A retriever that holds chunks, sorted so that a lower position wins a tie.
 
-    ``title=True`` searches the document's title with each of its chunks (default: the chunk's text alone, as in the
-    papers). The hits are the same chunks either way.
+    ``title=True`` searches the document's title with each of its chunks (default: the text alone, as in the papers).
     """
 
     _chunks: list[Chunk] = PrivateAttr()
@@ -207,13 +206,14 @@ class Index(Retriever):
             expected = f"numbers of shape (queries, chunks): ({len(scores)}, {len(self._chunks)})"
             raise DataError(got, expected, "score every chunk, with 0 for no hit")
         hits: list[list[Hit]] = [[] for _ in scores]
-        for places, members in self._by_scope(scopes, len(scores)):
+        everything = np.arange(len(self._chunks))
+        for allowed, members in self._by_scope(scopes, len(scores)):
+            places = everything if allowed is None else allowed
             for q in members:
-                row = table[q] if places is None else table[q, places]
+                row = table[q, places]
                 order = np.argsort(-row, kind="stable")
                 order = order[row[order] != 0][:k]
-                chosen = order if places is None else places[order]
-                hits[q] = ranked((self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True))
+                hits[q] = ranked((self._chunks[places[i]], row[i].item()) for i in order)
         return hits
 
     @cached_property
@@ -248,16 +248,13 @@ def to_langchain(chunks: Iterable[Chunk]) -> list[LangChainDocument]:
 
 
 class FromLangChain(Index):
-    """A LangChain retriever's ranking as hits, to be run and compared like any other.
+    """A LangChain retriever's ranking as hits; scores are 1 / rank, and ``scope`` is applied to what was found.
 
     Parameters
     ----------
-    retriever : with ``invoke(query)``, which returns documents, best first. It is asked for k of them where it has
-        ``search_kwargs`` (a vector store's) or a field ``k``; any other decides itself how many.
+    retriever : with ``invoke(query)``. It is asked for k documents where it has ``search_kwargs`` or a field ``k``.
     chunks : those that it searches, see `to_langchain`. A document is found again by its chunk's id, else by its text.
     label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by this label.
-
-    A hit's score is 1 / rank, since LangChain gives none. ``scope`` is applied to what was found.
     """
 
     label: str

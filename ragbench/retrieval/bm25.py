@@ -69,7 +69,6 @@ class BM25(Index):
     tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``, ``"plain"`` ...), a
         ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks' language (attribute
         ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and ``okapi`` their own.
-    title : whether titles are searched with their chunks. Default: no, as in the papers.
     """
 
     k1: _Weight = Field(gt=0)

@@ -28,9 +28,7 @@ class Dense(Index):
     Parameters
     ----------
     embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all queries. A text
-        whose vector is zero is never returned. The chunks are embedded at the first search, or when ``vectors`` is
-        read.
-    title : whether titles are embedded with their chunks. Default: no, as in the papers.
+        whose vector is zero is never returned. The chunks are embedded at the first search.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -124,13 +122,7 @@ class MMR(Retriever):
         lambda_mult * cos(query, chunk) - (1 - lambda_mult) * max cos(chunk, pick)
 
     The same order as ``langchain_core.vectorstores.utils.maximal_marginal_relevance``. A hit's score is its cosine to
-    the query, so scores need not fall with rank.
-
-    Parameters
-    ----------
-    dense : supplies candidates and vectors, as `Dense` does.
-    fetch_k : number of candidates; no more hits than that are returned.
-    lambda_mult : 1 is relevance alone, 0 is novelty alone.
+    the query, so scores need not fall with rank. ``lambda_mult`` of 1 is relevance alone, 0 novelty alone.
 
     Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10, LangChain's defaults).
     """
@@ -146,8 +138,8 @@ class MMR(Retriever):
         super().__init__(dense=dense, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def settings(self) -> dict[str, Any]:
-        settings = {"fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
-        return {"retriever": "MMR", **settings, "over": self.dense.settings()}
+        about = {"retriever": "MMR", "fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
+        return about | {"over": self.dense.settings()}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)

@@ -17,11 +17,7 @@ from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked, retriev
 class Hybrid(Retriever):
     """Reciprocal rank fusion: a chunk scores the sum over the retrievers of ``1 / (constant + rank)``.
 
-    Parameters
-    ----------
-    retrievers : at least one.
-    constant : how little the top ranks stand out; 60 in the paper.
-    depth : how many hits of each retriever are fused (at least k are asked for).
+    ``depth`` hits of each retriever are fused (at least k are asked for); ``constant`` is 60 in the paper.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
@@ -34,9 +30,8 @@ class Hybrid(Retriever):
         super().__init__(retrievers=retrievers, constant=constant, depth=depth, k=k)
 
     def settings(self) -> dict[str, Any]:
-        settings = {"constant": self.constant, "depth": self.depth}
-        over = [retriever_settings(retriever) for retriever in self.retrievers]
-        return {"retriever": "Hybrid", "fusion": "reciprocal rank", **settings, "over": over}
+        about = {"retriever": "Hybrid", "fusion": "reciprocal rank", "constant": self.constant, "depth": self.depth}
+        return about | {"over": [retriever_settings(retriever) for retriever in self.retrievers]}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.retrievers]

@@ -28,9 +28,8 @@ class MultiQuery(Retriever):
 
     Parameters
     ----------
-    retriever : searches each derived question.
-    decompose : question -> list of questions. One with ``batch(questions) -> list of lists``, as ``llm_decomposer``
-        returns, is called once per search. The original question is not added.
+    decompose : question -> list of questions, to which the original one is not added. One with ``batch(questions) ->
+        list of lists``, as of ``llm_decomposer``, is called once per search.
     k_each : hits per derived question.
     keep : how many of the union are kept at most, whatever ``k``.
 

@@ -48,14 +48,13 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
 class LongContextReorder(Retriever):
     """Reorder another retriever's hits for a long context (thesis: the retriever *reo*, over *sim*).
 
+    Hits keep their scores; ranks are the new places.
+
     Parameters
     ----------
-    retriever : whose hits are reordered; they keep their scores, ranks are the new places.
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
-        last one may lose its end), then put them in the mended order. Joined with one space they then fit the budget
-        (give or take a token where a tokenizer treats the first chunk of a text differently).
-    tokenizer : what counts the tokens, as ``ragbench.text.cutoffs.TokenOffsets`` takes it; default the embedded
-        model's WordPiece.
+        last one may lose its end), then put them in the mended order.
+    tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
     """
 
     retriever: Searcher

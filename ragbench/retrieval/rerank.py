@@ -23,13 +23,9 @@ _PROMPT = "rerank_passage"
 
 
 class Rerank(Retriever):
-    """The best hits of another retriever, by a scorer that reads query and chunk together.
+    """The best of ``depth`` hits of another retriever, by a scorer that reads query and chunk together.
 
-    Parameters
-    ----------
-    retriever : finds the candidates; equally scored ones stay in its order.
-    scorer : with ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
-    depth : candidates scored for each query.
+    The scorer has ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
     """
 
     retriever: Searcher
@@ -105,12 +101,8 @@ class ModelScorer:
 
 
 def make_scorer(name: str, **options: Any) -> Any:
-    """Make a scorer by name.
-
-    Parameters
-    ----------
-    name : ``"onnx:FOLDER"``, or a chat model such as ``"ollama:llama3:8b"``.
-    options : ``max_tokens`` of a folder; ``cassette`` and those of `ragbench.llm.chat_model` for a model.
+    """Make a scorer by name: ``"onnx:FOLDER"`` (option ``max_tokens``), or a chat model such as ``"ollama:llama3:8b"``
+    (``cassette`` and the options of `ragbench.llm.chat_model`).
     """
     if name.startswith("onnx:"):
         check_known(f"option of {name}", sorted(options), ("max_tokens",))

@@ -96,10 +96,8 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     ----------
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
         ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``), or your own.
-    chunks : what is searched.
     settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks. The dense ones take
-        ``embedder`` (default MiniLM) and share one index.
-        MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
+        ``embedder`` (default MiniLM), MLQ ``decompose`` (default: rules), Hybrid ``variant`` and ``tokenizer`` of BM25.
     """
     check_known(f"option of {name}", settings, settings_of(name, objects=True))
     return check_retriever(RETRIEVERS[name](chunks, **settings))

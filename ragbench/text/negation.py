@@ -107,7 +107,7 @@ class _Pattern:
     folded: bool = False  # look at folded case with straight apostrophes
 
     def matches(self, text: str) -> bool:
-        text = _folded(text) if self.folded else text
+        text = text.casefold().replace("’", "'") if self.folded else text
         at_end = self.last > 0 and self.pattern.search(text[-self.last :])
         return bool(self.pattern.search(text[: self.first]) or at_end)
 
@@ -127,10 +127,6 @@ def abstains(text: str, profile: str) -> bool:
     """Say whether an answer, or a sentence of it, states that something is not known, by a row of `ABSTENTIONS`."""
     check_known("abstention profile", [profile], ABSTENTIONS)
     return any(look.matches(text) for look in ABSTENTIONS[profile])
-
-
-def _folded(text: str) -> str:
-    return text.casefold().replace("’", "'")
 
 
 NEGATION = re.compile(r"\b(no|not|never|none|neither|nor|cannot|without|unlikely|false|incorrect)\b|n['’]t\b", re.I)

@@ -47,10 +47,6 @@ _NO_ENDS = ("[A-Z]", "St", "Mr", "Mrs", "Dr", "No", "c", "al", "Eq", "Fig", "Sec
 _NO_TITLE = "".join(rf"(?<!\b{word}\.)" for word in _NO_ENDS)
 
 
-def _after_no_abbreviation(text: str, start: int, gap: re.Match) -> bool:
-    return "\n" in gap[0] or not _ABBREVIATION.search(text[start : gap.start()].strip())
-
-
 def _english_end(text: str, start: int, gap: re.Match) -> bool:
     word = gap["next"]
     if word is None:  # a line break
@@ -84,7 +80,7 @@ SENTENCES: dict[str, _SentenceRule] = {
     "chunks": _SentenceRule(re.compile(r"(?<=[.?!])\s+|(?<=[。！？])\s*")),
     "claims": _SentenceRule(
         re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*]?[A-Z0-9])|\s*\n\s*"),
-        _after_no_abbreviation,
+        lambda text, start, gap: "\n" in gap[0] or not _ABBREVIATION.search(text[start : gap.start()].strip()),
         re.compile(r"[^\W_]"),
     ),
     "reader": _SentenceRule(re.compile(rf"(?:(?<=[.?!])|(?<=[.?!][\"'”’)])){_NO_TITLE}\s+|(?<=[。！？])|\n\s*")),
@@ -118,13 +114,8 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
             spans.append((start, gap.start()))
             start = gap.end()
     spans.append((start, len(text)))
-    spans = [(a, b) for a, b in spans if rule.holds.search(text, a, b)]
-    return _merged(spans, min_chars) if min_chars > 0 else spans
-
-
-def _merged(spans: list[Span], min_chars: int) -> list[Span]:
     merged: list[Span] = []
-    for start, end in spans:
+    for start, end in ((a, b) for a, b in spans if rule.holds.search(text, a, b)):
         if merged and merged[-1][1] - merged[-1][0] < min_chars:
             merged[-1] = (merged[-1][0], end)
         else:
@@ -151,8 +142,5 @@ def check_language(language: str) -> str:
 
 
 def count_words(text: str, language: str = "en") -> int:
-    """Count words: runs without white space in English, characters (white space too) in Chinese.
-
-    Source: RAGEval's Eq 2 says words; that Chinese characters are words is from the released evaluation.
-    """
+    """Count words: runs without white space in English; in Chinese characters, as the released RAGEval does."""
     return len(text) if check_language(language) == "zh" else len(text.split())

