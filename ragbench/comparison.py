@@ -39,8 +39,7 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
         names = ", ".join(sorted(rows["data"].unique()))
         do = "compare within one: rows.query('data == ...')"
         raise DataError(f"rows of the data sets {names}", "one data set", do)
-    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
-    scored = rows.assign(**{"system": names, IR_SCORE: rows["ir_score"].astype(float)})
+    scored = rows.assign(**{"system": system_names(rows), IR_SCORE: rows["ir_score"].astype(float)})
     numbers = [IR_SCORE]
     if rows["grade"].notna().any():
         scored[RIGHT] = rows["grade"].eq(5).astype(float).where(rows["grade"].notna()).astype(float)

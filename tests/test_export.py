@@ -25,9 +25,16 @@ from ragbench import plots
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
-from ragbench.report.export import MARKER, _load_scores, export, export_scores, save_scores
+from ragbench.report.export import (
+    MARKER,
+    _load_scores,
+    _page,
+    _worst_answers,
+    export,
+    export_scores,
+    save_scores,
+)
 from ragbench.report.methods import Methods, methods, references, score_methods, with_citations
-from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import interval_table, label_of, render_table, table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
@@ -271,14 +278,14 @@ def test_the_worst_answers_come_first_and_texts_are_escaped():
     rows = pd.DataFrame({"question_id": list("abcde"), "ir_score": scores, "grade": marks, "answer": "<b>"})
     rows["question"] = ["one", "two", "Why <i>?", "four", "five"]
     whole = rows.assign(retriever="R", k=5, N=100)
-    table = worst_answers(whole)
+    table = _worst_answers(whole)
     assert table.frame["question"].tolist() == ["Why <i>?", "two", "one"]  # 0.9 is not low
     many = pd.concat([whole] * 5, ignore_index=True).assign(ir_score=0.1)
-    assert len(worst_answers(many).frame) == 10
+    assert len(_worst_answers(many).frame) == 10
     assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", "4 wrong", "<b>"]
-    assert worst_answers(whole.assign(N=0)).frame.empty  # without documents there is no IR score
+    assert _worst_answers(whole.assign(N=0)).frame.empty  # without documents there is no IR score
     audit = pd.DataFrame({"table": [], "check": [], "rows": [], "of": []})
-    text = page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)
+    text = _page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)
     assert "Why &lt;i&gt;?" in text
     assert "<p>Two &lt;x&gt;.</p>" in text
     assert "<li>Three &lt;y&gt;.</li>" in text

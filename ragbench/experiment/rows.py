@@ -149,14 +149,14 @@ def without_text(rows: pd.DataFrame) -> list[str]:
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:
-    """Name the system of each row: its retriever, and the other axes that take several values ("BM25, k=5")."""
+    """Name the system of each row: retriever, the other axes that take several values, and N ("BM25, k=5@300")."""
     with_documents = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
     always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
     names = []
     for row in rows[["retriever", "N", *with_documents, *always]].to_dict("records"):
         axes = [*(with_documents if row["N"] else ()), *always]  # without documents there is no chunker and no k
         parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
-        names.append(", ".join([str(row["retriever"]), *parts]))
+        names.append(", ".join([str(row["retriever"]), *parts]) + f"@{row['N']}")
     return names
 
 
@@ -166,13 +166,14 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
     Adds ``system`` (the retriever, the other axes that take several values, and N) and ``chunks``, the texts that stand
     in ``context``. Without documents, at N = 0, there are no chunks and no context.
     """
-    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
+    names = system_names(rows)
     if rows["data"].nunique() > 1:
         names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
-    chunks = [
-        _parts(context, ends) if isinstance(context, str) and isinstance(ends, list) else [] if n == 0 else None
-        for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True)
-    ]
+    chunks: list[list[str] | None] = []
+    for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True):
+        known = isinstance(context, str) and isinstance(ends, list)
+        starts = [0, *(end + 1 for end in ends)] if known else []
+        chunks.append([context[a:b] for a, b in zip(starts, ends, strict=False)] if known else [] if n == 0 else None)
     context = rows["context"].astype(object).where(rows["context"].notna(), None)
     return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
 
@@ -197,8 +198,3 @@ def closed_book_rows(rows: pd.DataFrame) -> pd.DataFrame:
     beside = opened[[*same, *retrieved]].merge(closed.drop(columns=retrieved), on=same)
     beside["system"] += ", closed book"
     return pd.concat([opened, beside[list(opened)]], ignore_index=True)
-
-
-def _parts(context: str, ends: Sequence[int]) -> list[str]:
-    starts = [0, *(end + 1 for end in ends)][:-1]
-    return [context[start:end] for start, end in zip(starts, ends, strict=True)]

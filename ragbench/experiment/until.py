@@ -114,12 +114,9 @@ def parse_until(text: Any, cells: Sequence[Any]) -> Until:
 
 def _cell(name: str, cells: Sequence[Any]) -> Any:
     """Return the one cell that a name means: "BM25@300", or "BM25" or "qwen" where that is one alone."""
-    table = pd.DataFrame(map(asdict, cells))
-    systems = system_names(table)
-    full = [f"{system}@{n}" for system, n in zip(systems, table["N"], strict=True)]
-    named = ([each] for each in full)
-    shorter = zip(systems, table["retriever"], table["generator"], strict=True)
-    for names in (list(named), list(shorter)):
+    full = system_names(pd.DataFrame(map(asdict, cells)))
+    shorter = [(own.rpartition("@")[0], cell.retriever, cell.generator) for own, cell in zip(full, cells, strict=True)]
+    for names in ([(own,) for own in full], shorter):
         meant = [cell for cell, own in zip(cells, names, strict=True) if name in own]
         if len(meant) == 1:
             return meant[0]

@@ -2,7 +2,7 @@
 
 Reading order: ``audit`` (what could have gone wrong in silence, of any rows, a run, the ledger) -> ``escape`` (one
 function per medium) -> ``tables`` (a data frame as CSV, Markdown, LaTeX) -> ``methods`` (a run in words, with
-references) -> ``page`` (HTML) -> ``export`` (a run as a folder).
+references) -> ``export`` (a run as a folder, and on an HTML page).
 """
 
 from ragbench._lazy import lazy, modules

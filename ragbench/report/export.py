@@ -6,6 +6,7 @@ folder (``_write``), which is filled aside and moved into place.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment
 from matplotlib.figure import Figure
 
 from ragbench import plots
@@ -30,6 +32,7 @@ from ragbench.llm import Cassette
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.paths import written_whole
+from ragbench.plots import GRADE_NAMES as GRADES
 from ragbench.report.audit import (
     ANSWERED,
     CELL,
@@ -41,12 +44,12 @@ from ragbench.report.audit import (
     cassette_of,
     graded,
     name_rows,
+    render,
     scored_contexts,
     varying,
 )
-from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
-from ragbench.report.page import GRADES, page, worst_answers
-from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
+from ragbench.report.methods import CLAIMS, MOST_COMPARED, RESAMPLES, Methods, methods, score_methods, with_citations
+from ragbench.report.tables import FIT, PREAMBLE, RunTable, as_texts, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
 from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
@@ -55,6 +58,8 @@ MARKER = ".ragbench-export.json"  # lists what an export wrote
 _MAX_SYSTEMS = 40  # of one figure
 _MAX_STEM = 100  # characters of labels in the name of a file
 _BATCH_SIZE = 10_000  # rows written together
+_DPI, _CSS = 300, 120  # pixels an inch: of the PNG files, and on the page
+_ENOUGH = 0.67  # the thesis's threshold k
 
 _Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
 
@@ -117,7 +122,7 @@ def export(
     as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
     parts = {"tables": labelled, "figures": figures, "methods": paragraphs, "checks": checks, "files": files}
-    return _write(to, html, name, facts, notes, **parts, worst=worst_answers(rows), cassette=tape)
+    return _write(to, html, name, facts, notes, **parts, worst=_worst_answers(rows), cassette=tape)
 
 
 def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
@@ -303,6 +308,23 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> I
         yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
+def _worst_answers(rows: pd.DataFrame) -> RunTable:
+    """List the ten rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
+
+    Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
+    """
+    low = rows[(rows["N"] > 0) & (rows["ir_score"] < _ENOUGH)]
+    order = low["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
+    lowest = low.assign(badness=order).sort_values(["ir_score", "badness"], kind="stable").head(10)
+    setting = [f"{row.retriever}, k = {row.k}, N = {row.N}" for row in lowest.itertuples()]
+    asked = lowest["question"].fillna(lowest["question_id"]) if "question" in lowest else lowest["question_id"]
+    frame = pd.DataFrame({"question": asked, "system": setting, "IR score": lowest["ir_score"].map("{:.2f}".format)})
+    frame["grade"] = lowest["grade"].map(lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore")
+    frame["answer"] = lowest["answer"].fillna("")
+    caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
+    return RunTable("worst", caption, frame.reset_index(drop=True))
+
+
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
@@ -429,7 +451,7 @@ def _write(
                 write(f"tables/{table.stem}.{kind}", [text])
         alts = {}
         for stem, figure, numbers, alts[stem] in figures:
-            paths = plots.save_figure(figure, stem, numbers, alts[stem], folder=folder / "figures", dpi=300)
+            paths = plots.save_figure(figure, stem, numbers, alts[stem], folder=folder / "figures", dpi=_DPI)
             done.files += [f"figures/{path.name}" for path in paths.values()]
         write("methods.md", [methods.markdown])
         write("methods.tex", [methods.latex])
@@ -446,7 +468,7 @@ def _write(
             shown = [table for table in tables.values() if table.stem != "audit"]  # the page ends with it
             shown += [worst] if worst is not None and len(worst.frame) else []
             pictures = [(folder / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
-            write("report.html", [page(name, facts, shown, pictures, methods, checks, notes)])
+            write("report.html", [_page(name, facts, shown, pictures, methods, checks, notes)])
         listed = "\n".join(f"- `{file}`" for file in done.files)
         remarks = [f"\nNote: {in_markdown(note)}.\n" for note in notes]
         write("README.md", [_README.format(name=in_markdown(name), files=listed), *remarks])
@@ -459,6 +481,28 @@ def _write(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return done
+
+
+def _page(
+    title: str,
+    facts: str,
+    tables: Sequence[RunTable],
+    figures: Sequence[tuple[Path, str]],
+    methods: Methods,
+    audit: pd.DataFrame,
+    notes: Sequence[str] = (),
+) -> str:
+    """Write a run on one HTML page that loads nothing; ``figures`` are PNG files, each with its alt text."""
+    images = [(alt, file.read_bytes()) for file, alt in figures]
+    # The width stands in a PNG's head: by it, letters have one size in all figures.
+    drawn = [(alt, base64.b64encode(png).decode(), int.from_bytes(png[16:20]) * _CSS // _DPI) for alt, png in images]
+    texts = [(each, as_texts(each.frame if each.shown is None else each.shown)[0]) for each in tables]
+    parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts, "checks": render(audit)}
+    paragraphs = [with_citations(paragraph) for paragraph in methods.paragraphs]
+    parts |= {"paragraphs": paragraphs, "heading": CLAIMS, "claims": methods.claims}
+    jinja = Environment(autoescape=True)  # escapes every text
+    jinja.tests["interval"] = re.compile(r"\S+ \[[^\]]*\]").fullmatch
+    return jinja.from_string(Path(__file__).with_name("page.jinja").read_text(encoding="utf-8")).render(parts)
 
 
 def check_target(to: str | os.PathLike[str]) -> set[str]:

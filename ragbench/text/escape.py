@@ -1,6 +1,6 @@
 """Write a text so that its medium shows it as it is: one function per medium, called where the text is written.
 
-HTML is escaped by jinja (``page``) and by ``html.escape`` (widgets); figures take no text for a formula, see
+HTML is escaped by jinja (``report.export``) and by ``html.escape`` (widgets); figures take no text for a formula, see
 `ragbench.plots.open_figure`.
 """
 
