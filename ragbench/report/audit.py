@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ _COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_b
 CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
-RIGHT = "share of grade 5"
+IR_SCORE, ANSWERS, RIGHT = "IR score", "answers", "share of grade 5"  # the tables of a run
 NO_DOCUMENTS = "no documents"
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 # What a ledger cell can be, by the unit in which the paper gives it.
@@ -54,41 +54,41 @@ def _truncated(kinds: pd.Series, steps: pd.Series, step: str) -> pd.Series:
     return kinds.eq("truncated") & steps.eq(step)
 
 
-# Check -> the columns it needs (rows with a value in the first could show it), a function of these columns that marks
-# the rows which show it, and what it means.
-_Checks = Mapping[str, tuple[tuple[str, ...], Callable[..., pd.Series], str]]
-_RETRIEVAL: _Checks = {
+# Check -> the table of a run it belongs to; the columns it needs (rows with a value in the first could show it); a
+# function of these columns that marks the rows which show it; what it means.
+_CHECKS: Mapping[str, tuple[str, tuple[str, ...], Callable[..., pd.Series], str]] = {
     "zero-score hits": (
+        IR_SCORE,
         ("zero_hits",),
         lambda hits: pd.to_numeric(hits, errors="coerce") > 0,
         "chunks that share nothing with the question count as found",
     ),
     "empty contexts": (
+        IR_SCORE,
         ("context_tokens", "N"),
         lambda tokens, n: (n > 0) & pd.to_numeric(tokens, errors="coerce").eq(0),
         "a budget above 0, and no token of context",
     ),
-}
-_ANSWERS: _Checks = {
     "truncated answers": (
+        ANSWERS,
         ("finish", "error_kind", "error_step"),
         lambda finish, *error: finish.isin(CUT_SHORT) | _truncated(*error, "generate"),
         "the model ran into its limit of tokens",
     ),
-    "mixed models": (("digest", "generator"), _mixed, "other weights, the same name"),
-}
-_GRADES: _Checks = {
+    "mixed models": (ANSWERS, ("digest", "generator"), _mixed, "other weights, the same name"),
     "truncated grades": (
+        RIGHT,
         ("judge_raw", "error_kind", "error_step"),
         lambda _, *error: _truncated(*error, "grade"),
         "the judge repeated itself, or ran into its limit of tokens",
     ),
     "answers cut for the judge": (
+        RIGHT,
         ("judge_answer_cut",),
         lambda cut: cut.eq(True),
         "longer than max_chars: graded by their beginning",
     ),
-    "mixed judges": (("judge_digest", "judge"), _mixed, "other weights, same name"),
+    "mixed judges": (RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
 }
 
 
@@ -139,78 +139,61 @@ def audit_rows(
     check_known("column", [*scores, *by, *within], rows.columns)
     if set(within) - set(by):
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
-    log = _Log(rows, by, unit, within)
+    rows, entries = rows.reset_index(drop=True), []
     for name, bounds in scores.items():
-        log.score(name, name, bounds)
+        entries += _score_checks(rows, name, bounds, by, unit, within)
     if "status" in rows or "error" in rows:
-        log.failures()
-    if unit in rows:
-        twice = rows.duplicated([*by, unit], keep="last")
-        log.add("rows", "duplicates", twice, len(rows), "the same question twice in one cell")
-    log.checks("rows", {**_RETRIEVAL, **_ANSWERS, **_GRADES})
-    return _as_frame(log.entries)
-
-
-class _Log:
-    """The checks made so far of one frame of rows."""
-
-    def __init__(
-        self, rows: pd.DataFrame, by: Sequence[str], unit: str = "question_id", within: Sequence[str] = ()
-    ) -> None:
-        self.rows, self.by, self.unit, self.within = rows.reset_index(drop=True), list(by), unit, list(within)
-        self.entries: list[_Entry] = []
-
-    def add(self, table: str, check: str, flagged: Any, of: int, detail: str = "", **more: Any) -> None:
-        """Note one check: which rows show it, of how many that could."""
-        flagged = np.asarray(flagged, bool)
-        most_in = ""
-        if self.by and flagged.any():
-            sizes = self.rows[flagged].groupby(self.by, **_AS_THEY_COME).size()
-            most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
-        self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
-
-    def score(self, table: str, column: str, bounds: _Bounds = (0.0, 1.0), missing: str = "no reason given") -> None:
-        """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
-        unscored = _number(self.rows, column).isna()
-        why = _reasons(self.rows[unscored]).replace("", missing)
-        more: _Entry = {}
-        if unscored.any():
-            cells = _ranges(self.rows, column, self.by, bounds)
-            place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
-            widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
-            more = {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
-            if self.by:
-                more["most_in"] = f"{_cell_name(tuple(widest[name] for name in self.by))}: {widest['unscored']}"
-        self.add(table, "unscored", unscored, len(unscored), _counted(why), **more)
-        if self.by:
-            self._same_questions(table, ~unscored)
-
-    def _same_questions(self, table: str, scored: pd.Series) -> None:
-        """Compare the questions that the cells rest on, within each value of ``within``."""
-        by, within = ([self.rows[name] for name in names] for names in (self.by, self.within))
-        # Without names, the nth scored row of a cell counts as question n.
-        asked = self.rows.get(self.unit, scored.groupby(by, **_AS_THEY_COME).cumsum()).where(scored)
-        fewer, cells, spans = 0, 0, []
-        for _, part in asked.groupby(within or (lambda _: 0), **_AS_THEY_COME):
-            sizes, whole = part.groupby(by, **_AS_THEY_COME).nunique(), part.nunique()
-            cells += len(sizes)
-            if sizes.min() < whole:
-                fewer += int((sizes < whole).sum())
-                spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
-        self.entries.append(_entry(table, "cells with unequal n", fewer, cells, detail="; ".join(spans[:3])))
-
-    def failures(self) -> None:
-        """Count failed rows by kind: ``status`` says so, or without that column there is an ``error``."""
-        rows = self.rows
         failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
-        self.add("rows", "failed", failed, len(failed), _counted(_reasons(rows[failed])))
+        entries.append(_flagged(rows, by, "rows", "failed", failed, len(failed), _counted(_reasons(rows[failed]))))
+    if unit in rows:
+        twice, detail = rows.duplicated([*by, unit], keep="last"), "the same question twice in one cell"
+        entries.append(_flagged(rows, by, "rows", "duplicates", twice, len(rows), detail))
+    for name, (_, columns, mark, detail) in _CHECKS.items():
+        if set(columns) <= set(rows.columns):
+            values = [rows[column] for column in columns]
+            marked, of = mark(*values).fillna(False), int(values[0].notna().sum())
+            entries.append(_flagged(rows, by, "rows", name, marked, of, detail))
+    return _as_frame(entries)
 
-    def checks(self, table: str, checks: _Checks) -> None:
-        """Make the checks whose columns exist."""
-        for name, (columns, flagged, detail) in checks.items():
-            if set(columns) <= set(self.rows.columns):
-                values = [self.rows[column] for column in columns]
-                self.add(table, name, flagged(*values).fillna(False), int(values[0].notna().sum()), detail)
+
+def _flagged(
+    rows: pd.DataFrame, by: Sequence[str], table: str, check: str, flagged: Any, of: int, detail: str = ""
+) -> _Entry:
+    """Note one check: which rows show it, of how many that could."""
+    flagged, most_in = np.asarray(flagged, bool), ""
+    if by and flagged.any():
+        sizes = rows[flagged].groupby(by, **_AS_THEY_COME).size()
+        most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
+    return _entry(table, check, flagged.sum(), of, most_in, detail)
+
+
+def _score_checks(
+    rows: pd.DataFrame, score: str, bounds: _Bounds, by: list[str], unit: str, within: Sequence[str]
+) -> Iterator[_Entry]:
+    """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
+    unscored = _number(rows, score).isna()
+    entry = _flagged(rows, by, score, "unscored", unscored, len(unscored), _counted(_reasons(rows[unscored])))
+    if unscored.any():
+        cells = _ranges(rows, score, by, bounds)
+        place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
+        widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
+        entry |= {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
+        if by:
+            entry["most_in"] = f"{_cell_name(tuple(widest[name] for name in by))}: {widest['unscored']}"
+    yield entry
+    if not by:
+        return
+    keys, apart = ([rows[name] for name in names] for names in (by, within))
+    # Without names, the nth scored row of a cell counts as question n.
+    asked = rows.get(unit, (~unscored).groupby(keys, **_AS_THEY_COME).cumsum()).mask(unscored)
+    fewer, count, spans = 0, 0, []
+    for _, part in asked.groupby(apart or (lambda _: 0), **_AS_THEY_COME):
+        sizes, whole = part.groupby(keys, **_AS_THEY_COME).nunique(), part.nunique()
+        count += len(sizes)
+        if sizes.min() < whole:
+            fewer += int((sizes < whole).sum())
+            spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
+    yield _entry(score, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -280,25 +263,25 @@ def audit(
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     rows = name_rows(rows)
-    log = _log(rows, CELL)
-    log.failures()
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
     stopped = "the run was stopped: run it again to go on"
-    entries = [*log.entries, _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
+    failed = audit_rows(rows, by=varying(rows, CELL)).query("check == 'failed'")
+    entries = [*failed.to_dict("records"), _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
     if stopped := stopped_by_looking(rows):
         refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
         entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
-    for table, part, cell, score, checks in (
-        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", _RETRIEVAL),
-        ("answers", answered(rows), ANSWERED, None, _ANSWERS),
-        (RIGHT, graded(rows), CELL, RIGHT, _GRADES),
+    for table, part, cell, score in (
+        (IR_SCORE, scored_contexts(rows), RETRIEVED, ["ir_score"]),
+        (ANSWERS, answered(rows), ANSWERED, []),
+        (RIGHT, graded(rows), CELL, [RIGHT]),
     ):
         if len(part):
-            log = _log(part, cell)
-            if score:
-                log.score(table, score, missing="no references" if score == "ir_score" else "no reason given")
-            log.checks(table, checks)
-            entries += log.entries
+            by, checks = varying(part, cell), [name for name, (of, *_) in _CHECKS.items() if of == table]
+            made = audit_rows(part, score, by, within=[name for name in by if name == "data"])
+            made = made[made["table"].isin(score) | made["check"].isin(checks)].assign(table=table)
+            if table == IR_SCORE:
+                made["detail"] = made["detail"].str.replace("no reason given", "no references")
+            entries += made.to_dict("records")
     if tape is not None:
         with Cassette(tape, mode="replay") as replies:
             problems, count = replies.verify(), len(replies)
@@ -309,11 +292,6 @@ def audit(
 def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run for readers: without documents it may be a reader of rules that answers."""
     return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
-
-
-def _log(rows: pd.DataFrame, cell: Sequence[str]) -> _Log:
-    by = varying(rows, cell)
-    return _Log(rows, by, within=[name for name in by if name == "data"])
 
 
 def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
