@@ -233,38 +233,27 @@ def test_any_frame_is_audited_by_its_own_columns(frame):
     assert [line.split()[0] for line in lines if "duplicates" in line] == ["none"]
 
 
-def test_equal_numbers_of_different_questions_are_unequal_cells():
-    rows = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
-    assert counts(audit_rows(rows, "score", "system"), "score", "cells with unequal n") == (2, 2)
-    same = rows.assign(question_id="q1")
-    assert counts(audit_rows(same, "score", "system"), "score", "cells with unequal n") == (0, 2)
+LANGUAGES = pd.DataFrame({"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2})
+LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
+TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
 
 
-def test_without_names_of_questions_cells_are_compared_by_how_many_they_have():
-    rows = pd.DataFrame({"system": ["a", "a", "b", "b"], "score": [1.0, 0.5, 1.0, None]})
-    row = found(audit_rows(rows, "score", "system"), "score", "cells with unequal n")
-    assert (row["rows"], row["of"], row["detail"]) == (1, 2, "n from 1 to 2 of 2")
-
-
-def test_cells_are_compared_within_a_language_when_questions_belong_to_one():
-    asked = {"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2}
-    rows = pd.DataFrame(asked | {"system": list("aaabbb"), "score": 1.0})
-    apart = audit_rows(rows, "score", ["language", "system"], within=["language"])
-    assert counts(apart, "score", "cells with unequal n") == (0, 4)
-    assert counts(audit_rows(rows, "score", ["language", "system"]), "score", "cells with unequal n") == (4, 4)
-    gone = audit_rows(rows.drop(index=4), "score", ["language", "system"], within=["language"])
-    assert found(gone, "score", "cells with unequal n")["detail"] == "n from 1 to 2 of 2"
-    with pytest.raises(ConfigError, match="within"):
-        audit_rows(rows, "score", "system", within=["language"])
-
-
-def test_a_cell_with_no_scored_row_counts_as_unequal(frame):
-    frame.loc[frame["system"] == "b", "score"] = None
-    told = audit_rows(frame, "score", "system")
-    assert found(told, "score", "cells with unequal n")["detail"] == "n from 0 to 2 of 2"
-    row = found(told, "score", "unscored")
-    assert np.isnan(row["mean"])
-    assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
+@pytest.mark.parametrize(
+    ("rows", "by", "within", "unequal", "of", "detail"),
+    [
+        (TWO, ["system"], [], 2, 2, "n from 1 to 1 of 2"),  # equal numbers, of different questions
+        (TWO.assign(question_id="q1"), ["system"], [], 0, 2, ""),
+        # Without names of questions: by how many there are.
+        (pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]}), ["system"], [], 1, 2, "n from 1 to 2 of 2"),
+        (LANGUAGES, ["language", "system"], ["language"], 0, 4, ""),
+        (LANGUAGES, ["language", "system"], [], 4, 4, "n from 1 to 2 of 3"),
+        (LANGUAGES.drop(index=4), ["language", "system"], ["language"], 1, 4, "n from 1 to 2 of 2"),
+        (LANGUAGES.assign(score=[1, 1, 1, None, None, None]), ["system"], [], 1, 2, "n from 0 to 3 of 3"),
+    ],
+)
+def test_cells_that_rest_on_different_questions_are_counted(rows, by, within, unequal, of, detail):
+    row = found(audit_rows(rows, "score", by, within=within), "score", "cells with unequal n")
+    assert (row["rows"], row["of"], row["detail"]) == (unequal, of, detail)
 
 
 def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
@@ -278,6 +267,8 @@ def test_bad_input_is_named(frame):
         audit_rows(frame, "scor")
     with pytest.raises(ConfigError, match="unknown column 'systems'"):
         audit_rows(frame, "score", "systems")
+    with pytest.raises(ConfigError, match="within"):
+        audit_rows(frame, "score", "system", within=["error"])
     with pytest.raises(DataError, match="has no rows"):
         audit(frame[:0])
     with pytest.raises(DataError, match="no run 'nowhere'"):
@@ -310,15 +301,10 @@ def test_a_notebook_ends_with_checks_of_its_own_tables(path):
 # -- ranges ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_axis_may_have_the_name_of_a_count():
-    told = _ranges(pd.DataFrame({"size": [300, 300, 150], "s": [1.0, None, 0.5]}), "s", ["size"])
-    assert told[["size", "n", "unscored", "mean"]].values.tolist() == [[300, 1, 1, 1.0], [150, 1, 0, 0.5]]
-
-
 def test_ranges_by_hand():
-    rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "c": list("aaabb"), "d": [1, 1, 1, 2, 2]})
-    told = _ranges(rows, "s", ["c", "d"])
-    assert list(told.columns) == ["c", "d", "n", "unscored", "mean", "if_worst", "if_best"]
+    rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]})
+    told = _ranges(rows, "s", ["size", "d"])  # an axis may have the name of a count
+    assert list(told.columns) == ["size", "d", "n", "unscored", "mean", "if_worst", "if_best"]
     assert told.to_numpy().tolist() == [
         ["a", 1, 2, 1, 0.75, 0.5, pytest.approx(2.5 / 3)],
         ["b", 2, 1, 1, 0.25, 0.125, 0.625],
@@ -382,13 +368,10 @@ def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
     record("ragchecker", "Table 3", cells.assign(row="ours alone"), by="y")
     row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: y", "unscored")
     assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
-
-
-def test_the_range_is_that_of_the_least_certain_cell_of_the_ledger(ledger):
     cells = pd.DataFrame({"row": ["100", "200"], "column": "BM25", "value": 0.5, "n": [90, 50], "unscored": [10, 50]})
     record("thesis", "Table 3.1", cells, by="half")
     row = found(audit_ledger("thesis", "Table 3.1"), "Table 3.1: half", "unscored")
-    assert (row["most_in"], row["if_worst"], row["if_best"]) == ("200, BM25: 50", 0.25, 0.75)
+    assert (row["most_in"], row["if_worst"], row["if_best"]) == ("200, BM25: 50", 0.25, 0.75)  # the least certain
 
 
 def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):

@@ -121,21 +121,6 @@ def test_a_column_of_topics_keeps_questions_together():
         comparison.compare_systems(rows.assign(topic=range(len(rows))), AB, cluster="topic")
 
 
-def test_two_chunkers_and_three_retrievers_are_compared_as_six_systems_and_the_advice_works():
-    rows = pd.concat([made_rows(8), made_rows(8, seed=1, chunker="d")], ignore_index=True)
-    with pytest.raises(DataError) as caught:
-        compare(rows, ["chunker", "retriever"], "ir_score")
-    assert "c, A has several rows for the question 'q0'" in str(caught.value)
-    advice = caught.value.do
-    assert advice == "tell them apart: by=['N']"
-    table = compare(rows, ["chunker", "retriever"], "ir_score", **eval(f"dict({advice.partition(': ')[2]})"))
-    assert len(table) == 6 + 15  # at 50: two chunkers x two retrievers, at 100: two x three
-    one = compare(rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("c, A", "d, B")])
-    assert one[["N", "a", "b"]].to_numpy().tolist() == [[50, "c, A", "d, B"], [100, "c, A", "d, B"]]
-    with pytest.raises(ConfigError, match="did you mean 'c, A'"):
-        compare(rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("c,A", "d, B")])
-
-
 def test_a_conclusion_says_who_is_better_or_how_many_questions_would_show_it():
     table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.conclusions(table), strict=True))

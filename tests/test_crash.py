@@ -17,20 +17,14 @@ from ragbench.metrics.table import METRICS, Metric
 from ragbench.paths import packaged_data
 from ragbench.records import Document
 
-DOCUMENTS = [
-    Document(
-        "Ann Lee",
-        "Ann Lee",
-        "",
-        ("Ann Lee built a mill in 1841.", "She had three sons.", "Her house is in Ely."),
-        {"topic": "x"},
-    ),
-    Document("Sue Roe", "Sue Roe", "", ("Sue Roe bought the mill of Ann Lee.", "She sold it in 1850."), {"topic": "x"}),
-    Document("Eve Low", "Eve Low", "", ("Eve Low wove wool.", "She came from Ulm."), {"topic": "x"}),
-    Document("Tom Low", "Tom Low", "", ("Tom Low was a baker.", "He died in 1900."), {"topic": "x"}),
-    Document("Ely", "Ely (city)", "", ("Ely has a cathedral.", "It is small."), {"topic": "x"}),
-]
-DOCUMENTS = [Document(d.id, d.title, " ".join(d.sentences), d.sentences, d.meta) for d in DOCUMENTS]
+SENTENCES = {
+    "Ann Lee": ("Ann Lee built a mill in 1841.", "She had three sons.", "Her house is in Ely."),
+    "Sue Roe": ("Sue Roe bought the mill of Ann Lee.", "She sold it in 1850."),
+    "Eve Low": ("Eve Low wove wool.", "She came from Ulm."),
+    "Tom Low": ("Tom Low was a baker.", "He died in 1900."),
+    "Ely (city)": ("Ely has a cathedral.", "It is small."),
+}
+DOCUMENTS = [Document(t.split(" (")[0], t, " ".join(s), s, {"topic": "x"}) for t, s in SENTENCES.items()]
 TEXTS = {d.id: d.text for d in DOCUMENTS}
 
 
@@ -73,10 +67,8 @@ def planted(error, answer="Sue Roe bought it from Ann Lee.", **more):
     ],
 )  # fmt: skip
 def test_an_error_is_planted_as_worked_out_by_hand(error, before, after):
-    references = [] if error == "false sentence" else ["Ann Lee built a mill in 1841.", "Sue Roe bought the mill"]
-    if error == "false sentence":
-        references = ["She had three sons."]
-    found = planted(error, before, references=references)
+    facts = ["Ann Lee built a mill in 1841.", "Sue Roe bought the mill"]
+    found = planted(error, before, references=["She had three sons."] if error == "false sentence" else facts)
     if after is None:
         assert found is None
     else:

@@ -75,48 +75,28 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     assert told["file"]["sha256"] in packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
 
 
-def test_every_answer_of_the_evidence_experiment_has_its_label_and_no_other_answer_has(script):
+@pytest.mark.parametrize(("name", "file"), [("evidence", "evidence"), ("probes", "probe"), ("alone", "alone")])
+def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, name, file):
     from ragbench import recordings
 
-    chosen = script.census(recordings.evidence_rows())
-    labelled = pd.read_json(packaged_data("minihop", "evidence_answers.jsonl"), lines=True)
-    assert labelled["id"].tolist() == chosen["id"].tolist()
-    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
-    assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
-    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
-    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
-    for name in ("qwen", "smollm2"):
-        assert recordings.manifest(name)["file"]["sha256"] in plan
-
-
-def test_every_answer_to_a_probe_has_its_label_and_no_other_answer_has(script):
-    from ragbench import recordings
-
-    chosen = script.census(script.rows_of("probes"), "probes")
-    labelled = pd.read_json(packaged_data("minihop", "probe_answers.jsonl"), lines=True)
-    assert labelled["id"].tolist() == chosen["id"].tolist()
-    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
-    assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
-    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
-    told = {item["id"]: item for item in script.blind(chosen)}
-    assert all(item["supporting_facts"] for item in told.values())  # of a false premise: what is true instead
-    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
-    assert all(recordings.manifest(name)["file"]["sha256"] in plan for name in recordings.RECORDINGS)
-
-
-def test_every_answer_without_documents_has_its_label_and_repeats_those_of_other_files(script):
-    chosen = script.census(script.rows_of("alone"), "alone")
-    labelled, *earlier = (
-        pd.read_json(packaged_data("minihop", f"{name}_answers.jsonl"), lines=True)
-        for name in ("alone", "evidence", "model")
+    chosen = script.census(script.rows_of(name), name)
+    labelled, *others = (
+        pd.read_json(packaged_data("minihop", f"{each}_answers.jsonl"), lines=True)
+        for each in (file, "evidence", "model")
     )
     assert labelled["id"].tolist() == chosen["id"].tolist()
     assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
     assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
-    grades = pd.concat(earlier).drop_duplicates(["question_id", "answer"])[["question_id", "answer", "grade"]]
-    before = labelled[["question_id", "answer"]].merge(grades, how="left")["grade"]
-    assert before.notna().sum() == 29
-    assert labelled["second_grade"].fillna(0).tolist() == before.fillna(0).tolist()
+    if name == "alone":  # labels of earlier files are repeated
+        grades = pd.concat(others).drop_duplicates(["question_id", "answer"])[["question_id", "answer", "grade"]]
+        before = labelled[["question_id", "answer"]].merge(grades, how="left")["grade"]
+        assert before.notna().sum() == 29
+        assert labelled["second_grade"].fillna(0).tolist() == before.fillna(0).tolist()
+        return
+    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
+    assert all(item["supporting_facts"] for item in script.blind(chosen))  # of a false premise: what is true instead
+    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    assert all(recordings.manifest(each)["file"]["sha256"] in plan for each in recordings.RECORDINGS)
 
 
 def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):

@@ -97,6 +97,9 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert first == {k: p.read_bytes() for k, p in paths.items()}  # the same numbers give the same bytes
     with pytest.raises(ConfigError, match="empty alt text"):
         plots.save_figure(figure, "99_x", curves, " ")
+    figure.set_size_inches(17, 4)  # too wide for a page
+    with pytest.raises(ConfigError, match=r"17\.0 inches wide"):
+        plots.save_figure(figure, "99_x", curves, "Two curves.")
 
 
 def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():

@@ -61,6 +61,10 @@ def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be
     with pytest.raises(DataError) as caught:
         rb.compare(rows, "retriever", "ir_score")
     assert caught.value.do == "tell them apart: by=['chunker', 'N']"
+    one = rb.compare(rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12, BM25", "30, SIM")])
+    assert one[["N", "a", "b"]].to_numpy().tolist() == [[12, "12, BM25", "30, SIM"], [30, "12, BM25", "30, SIM"]]
+    with pytest.raises(ConfigError, match="did you mean '12, BM25'"):
+        rb.compare(rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12,BM25", "30, SIM")])
     with pytest.raises(ConfigError, match="the name of one column"):
         rb.compare(rows, "retriever", ["ir_score", "n"])
     with pytest.raises(DataError, match="keep one of them"):

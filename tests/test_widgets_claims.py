@@ -13,7 +13,7 @@ from ragbench.data.ragchecker import LABELS, RagResult, RagResults, RetrievedTex
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.claims import METRICS
 from ragbench.widgets import ClaimInspector
-from ragbench.widgets.claims import _best_sentence, _first_entailing
+from ragbench.widgets.claims import _best_sentence
 
 E, N, C = LABELS
 LAKE = "Lake Geneva lies between two countries. It is 310 metres deep. The Rhône flows through it."
@@ -92,6 +92,9 @@ def test_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
     assert "Entailed by reference, chunk 1." in inspector.detail.value
     inspector.claims.value = ("response", 2)
     assert "No text entails it." in inspector.detail.value
+    assert inspector.column == 1
+    unfound = ClaimInspector([change(retrieved2response=[[N, N]] * 3)])
+    assert (unfound.claim, unfound.column) == (0, 0)  # the other answer alone entails it
 
 
 def test_a_chosen_text_is_shown_with_the_checkers_label_and_marked_in_the_matrix(inspector):
@@ -295,13 +298,6 @@ def test_the_marked_sentence_is_a_slice_of_the_text_whatever_the_text():
             assert re.search("geneva|lake", text[found[0] : found[1]], re.IGNORECASE)
         else:
             assert not re.search(r"\b(geneva|lake)\b", text.lower())
-
-
-@pytest.mark.parametrize(
-    ("labels", "column"), [((N, C, N), 1), ((E, C, N), 0), ((E, N, E), 2), ((E, E, E), 1), ((N,), 0)]
-)
-def test_the_first_chunk_that_entails_a_claim_is_shown_or_else_the_first_text(labels, column):
-    assert _first_entailing(list(labels)) == column
 
 
 def test_chunks_without_ids_and_triples_are_shown():

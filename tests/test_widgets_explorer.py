@@ -19,7 +19,7 @@ from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.cutoffs import TokenOffsets
-from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
+from ragbench.widgets import Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets.explorer import _ScoredHits, column
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
@@ -298,16 +298,6 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
     assert "ValueError: odd" in panel.message.value
     panel.button("Go", lambda: check_known("way", ["there"], ["here"])).click()
     assert "unknown way &#x27;there&#x27;" in panel.message.value
-
-
-def test_message_is_escaped_and_cleared():
-    message = Message()
-    message.say("<i>done</i>")
-    assert 'role="status">&lt;i&gt;done&lt;/i&gt;<' in message.value
-    message.error("no & never")
-    assert "no &amp; never" in message.value
-    message.clear()
-    assert message.value == ""
 
 
 def test_figure_needs_words_and_keeps_them_apart_from_markup():

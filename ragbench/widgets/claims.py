@@ -113,15 +113,18 @@ class ClaimInspector(Panel):
     def select(self, side: str, claim: int, column: int | None = None) -> None:
         """Choose a claim of "response" or "reference" by number, from 0, and the text to see it against.
 
-        Column 0 is the other answer, 1 the first chunk ...; None: the first text that entails the claim, chunks before
-        the other answer. Raises ConfigError for a place that does not exist.
+        Column 0 is the other answer, 1 the first chunk ...; None: the first chunk that entails the claim, else the
+        other answer if it does, else the first chunk. Raises ConfigError for a place that does not exist.
         """
         rows = self.rows(side) if side in _OTHER else []
         width = len(self.result.chunks) + 1
         if not 0 <= claim < len(rows) or not (column is None or 0 <= column < width):
             raise ConfigError(f"{side} claim {claim}, column {column}", f"a place in {width} columns", "look again")
-        self.side, self.claim = side, claim
-        self.column = _first_entailing(rows[claim][1]) if column is None else column
+        if column is None:
+            labels = rows[claim][1]
+            chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
+            column = chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, width - 1)
+        self.side, self.claim, self.column = side, claim, column
         self._point()
 
     def rows(self, side: str) -> list[_Row]:
@@ -171,11 +174,10 @@ class ClaimInspector(Panel):
         self.choice.value = order[(order.index(self.at) + by) % len(order)]
 
     def _choose(self, number: int) -> None:
-        """Draw a result."""
         self.at, self.side, self.claim, self.column = number, "response", 0, 0
         sides = {side: self.rows(side) for side in _OTHER}
         order = [i for _, i in self.choice.options]
-        self.texts.value = _texts(self.result, order.index(number) + 1, len(order))
+        self.texts.value = self._texts(order.index(number) + 1, len(order))
         self.table.value = _metrics_table(*self._scores[number])
         listed = [
             (f"{side} {i + 1}: {_short(text, 90)}", (side, i))
@@ -189,6 +191,15 @@ class ClaimInspector(Panel):
             self._quietly(self.columns, options=[("no claims", None)])
             self.matrix.value = ""
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
+
+    def _texts(self, position: int, count: int) -> str:
+        parts = [
+            f"<div><h4>{name}</h4><div class='rb-long' tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
+            for name, text in (("Response", self.result.response), ("Reference", self.result.reference))
+        ]
+        head = f"<span class='rb-quiet'>result {position} of {count}, id {escape(self.result.id)}</span>"
+        question = f"<p>{head}<br><b>{escape(self.result.question)}</b></p>"
+        return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
 
     def _point(self) -> None:
         """Show the chosen claim against the chosen text."""
@@ -294,12 +305,6 @@ def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     return best
 
 
-def _first_entailing(labels: Sequence[str | None]) -> int:
-    """Return the column that entails a claim: the first such chunk, else the other answer, else the first chunk."""
-    chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
-    return chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, len(labels) - 1)
-
-
 def _place(side: str, column: int) -> str:
     """Name a column of one side: the other answer, or a chunk from 1."""
     return f"chunk {column}" if column else _OTHER[side]
@@ -313,17 +318,6 @@ def _short(text: str, size: int = 60) -> str:
 
 def _number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.3f}"
-
-
-def _texts(result: RagResult, position: int, count: int) -> str:
-    """Question, response and reference as HTML."""
-    parts = [
-        f"<div><h4>{name}</h4><div class='rb-long' tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
-        for name, text in (("Response", result.response), ("Reference", result.reference))
-    ]
-    head = f"<span class='rb-quiet'>result {position} of {count}, id {escape(result.id)}</span>"
-    question = f"<p>{head}<br><b>{escape(result.question)}</b></p>"
-    return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
 
 
 def _metrics_table(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
