@@ -98,10 +98,9 @@ def _bounds(offsets: Sequence[Span], start: int, stop: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Segmentation:
-    """How one document was cut (Figure 2.6).
+    """How one document was cut (Figure 2.6): cosine distances from window to window, and the sentences that follow.
 
-    ``distances[i]`` is the cosine distance between window i and window i + 1; a new chunk starts where it is above
-    ``threshold``. ``starts[i]`` is the sentence that begins the next chunk if distance i is a break.
+    A new chunk starts at sentence ``starts[i]`` where ``distances[i]`` is above ``threshold``.
     """
 
     sentences: tuple[Span, ...]
@@ -194,13 +193,11 @@ def semantic_chunks(
     ----------
     embedder : LangChain ``Embeddings``; default the embedded MiniLM with cached vectors.
     profile : ``"as_run"`` or ``"paper"``; every setting left at None takes the profile's value (`PROFILES`).
-    window : as_run: sentences on either side of the centre; paper: sentences in a window.
-    stride : sentences from one window to the next.
+    window, stride : sentences of a window (as_run: on either side of its centre), and from one window to the next.
     percentile : break where the distance is above this percentile of the document's own distances, 0-100.
     threshold : break where the cosine similarity falls below this fixed value (the thesis gives none; ours is 0.5).
     min_chars : merge sentences up to this length first.
-    max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends, and a longer single
-        sentence between words.
+    max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends, else between words.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """
@@ -277,10 +274,9 @@ def sentence_chunks(
 
 
 def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[Any]]) -> list[Chunk]:
-    """Cut documents by a function text -> texts, such as ``split_text`` of a LangChain text splitter.
+    """Cut documents by a function text -> texts, or LangChain documents, without the white space at either end.
 
-    A splitter by Markdown headers returns LangChain documents, which are taken by their text. White space at either
-    end is left out. ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text``.
+    ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text`` of LangChain.
     """
     name, chunks = getattr(split, "__qualname__", type(split).__name__), []
     if not callable(split):

@@ -65,15 +65,14 @@ def read_folder(folder: Path) -> Iterator[Document]:
     if skipped := _kinds(set(visible) - set(files)):
         warnings.warn(f"{folder}: read {_kinds(files)}; skipped {skipped}", stacklevel=4)
     errors: list[DataError] = []
-    empty: list[DataError] = []
     for path in files:
         try:
             yield from read_document(path, str(path.relative_to(folder)))
-        except EmptyFileError as error:
-            empty.append(error)
         except DataError as error:
             errors.append(error)
-    raise_all(errors or (empty if len(empty) == len(files) else []), folder, len(files), "files")
+    empty = [error for error in errors if isinstance(error, EmptyFileError)]
+    bad = [error for error in errors if error not in empty]
+    raise_all(bad or (empty if len(empty) == len(files) else []), folder, len(files), "files")
     if empty:
         names = ", ".join(error.got for error in empty[:5]) + ", ..." * (len(empty) > 5)
         warnings.warn(f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=4)
@@ -86,11 +85,10 @@ def _kinds(files: Iterable[Path]) -> str:
 
 
 def read_document(path: Path, name: str) -> list[Document]:
-    """Read one file: a document, or one per page of a PDF ("report, page 3").
+    """Read one file: a document, or one per page of a PDF ("report, page 3"); ``name`` is that of the file in ids.
 
-    A page without text (a scan, mostly) is kept, empty, and a warning names it. ``name`` is that of the file in ids;
-    ``meta`` holds it, and the page. ConfigError without the package that reads the file, DataError for a file that is
-    damaged, encrypted or too large, EmptyFileError for one without any text.
+    A page without text (a scan, mostly) is kept, empty, and a warning names it. ConfigError without the package that
+    reads the file, DataError for a file that is damaged, encrypted or too large, EmptyFileError for one without text.
     """
     ending = path.suffix.lower()
     texts = _read(path, ending) if ending in _READERS else [read_text(path)]
@@ -142,16 +140,10 @@ def _lines(pieces: Iterable[str]) -> str:
     return "\n".join(line for line in lines if line.strip())
 
 
-# PDF
-
-
 def _pdf_pages(path: Path) -> list[str]:
     import pypdf
 
     return [page.extract_text() for page in pypdf.PdfReader(path).pages]
-
-
-# DOCX
 
 
 def _docx_text(path: Path) -> list[str]:
@@ -201,9 +193,6 @@ def _docx_pieces(root: Any) -> Iterator[str]:
             yield "\n"
         elif tag == "p" and not (element.getnext() is None and element.getparent().tag.endswith("}tc")):
             yield "\n"
-
-
-# HTML
 
 
 def _html_text(path: Path) -> list[str]:

@@ -259,12 +259,7 @@ def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str =
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:
-    """Return a given path, else that in ``RAGBENCH_DATA``; NotHereError when there is neither.
-
-    Parameters
-    ----------
-    name : of the data set, and ``do``, how to get it, for the message.
-    """
+    """Return a given path, else that in ``RAGBENCH_DATA``, else raise NotHereError (``name``, and what to ``do``)."""
     found = Path(path).expanduser() if path is not None else shared_data(*parts)
     if found is None:
         raise NotHereError(f"{name} is not on this machine", f"RAGBENCH_DATA/{'/'.join(parts)}", do)

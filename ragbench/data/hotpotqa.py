@@ -131,12 +131,9 @@ def _question(row: _Asked, where: str, documents: Paragraphs) -> Question:
 
 
 def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
-    """Download the official dev set (distractor setting, 47 MB), and return its path.
+    """Download the official dev set (distractor setting, 47 MB), by default to the cache, and return its path.
 
-    Parameters
-    ----------
-    folder : where to put it; default the cache, where `load_hotpotqa` looks.
-    url : the official address, or a copy of the same file. DataError for a file with another sha256.
+    ``url`` may be that of a copy. DataError for a file with another sha256.
     """
     import pooch
 

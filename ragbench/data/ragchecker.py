@@ -116,9 +116,8 @@ _Chunk = Annotated[RetrievedText, BeforeValidator(lambda row: _gathered(row, "te
 class RagResult:
     """One question with its response, and what is known about their claims; None where a step has not been done.
 
-    ``response_in_reference`` has one label per response claim, ``reference_in_response`` one per reference claim;
-    ``response_in_chunks`` and ``reference_in_chunks`` have one row per claim with one label per retrieved text.
-    ``extra`` keeps fields that RAGChecker does not know.
+    ``response_in_reference`` and ``reference_in_response`` have one label per claim, ``response_in_chunks`` and
+    ``reference_in_chunks`` one row per claim with one label per retrieved text.
     """
 
     __pydantic_config__ = ConfigDict(alias_generator=lambda name: _NAMES.get(name, name))

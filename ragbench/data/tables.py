@@ -41,11 +41,6 @@ def plain_name(column: str) -> str:
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
 
-def _is_csv(path: str | Path) -> bool:
-    """Tell by the ending whether a file is read by `read_csv`."""
-    return str(path).lower().removesuffix(".gz").endswith(CSV_ENDINGS)
-
-
 def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
 
@@ -105,9 +100,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def as_table(source: Any) -> Table:
-    """Return the rows of a path, a data frame, a list of dicts, a dict of lists, RAGChecker's JSON, or any object with
-    ``to_pandas()``.
-    """
+    """Return the rows of a path, a frame, a list of dicts, a dict of lists, RAGChecker's JSON, or ``to_pandas()``."""
     if isinstance(source, str | Path):
         return _file(Path(source).expanduser())
     if isinstance(source, Mapping) and "results" in source:
@@ -152,27 +145,23 @@ def _file(path: Path) -> Table:
         raise DataError(f"there is no file or folder {path}", "an existing one", "check the path")
     if ending not in _ENDINGS:
         raise unknown("kind of file", ending or path.name, _ENDINGS)
-    numbered = list(read_csv(path) if _is_csv(path) else read_jsonl(path))
+    is_csv = ending in CSV_ENDINGS
+    numbered = list(read_csv(path) if is_csv else read_jsonl(path))
     frame = _of_dicts([row for _, row in numbered])
-    return Table(str(path), [f"{path}, {place}" for place, _ in numbered], frame, _is_csv(path))
+    return Table(str(path), [f"{path}, {place}" for place, _ in numbered], frame, is_csv)
 
 
 def _of_dicts(rows: Sequence[Mapping[str, Any] | RagResult]) -> pd.DataFrame:
-    dicts = [_of_result(row) if isinstance(row, RagResult) else row for row in rows]
+    dicts = []
+    for row in rows:
+        if isinstance(row, RagResult):
+            labels = {} if row.missing() else {"claim_labels": row}
+            about = {"question_id": row.id, "question": row.question, "answer": row.response}
+            row = about | {"reference": row.reference, "chunks": [chunk.text for chunk in row.chunks]} | labels
+        dicts.append(row)
     names = dict.fromkeys(str(name) for row in dicts for name in row)
     # Built by column: pandas would spread equally long lists over columns of their own.
     return pd.DataFrame({name: pd.Series([row.get(name) for row in dicts], dtype=object) for name in names})
-
-
-def _of_result(result: RagResult) -> dict[str, Any]:
-    row = {
-        "question_id": result.id,
-        "question": result.question,
-        "answer": result.response,
-        "reference": result.reference,
-        "chunks": [chunk.text for chunk in result.chunks],
-    }
-    return row if result.missing() else row | {"claim_labels": result}
 
 
 def written_list(text: str, *, csv: bool, numbers: bool = False) -> list[Any]:

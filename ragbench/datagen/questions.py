@@ -62,23 +62,17 @@ def template_questions(
     pairs = list(zip(configurations, documents, strict=True))
     drafts = []
     for pair, following in zip(pairs, pairs[1:] + pairs[:1], strict=True):
-        rng = random.Random(f"questions/{pair[0].id}/{seed}")
-        asked = list(_answerable(schema, [pair, following][: len(pairs)], rng, per_document))
+        rng, asked = random.Random(f"questions/{pair[0].id}/{seed}"), []
+        for kind, count in per_document.items():
+            patterns = list(schema.questions.get(kind, ()))
+            rng.shuffle(patterns)
+            if kind not in MULTI or len(pairs) > 1:
+                # All are drafted, also those beyond the count: each takes its turn in the random stream.
+                made = [_draft(schema, kind, pattern, [pair, following], rng) for pattern in patterns]
+                asked += [draft for draft in made if draft is not None][:count]
         asked += list(_unanswerable(schema, pair, rng))[: per_document.get("unanswerable", 0)]
         drafts += [replace(q, id=f"{pair[0].id}-q{i:02d}") for i, q in enumerate(asked, 1)]
     return drafts
-
-
-def _answerable(
-    schema: Schema, pairs: Sequence[_Pair], rng: random.Random, per_document: Mapping[str, int]
-) -> Iterator[QRA]:
-    for kind, count in per_document.items():
-        patterns = list(schema.questions.get(kind, ()))
-        rng.shuffle(patterns)
-        if kind not in MULTI or len(pairs) > 1:
-            # All are drafted, also those beyond the count: each takes its turn in the random stream.
-            drafts = [_draft(schema, kind, pattern, pairs, rng) for pattern in patterns]
-            yield from [draft for draft in drafts if draft is not None][:count]
 
 
 def _draft(
@@ -152,8 +146,8 @@ def model_questions(
 ) -> Done[QRA]:
     """Let a model ask questions with first answers from configurations; it sees the facts, not the documents.
 
-    Questions of a type are asked one after another, so that each differs from those before. A document without dropped
-    facts gets no unanswerable question, a single document none over several; both are listed in ``failed``.
+    Questions of a type are asked one after another, each shown those before. A document without dropped facts gets no
+    unanswerable question, a single document none over several; both are listed in ``failed``.
     """
     check_known("type of question", per_document, KINDS)
     template = load_prompt(options.pop("prompt", "rageval_question"))
@@ -409,10 +403,7 @@ def model_refine(
 
 
 def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
-    """Cut an answer into at most five keypoints, by rule; fewer than three where it has fewer sentences and clauses.
-
-    Its sentences are the points; parts between semicolons are, where there are fewer than three sentences; of more than
-    five, neighbours are put together.
+    """Cut an answer into keypoints, by rule: its sentences, or clauses of fewer than three; more than five are joined.
 
     Source: RAGEval, section 3.3, which has a model do it (`model_keypoints`).
     """

@@ -100,12 +100,9 @@ class QuestionPattern(_Part):
 class Schema(_Part):
     """A domain in one language.
 
-    Attributes
-    ----------
-    context : fields that every sentence may use (the company, the year): not facts to be asked for.
-    profile, profiles : fields that belong together, and rows of their values per subdomain.
-    drop : facts that a document leaves out, of those that have a ``lost``.
-    fields : name -> rule; with those of the subdomain and the profile.
+    ``context`` are fields that every sentence may use (the company, the year): not facts to be asked for. ``profile``
+    and ``profiles`` are fields that belong together, and rows of their values per subdomain. ``drop`` is how many
+    facts a document leaves out, of those that have a ``lost``.
     """
 
     domain: StrictStr
@@ -148,13 +145,7 @@ class Schema(_Part):
 
 
 def load_schema(domain: str, language: str = "en") -> Schema:
-    """Load a schema that comes with ragbench.
-
-    Parameters
-    ----------
-    domain : "finance" (20 sectors), "law" (10 areas) or "medicine" (19 categories, two diseases each).
-    language : "en" or "zh".
-    """
+    """Load a shipped schema: "finance" (20 sectors), "law" (10 areas) or "medicine" (19 categories); "en" or "zh"."""
     check_known("domain", [domain], DOMAINS)
     check_known("language", [language], LANGUAGES)
     return read_schema(_FOLDER / f"{domain}_{language}.yaml")
@@ -204,9 +195,10 @@ def _misfits(schema: Schema) -> Iterator[str]:
         yield from (f"{where} uses the field {name!r}, which is missing" for name in sorted(names - set(schema.fields)))
     for kind, questions in schema.questions.items():
         marks = ("a.", "b.") if kind in MULTI else ("",)
+        naming = {f"{mark}{name}" for mark in marks for name in schema.named}
         for question in questions:
             where = f"the {kind} question {question.id!r}"
-            asks += [(where, ask, {f"{mark}{name}" for mark in marks for name in schema.named}) for ask in question.ask]
+            asks += [(where, ask, naming) for ask in question.ask]
             if question.section and question.section not in {s.id for s in schema.sections}:
                 yield f"{where} names the section {question.section!r}, which is missing"
             elif not question.section and len(question.say) < _STATEMENTS:

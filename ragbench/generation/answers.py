@@ -88,7 +88,10 @@ def generate(
         return [_read(model, *job) for job in jobs]
     prompts = _prompts(questions, contexts, with_documents, query_only)
     defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
-    defaults |= {"ids": [_call_id(*job) for job in jobs], "groups": [question.id for question in questions]}
+    defaults |= {"ids": [], "groups": [question.id for question in questions]}
+    for question, context, about in jobs:
+        system, n = ("query only", 0) if context is None else ("documents", "all")
+        defaults["ids"].append(f"{question.id}/{about.get('system', system)}/{about.get('n_tokens', n)}")
     asked = [text for text, _ in prompts]
     replies = llm.ask(model, asked, **{**defaults, "concurrency": concurrency, **options})
     return [
@@ -135,8 +138,6 @@ def _check(questions: Any, contexts: Any) -> None:
         got = f"{len(contexts)} contexts for {len(questions)} questions"
         raise ConfigError(got, "one context (or None) per question", "repeat a question for each of its contexts")
     for question, context in zip(questions, contexts, strict=True):
-        if not question.text.strip():
-            raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
             raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
@@ -152,8 +153,3 @@ def _read(reader: Any, question: Question, context: str | None, extra: dict[str,
     if callable(getattr(reader, "abstains", None)):
         extra = extra | {"abstained": reader.abstains(text)}
     return Answer(question.id, text, reader.name, seconds, extra)
-
-
-def _call_id(question: Question, context: str | None, extra: Mapping[str, Any]) -> str:
-    n = extra.get("n_tokens", 0 if context is None else "all")
-    return f"{question.id}/{extra.get('system', 'query only' if context is None else 'documents')}/{n}"

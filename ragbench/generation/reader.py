@@ -20,7 +20,7 @@ import numpy as np
 
 from ragbench.records import Chunk
 from ragbench.text.languages import language_of
-from ragbench.text.parse import ParsedSentence, opening_name, sentence, sentences
+from ragbench.text.parse import ParsedSentence, sentence, sentences
 from ragbench.text.words import ANY_MONTH, MONTHS, stem, stems
 
 ABSTENTION = "The documents do not contain enough information to answer this question."
@@ -100,7 +100,9 @@ class ExtractiveReader:
         idf = weights / weights.sum()
         there = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
         near = _smooth(there)
-        clause = _asking_clause(question)
+        # The last part of the question that asks something.
+        clauses = reversed(re.split(r"(?<=[.?!;:])\s+", question))
+        clause = next((part for part in clauses if _ASKING.search(part)), question)
         wanted = set(stems(clause, "reader"))
         tail = idf * [t in wanted for t in asked]
         kind = next((kind for kind, words in _KINDS.items() if re.search(words, clause, re.IGNORECASE)), "thing")
@@ -152,12 +154,6 @@ _KINDS = {
     "person": r"\b(?:who|whom|whose)\b|"
     r"\b(?:which|what) (?:\w+ ){0,3}(?:man|woman|person|singer|writer|king|queen)\b",
 }
-
-
-def _asking_clause(question: str) -> str:
-    """The last sentence of the question that asks something, from its question word on where one stands late."""
-    parts = [p for p in re.split(r"(?<=[.?!;:])\s+", question) if _ASKING.search(p)]
-    return parts[-1] if parts else question
 
 
 def _fits(s: ParsedSentence, kind: str, known: set[str]) -> float:
@@ -266,7 +262,7 @@ def _evidence(option: str, rest: str, sentences: Sequence[ParsedSentence], rarit
     about = -_BACK
     for k, s in enumerate(sentences):
         seen.update(dict.fromkeys(s.terms & named, k))
-        opening = _name_stems([opening_name(s)])
+        opening = _name_stems([_opening_name(s)])
         if opening and len(opening & named) >= _OPTION_SHARE * len(opening):
             about = k
         if (wants == "date" and not s.years) or (wants == "number" and not s.numbers):
@@ -308,10 +304,15 @@ def _holds(
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))
 
 
+def _opening_name(s: ParsedSentence) -> str:
+    """The name a sentence begins with, which the next sentences are likely about; empty when there is none."""
+    return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
+
+
 def _shown(option: str, sentences: Sequence[ParsedSentence], k: int) -> str:
     """The option's name: as the question gives it, or for a description the last subject before the evidence."""
     if re.match(r"(?:the|a|an) [a-z]", option):
         for s in reversed(sentences[max(0, k - _BACK) : k + 1]):
-            if opening_name(s):
-                return opening_name(s)
+            if _opening_name(s):
+                return _opening_name(s)
     return option[:1].upper() + option[1:]

@@ -37,7 +37,7 @@ from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Scopes, check_chunks, ranked
-from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer, tokenizer_name
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer, Words, get_tokenizer
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
 _Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -110,9 +110,12 @@ class BM25(Index):
         return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
+        cut = self._tokenizer
+        name = next((name for name, one in TOKENIZERS.items() if one is cut), None) or getattr(cut, "name", None)
         of_variant = {"terrier": {"k3": _K3}, "okapi": {"epsilon": _EPSILON}}.get(self.variant, {})
         about = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b, **of_variant}
-        about |= {"tokenizer": tokenizer_name(self._tokenizer), "ties": _VARIANTS[self.variant][4]}
+        about["tokenizer"] = name or getattr(cut, "__qualname__", type(cut).__name__)
+        about["ties"] = _VARIANTS[self.variant][4]
         return about | {"chunks": len(self._chunks)} | self.with_title
 
     def _build(self) -> None:

@@ -154,9 +154,3 @@ def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
     if tokenizer == "jieba" and not jieba_is_there:
         raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'")
     return TOKENIZERS[tokenizer]
-
-
-def tokenizer_name(tokenizer: Words) -> str:
-    """Return the name a tokenizer has in settings and messages."""
-    known = next((name for name, one in TOKENIZERS.items() if one is tokenizer), None)
-    return known or getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", type(tokenizer).__name__)

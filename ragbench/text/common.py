@@ -70,12 +70,7 @@ def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
 
 def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate texts as UTF-32.
-
-    Returns
-    -------
-    codes : uint32 array, shape (total characters,), and offsets : int64 array, shape (len(texts) + 1,)
-    """
+    """Concatenate texts as UTF-32: codes, uint32 (total characters,), and offsets, int64 (len(texts) + 1,)."""
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(t) for t in texts], out=offsets[1:])
     # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.

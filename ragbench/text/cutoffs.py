@@ -30,8 +30,8 @@ class TokenOffsets:
     tokenizer : None for the embedded MiniLM's WordPiece; a ``tokenizers.Tokenizer``; the path of a
         ``tokenizer.json``; or any function from a text to the ascending end offsets of its tokens.
 
-    Truncation, padding and special tokens of the tokenizer are left aside. Offsets count Unicode code points. When a
-    byte-level tokenizer splits one character over several tokens, each of them ends after that character.
+    Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where a byte-level
+    tokenizer splits one character over several tokens, each of them ends after it.
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -142,13 +142,11 @@ def joined_cutoffs(
     ----------
     cutoffs : N, whole numbers of tokens >= 0, in any order.
     tokenizer : as `TokenOffsets` takes it, or one that is kept between calls.
-    begin_token : True as the thesis was run: the tokenizer's begin token counts among the N and is then dropped, so
-        N - 1 tokens of text remain.
+    begin_token : as the thesis was run: the tokenizer's begin token counts, so N - 1 tokens of text remain.
 
     Returns
     -------
-    int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``. 0 for N = 0; the text's length when it has no more
-    than N tokens.
+    int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``; at most the text's length.
 
     Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
     """

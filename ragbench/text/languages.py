@@ -41,11 +41,7 @@ _LEAST_KANA = 0.05  # of the characters of a Japanese text; a Chinese one may qu
 
 
 def language_of(texts: Iterable[str]) -> str | None:
-    """Name the language most of some texts, read as one, is written in.
-
-    Returns
-    -------
-    one of `LANGUAGES`; None when nothing tells.
+    """Name the language most of some texts, read as one, is written in, of `LANGUAGES`; None when nothing tells.
 
     >>> language_of(["Wer gründete die Mühle?"])
     'german'

@@ -54,11 +54,8 @@ _ODD[[ord(c) for c in _BLANKS + _HIDDEN]] = True
 class Normalised:
     """A normalised text and where it comes from.
 
-    Attributes
-    ----------
-    text : the normalised text.
-    starts, stops : int64 arrays, shape (len(text),), ascending: the characters of the original that each character
-        stands for; None when the text did not change.
+    ``starts`` and ``stops``, int64 arrays of shape (len(text),), ascending, are the characters of the original that
+    each character stands for; None when the text did not change.
     """
 
     text: str

@@ -123,11 +123,6 @@ def sentence(text: str) -> ParsedSentence:
     return ParsedSentence(text, terms, names, years, numbers, dated, placed)
 
 
-def opening_name(s: ParsedSentence) -> str:
-    """Return the name a sentence begins with, which the next sentences are likely about; empty when there is none."""
-    return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
-
-
 @functools.lru_cache(maxsize=4096)
 def sentences(text: str) -> tuple[ParsedSentence, ...]:
     """Split a text into analysed sentences; a piece cut off at the end counts as one."""
