@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import subprocess
-import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -54,9 +53,6 @@ def row(**changes) -> dict:
 def write(path: Path, value) -> Path:
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     return path
-
-
-# ---------------------------------------------------------------- records by their types
 
 
 class Part(Row):
@@ -110,9 +106,6 @@ def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_fiel
     with pytest.raises(DataError) as told:
         as_record(Whole, {"id": "1", "parts": [{"name": ""}] * 5000}, "f")
     assert told.value.got.endswith("; and more")
-
-
-# ---------------------------------------------------------------- HotpotQA's shape
 
 
 def test_hotpotqa_row_becomes_a_question_with_its_supporting_sentences(tmp_path):
@@ -204,10 +197,6 @@ def test_missing_file_shows_what_is_there(tmp_path):
         load_hotpotqa(tmp_path / "hotpott.json")
     with pytest.raises(DataError, match="is a folder"):
         load_hotpotqa(tmp_path)
-    for name in (".hidden", "a", "b", "c", "d", "e", "f"):
-        write(tmp_path / name, "x")
-    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
-        load_hotpotqa(tmp_path / "hotpott.json")
 
 
 def test_a_limit_is_at_least_one(tmp_path):
@@ -281,9 +270,6 @@ def test_recorded_subset_has_the_counts_of_its_description(data_mirror):
     assert [counts.count(n) for n in (2, 3, 4, 5, 6, 7)] == [1234, 479, 151, 17, 3, 2]
     first = data.questions[0]
     assert (first.id, first.answer, first.kind) == ("5a8b57f25542995d1e6f1371", "yes", "comparison")
-
-
-# ---------------------------------------------------------------- users' files
 
 
 def jsonl(path: Path, rows: list[dict]) -> Path:
@@ -376,12 +362,6 @@ def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
         (tmp_path / name).write_text("Ann Lee was born in Ely.", encoding="utf-8")
     with pytest.warns(UserWarning, match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$"):
         assert len(load_documents(tmp_path)) == 2
-    for path in tmp_path.iterdir():
-        if path.suffix not in (".txt", ".md"):
-            path.unlink()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load_documents(tmp_path)
 
 
 def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thousands():
@@ -391,10 +371,6 @@ def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thou
     with pytest.raises(ConfigError, match=message) as told:
         data.question("q7")
     assert len(str(told.value)) < 300
-    with pytest.raises(ConfigError, match="mean 'q-7'"):
-        data.question("Q-7")
-    with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
-        data.question("Who?")
 
 
 def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
@@ -420,25 +396,7 @@ def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
         ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "names 'X', which is no document's title"),
         ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\.0' is empty"),
         ('{"question": "a", "answer": "b", "supporting_facts": 3}', r"line 1: 'supporting_facts' is 3\n.*valid tuple"),
-    ],
-)
-def test_bad_question_lines_are_named(tmp_path, text, message):
-    with pytest.raises(DataError, match=message) as caught:
-        load_questions(write(tmp_path / "q.jsonl", text))
-    assert "q.jsonl" in str(caught.value)
-    assert len(str(caught.value)) < 1000
-
-
-def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_path):
-    documents = jsonl(tmp_path / "d.jsonl", [{"title": "Ann", "sentences": ["One.", "Two."]}])
-    questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}])
-    with pytest.raises(DataError, match="that document has 2 sentences"):
-        load_questions(questions, documents)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+        ('{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}', "that document has 2 sentences"),
         ("question,answer\na,b,c\n", "line 2: the number of cells"),
         ("question,answer\na\n", "line 2: the number of cells"),
         ('question,answer\na,"b\n', "line 2: unexpected end of data"),
@@ -446,12 +404,12 @@ def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_
         ("question,answer\na,\n", r"line 2: 'answer' is empty"),
     ],
 )
-def test_bad_csv_lines_are_named(tmp_path, text, message):
-    with pytest.raises(DataError, match=message):
-        load_questions(write(tmp_path / "q.csv", text))
-
-
-# ---------------------------------------------------------------- validation and MiniHop
+def test_bad_question_lines_are_named(tmp_path, text, message):
+    name = "q.jsonl" if text.startswith("{") else "q.csv"
+    with pytest.raises(DataError, match=message) as caught:
+        load_questions(write(tmp_path / name, text), [Document("a", "Ann", "One. Two.", ("One.", " Two."))])
+    assert name in str(caught.value)
+    assert len(str(caught.value)) < 1000
 
 
 def dataset(**changes) -> Dataset:
@@ -518,9 +476,6 @@ def test_minihop_has_the_size_and_the_mix_it_promises(minihop):
     long = [q.meta["long_answer"] for q in minihop.questions if "long_answer" in q.meta]
     assert len(long) >= 60
     assert all(3 <= len(re.findall(r"[.!?](?:\s|$)", text)) <= 8 for text in long)
-
-
-def test_minihop_passes_its_own_validator(minihop):
     assert validate(minihop, min_documents=2) == []
 
 

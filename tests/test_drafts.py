@@ -88,42 +88,29 @@ def test_each_document_gets_a_draft_of_each_type_with_evidence_copied_from_it():
     assert made.table()["share"].tolist() == [1, 1, 1]
 
 
+WHEN, SWIMMER = "When was the mill founded?", "In what year was the mill of the lake's swimmer founded?"
+FOUNDED = "Ada Ruck founded the mill in 1841."
+
+
 @pytest.mark.parametrize(
-    ("document", "kind", "writer", "reason"),
+    ("name", "writer", "reason"),
     [
-        ("mill", "single fact", Writer({"When was the mill founded?": ("1842", [1])}), "'1842' is not in its evidence"),
-        ("mill", "single fact", Writer({"When was the mill founded?": ("1841", [2])}), "'1841' is not in its evidence"),
-        ("mill", "single fact", Writer({"When was the mill founded?": ("1841", [])}), "no supporting text"),
-        ("mill", "single fact", Writer({"When was the mill founded?": ("the mill", [1])}), "the question holds its"),
+        ("mill single fact 1", Writer({WHEN: ("1842", [1])}), "'1842' is not in its evidence"),
+        ("mill single fact 1", Writer({WHEN: ("1841", [2])}), "'1841' is not in its evidence"),
+        ("mill single fact 1", Writer({WHEN: ("1841", [])}), "no supporting text"),
+        ("mill single fact 1", Writer({WHEN: ("the mill", [1])}), "the question holds its"),
+        ("mill single fact 1", Writer({WHEN: ("1841", [9])}), "sentences [9], but there are 2"),
+        ("mill single fact 1", Writer(knows={WHEN: "In 1841."}), "answered without its evidence: 'In 1841.'"),
+        ("lake two documents 1", Writer({SWIMMER: ("1841", [3])}), "its evidence is from one document"),
         (
-            "mill",
-            "single fact",
-            Writer({"When was the mill founded?": ("1841", [9])}),
-            "sentences [9], but there are 2",
-        ),
-        (
-            "mill",
-            "single fact",
-            Writer(knows={"When was the mill founded?": "It was in 1841, I think."}),
-            "answered without its evidence: 'It was in 1841, I think.'",
-        ),
-        (
-            "lake",
-            "two documents",
-            Writer({"In what year was the mill of the lake's swimmer founded?": ("1841", [3])}),
-            "its evidence is from one document",
-        ),
-        (
-            "mill",
-            "unanswerable",
-            Writer(found={"Who owns the mill?": {"sentences": ["Ada Ruck founded the mill in 1841."]}}),
-            "the documents may answer it: 'Ada Ruck founded the mill in 1841.'",
+            "mill unanswerable 1",
+            Writer(found={"Who owns the mill?": {"sentences": [FOUNDED]}}),
+            f"the documents may answer it: '{FOUNDED}'",
         ),
     ],
 )
-def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(document, kind, writer, reason):
+def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(name, writer, reason):
     made = drafted(writer)
-    name = f"{document} {kind} 1"
     assert [i for i, why in reasons(made).items() if why] == [name]
     assert reason in reasons(made)[name]
     status = made.rows.set_index("id")["status"]
@@ -131,24 +118,18 @@ def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(document, kind, 
     assert name not in {q.id for q in made.questions}
 
 
-def test_a_question_over_two_documents_is_asked_with_each_documents_evidence_left_out():
+def test_a_question_is_asked_again_with_the_evidence_of_each_document_left_out():
     writer = Writer()
-    drafted(writer, types=["two documents"])
+    drafted(writer, types=["single fact", "two documents"])
     alone = [p for p in writer.prompts if p.startswith("Use the information in the context") and "founder swam" in p]
     contexts = [p.split("Context:\n")[1].split("\n\nReply")[0] for p in alone]
     assert sorted(contexts) == [
         "Ada Ruck founded the mill in 1841.",
         "The lake is 40 metres deep. Ada Ruck swam in it every day.",
     ]
-
-
-def test_a_question_over_one_document_is_asked_without_any_text():
-    writer = Writer()
-    drafted(writer, types=["single fact"])
     without = [prompt for prompt in writer.prompts if prompt.startswith(load_prompt("ragas_data_ungrounded")[:30])]
     assert without
     assert not any("Ada Ruck founded" in prompt for prompt in without)
-    assert not any(prompt.startswith("Use the information in the context") for prompt in writer.prompts)
 
 
 def test_one_document_has_no_second_one_and_a_question_counts_once():

@@ -61,8 +61,6 @@ def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(server, t
     assert list(tmp_path.iterdir()) == []
 
 
-# ---------------------------------------------------------------- Wikipedia dump
-
 GOLD = (Document("Ann", "Ann", "Ann was born."), Document("Page 7", "Page 7", "Another text on seven."))
 
 

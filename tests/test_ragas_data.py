@@ -102,9 +102,6 @@ def test_recorded_rows_are_read_by_the_columns_of_their_metric():
     assert (read["cr"].labels, read["cr"].replies) == (["C"], ['["C"]'])
 
 
-# --- with the mirror --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.data
 def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original_copy(data_mirror):
     rows = data.load_wikieval()

@@ -16,6 +16,8 @@ from retrieval_parts import ids
 
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.llm import chat_model
+from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval import (
     BM25,
@@ -152,8 +154,6 @@ def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_pat
         return "Here are the questions:\n1. red dog?\n2) blue dog\n\n- red dog?"
 
     with FakeOllama(reply=answer) as fake:
-        from ragbench.llm import chat_model
-
         model = chat_model("ollama:llama3:8b", host=fake.url)
         decompose = llm_decomposer(model, cassette=tmp_path / "tape.sqlite", progress=False)
         retriever = MultiQuery(bm25(), decompose, k_each=1)
@@ -161,29 +161,12 @@ def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_pat
         assert ids(retriever.search(["Who?"], 5)[0]) == ["c1", "c2"]
         assert len(fake.calls) == 2  # the third came from the cassette
         assert decompose("Who?") == ["red dog?", "blue dog"]
+        llm_decomposer(model, "perspectives", progress=False)("Who?")
+        assert fake.calls[2].prompt == load_prompt("multiquery_perspectives").replace("{question}", "Who?")
     settings = retriever.settings()["decompose"]
     assert (settings["decomposer"], settings["prompt"]) == ("llm", "multiquery_decomposition")
     assert len(settings["prompt_sha256"]) == 64
     json.dumps(settings)
-
-
-def test_llm_decomposer_sends_the_prompt_with_the_question_in_it(monkeypatch, tmp_path):
-    from ragbench.llm import Reply
-    from ragbench.prompts import load_prompt
-
-    sent = []
-
-    def ask(model, prompts, cassette=None, **options):
-        sent.append((model, list(prompts), cassette, options))
-        return [Reply(text="a\nb", parsed=None, ok=True, error=None) for _ in prompts]
-
-    monkeypatch.setattr("ragbench.llm.ask", ask)
-    own = tmp_path / "mine.txt"
-    own.write_text("Split: {question}", encoding="utf-8")
-    assert llm_decomposer("m", own, "tape", deadline_s=5)("Who {x}?") == ["a", "b"]
-    assert sent == [("m", ["Split: Who {x}?"], "tape", {"step": "decompose", "num_predict": 512, "deadline_s": 5})]
-    llm_decomposer("m", "perspectives")("Who?")
-    assert sent[1][1] == [load_prompt("multiquery_perspectives").replace("{question}", "Who?")]
 
 
 def test_llm_decomposer_never_passes_over_a_failed_reply(monkeypatch):
