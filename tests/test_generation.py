@@ -219,7 +219,7 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context(monkeypatch):
     clock = iter([0, 0.5, 2, 2.25, 3, 4])
     monkeypatch.setattr("ragbench.generation.answers.time.perf_counter", lambda: next(clock))
     asked = [question("Who won the Battle of Fell?"), question("Who won the Battle of Fell?")]
-    answers = generate(ExtractiveReader(), asked, [CONTEXT, None], meta=[{"n_tokens": 100}, {"n_tokens": 0}])
+    answers = generate(ExtractiveReader(), asked, [CONTEXT, None])
     assert [a.question_id for a in answers] == ["q1", "q1"]
     assert "Battle of Fell" in answers[0].text
     assert answers[1].text == ABSTENTION
@@ -235,7 +235,6 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context(monkeypatch):
         ([question("a")], [], {}, "0 contexts for 1 questions"),
         ([question("a")], "text", {}, "single question or context"),
         ([question("a")], [3], {}, "'q1' is int"),
-        ([question("a")], [""], {"meta": []}, "0 meta for 1 questions"),
         ([question("a")], [""], {"retries": 2, "cassette": None}, "^retries with a reader"),
     ],
 )
@@ -260,8 +259,7 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     fake.reply = lambda body: "said " + str(len(body["messages"][-1]["content"]))
     asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
     contexts = ["one two three", "", "one", None]
-    meta = [{"n_tokens": n} for n in (300, 100, 100, 0)]
-    answers = generate(fake.model(), asked, contexts, meta=meta, progress=False)
+    answers = generate(fake.model(), asked, contexts, progress=False)
     documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
     expected = [
         alone.replace("{query}", "A?"),
@@ -272,7 +270,6 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     assert sorted(sent(call) for call in fake.calls) == sorted(expected)
     assert [a.text for a in answers] == [f"said {len(expected[i])}" for i in (2, 3, 1, 0)]
     assert [a.question_id for a in answers] == ["a", "b", "a", "a"]
-    assert [a.meta["n_tokens"] for a in answers] == [300, 100, 100, 0]
     assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + ["thesis_query_only"]
     assert all(a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta for a in answers)
     assert len({a.meta["prompt_sha256"] for a in answers}) == 2
@@ -319,11 +316,10 @@ def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypa
 
     monkeypatch.setattr("ragbench.llm.ask", ask)
     generate(object(), [question("A?"), question("A?")], ["one two", "one"])
-    assert seen["ids"] == ["q1/documents/all"] * 2
+    assert seen["ids"] == ["q1/documents"] * 2
     assert seen["groups"] == ["q1"] * 2  # ask puts the shorter context of a group first
-    answers = generate(object(), [question("A?")], ["text"], meta=[{"system": "BM25", "n_tokens": 700}], cassette="c")
+    answers = generate(object(), [question("A?")], ["text"], cassette="c")
     assert (seen["concurrency"], seen["step"], seen["cassette"]) == (1, "generation", "c")
-    assert seen["ids"] == ["q1/BM25/700"]
     assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, 1)
 
 

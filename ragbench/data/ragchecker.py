@@ -279,11 +279,8 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     """
     do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
     folder = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
-    scores = {
-        (row.instance_id, side.model_name, side.response): side.ragchecker
-        for row in (_pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ())
-        for side in row.sides
-    }
+    recorded = _pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ()
+    scores = {(row.instance_id, s.model_name, s.response): s.ragchecker for row in recorded for s in row.sides}
     pairs: dict[Any, dict[str, Any]] = {}
     for row in _pairs(folder, _HUMAN, _Labelled):
         of_both = [scores.get((row.instance_id, side.model_name, side.response)) or {} for side in row.sides]
@@ -295,10 +292,6 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
         })  # fmt: skip
         for aspect in ASPECTS:
             pair[aspect].append(getattr(row, f"{aspect}_label"))
-    counts = {len(pair["overall"]): name for name, pair in pairs.items()}
-    if len(counts) > 1:
-        said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
-        raise DataError(f"{folder / _HUMAN}: numbers of annotators that differ: {said}", "the same for every pair")
     return pd.DataFrame(list(pairs.values()))
 
 

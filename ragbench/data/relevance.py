@@ -7,6 +7,7 @@ for `ragbench.score` and its ranking metrics.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,12 +99,11 @@ def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant.
     """
     hits = _lines(run, _Ranked, ("query", "Q0", "document", "rank", "score", "tag"))
-    found: dict[str, list[str]] = {}
+    found = defaultdict(list)
     for hit in sorted(hits, key=lambda hit: (hit.score, hit.document), reverse=True):
-        found.setdefault(hit.query, []).append(hit.document)
+        found[hit.query].append(hit.document)
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
-    tag = hits[0].tag
-    rows = [(query, tag, found.get(query, []), dict(gains)) for query, gains in judged.items()]
+    rows = [(query, hits[0].tag, found[query], dict(gains)) for query, gains in judged.items()]
     return pd.DataFrame(rows, columns=["question_id", "system", "retrieved", "relevant"])
 
 
@@ -131,11 +131,10 @@ def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str
 
 
 def _by_query(judged: Iterable[_Judgement]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, int]] = defaultdict(dict)
     for row in judged:
-        # Below 0 is "not relevant" too, in some collections of TREC.
-        found.setdefault(row.query, {})[row.document] = max(row.gain, 0)
-    return found
+        found[row.query][row.document] = max(row.gain, 0)  # below 0 is "not relevant" too, in some of TREC's
+    return dict(found)
 
 
 def _lines(path: str | Path, shape: type[Any], columns: Sequence[str], separator: str | None = None) -> list[Any]:

@@ -54,9 +54,8 @@ def long_answers(model: Any, dataset: Dataset, *, checker: Any = None, **options
         "answers": [f"- {one_line(question.answer)}" for question in dataset.questions],
         "passages": ["\n\n".join(f"[{name}]\n{text.strip()}" for name, text in p.items()) for p in passages],
     }
-    step = LabelStep(
-        "long answers", options.pop("prompt", "curation_long_answer"), _Reply, "question", lambda reply: reply
-    )
+    prompt = options.pop("prompt", "curation_long_answer")
+    step = LabelStep("long answers", prompt, _Reply, "question", lambda reply: reply)
     written = step.ask(model, [question.id for question in dataset.questions], fields, options)
     drafts = written.labels
     answers = ["" if draft is None else draft.answer.strip() for draft in drafts]
@@ -72,10 +71,10 @@ def long_answers(model: Any, dataset: Dataset, *, checker: Any = None, **options
     for i, question in enumerate(dataset.questions):
         claims, labels = by_place.get(i, ((), ()))
         status, reason = verdicts[i] or _by_claims(claims, labels)
-        counts = {name: (labels or ()).count(label) for name, label in _COUNTS.items()}
-        about = {"id": question.id, "question": question.text, "answer": answers[i], "cited": cited[i]}
-        found = {"claims": claims or (), "labels": labels or (), **counts}
-        rows.append({**about, **found, "status": status, "reason": reason})
+        row = {"id": question.id, "question": question.text, "answer": answers[i], "cited": cited[i]}
+        row |= {"claims": claims or (), "labels": labels or ()}
+        row |= {name: (labels or ()).count(label) for name, label in _COUNTS.items()}
+        rows.append(row | {"status": status, "reason": reason})
     frame = pd.DataFrame(rows)
     frame.attrs["reports"] = {"long answers": written.report, "claims": extracted.report, "claim check": checked.report}
     return frame

@@ -158,9 +158,18 @@ def draft_questions(
     drafts |= {draft.id: draft for draft in done.made}
     written_by = endpoints_of(model)[0].model
     questions = {draft.id: _question(draft, written_by) for draft in standing()}
-    faults = _faults(standing())
     problems = validate(Dataset("drafts", tuple(questions.values()), documents))
-    drop({p.question_id: p.what for p in problems} | faults, "rejected")
+    faults, before = {p.question_id: p.what for p in problems}, set()
+    for draft in standing():
+        question = plain_words(draft.question)
+        if question in before:
+            faults[draft.id] = "the question was asked before"
+        elif draft.kind == "two documents" and len({r.doc_id for r in draft.references}) < 2:
+            faults[draft.id] = "its evidence is from one document"
+        elif draft.kind == "single fact" and plain_words(draft.answer) in question:
+            faults[draft.id] = f"the question holds its answer {draft.answer!r}"
+        before.add(question)
+    drop(faults, "rejected")
     left = standing()
     for rejected, failed in (_known_without(model, left, options), _found(model, left, documents, options)):
         drop(failed, "failed")
@@ -217,22 +226,6 @@ def _question(draft: QRA, drafted_by: str) -> Question:
 # Checks
 
 
-def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
-    """Say what is wrong with drafts by themselves; `ragbench.data.user.validate` looks at their evidence."""
-    before: set[str] = set()
-    faults = {}
-    for draft in drafts:
-        question = plain_words(draft.question)
-        if question in before:
-            faults[draft.id] = "the question was asked before"
-        elif draft.kind == "two documents" and len({r.doc_id for r in draft.references}) < 2:
-            faults[draft.id] = "its evidence is from one document"
-        elif draft.kind == "single fact" and plain_words(draft.answer) in question:
-            faults[draft.id] = f"the question holds its answer {draft.answer!r}"
-        before.add(question)
-    return faults
-
-
 def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
     """Ask each question without the evidence of one document after the other.
 
@@ -286,15 +279,8 @@ def accept_drafts(
 
     A draft that one person accepts and another drops is dropped; of several edits the last one holds.
 
-    Parameters
-    ----------
-    questions : of a drafts' file, by `ragbench.load_questions`.
-    labels : one or more label files of kind "draft".
-    to : the file of questions to write.
-
-    Returns
-    -------
-    counts: accepted, edited (among them), dropped, open (nobody has said anything).
+    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, edited (among them), dropped,
+    open (nobody has said anything).
     """
     paths = [labels] if isinstance(labels, str | Path) else labels
     said = dict(list(current(load_labels(*paths), "draft").groupby("item")))
@@ -311,11 +297,9 @@ def accept_drafts(
         kept.append(replace(question, text=text, answer=answer, meta={**question.meta, "accepted_by": by}))
         counts.update(accepted=1, edited=bool(edits))
     if not kept:
-        raise DataError(
-            f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)",
-            "at least one label 'accept'",
-            "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')",
-        )
+        got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
+        do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"
+        raise DataError(got, "at least one label 'accept'", do)
     _write(kept, to)
     return dict(counts)
 

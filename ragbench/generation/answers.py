@@ -50,10 +50,8 @@ def generate(
     questions: Sequence[Question],
     contexts: Sequence[str | None],
     *,
-    meta: Sequence[Mapping[str, Any]] | None = None,
     concurrency: int = 1,
     with_documents: Prompt = PROMPTS["with_documents"],
-    query_only: Prompt = PROMPTS["query_only"],
     **options: Any,
 ) -> list[Answer]:
     """Answer each question from its context.
@@ -63,9 +61,8 @@ def generate(
     model : a reader (an object with ``name`` and ``answer(question, context)``; ``ExtractiveReader`` is "extractive"),
         a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
     contexts : one per question; a question that is asked at several budgets is repeated. A reader gets ``""`` for None.
-    meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
     concurrency : calls under way at once. Keep 1 to measure seconds as the thesis did (Table 3.2).
-    with_documents, query_only : prompt ids or files, with the fields ``{query}`` and ``{documents}``.
+    with_documents : prompt id or file, with the fields ``{query}`` and ``{documents}``.
     options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
 
     Returns
@@ -78,51 +75,35 @@ def generate(
     """
     _check(questions, contexts)
     model = ExtractiveReader() if isinstance(model, str) and model == "extractive" else model
-    extra = [dict(m) for m in meta] if meta is not None else [{} for _ in questions]
-    if len(extra) != len(questions):
-        raise ConfigError(f"{len(extra)} meta for {len(questions)} questions", "one per question", "check meta")
-    jobs = list(zip(questions, contexts, extra, strict=True))
+    jobs = list(zip(questions, contexts, strict=True))
     if callable(getattr(model, "answer", None)):
         if given := ", ".join(name for name, value in options.items() if value is not None):
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
         return [_read(model, *job) for job in jobs]
-    prompts = _prompts(questions, contexts, with_documents, query_only)
-    defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
-    defaults |= {"ids": [], "groups": [question.id for question in questions]}
-    for question, context, about in jobs:
-        system, n = ("query only", 0) if context is None else ("documents", "all")
-        defaults["ids"].append(f"{question.id}/{about.get('system', system)}/{about.get('n_tokens', n)}")
-    asked = [text for text, _ in prompts]
-    replies = llm.ask(model, asked, **{**defaults, "concurrency": concurrency, **options})
-    return [
-        _as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
-        for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
-    ]
-
-
-def _prompts(
-    questions: Sequence[Question], contexts: Sequence[str | None], with_documents: Prompt, query_only: Prompt
-) -> list[tuple[str, dict[str, Any]]]:
-    """Write the prompt of each answer, and say which it is, for the answer's ``meta``."""
     forms = {}
     for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
-        source = query_only if alone else with_documents
+        source = PROMPTS["query_only"] if alone else with_documents
         text, about = load_prompt(source), {"prompt": os.path.basename(source), "prompt_sha256": prompt_hash(source)}
         forms[alone] = text, about | ({"tagged": False} if "<answer>" in text else {})
     prompts = []
-    for question, context in zip(questions, contexts, strict=True):
-        text, about = forms[context is None]
+    for question, context in jobs:
         documents = {} if context is None else {"documents": context}
-        prompts.append((fill_prompt(text, query=question.text, **documents), about))
-    return prompts
+        prompts.append(fill_prompt(forms[context is None][0], query=question.text, **documents))
+    defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"], "concurrency": concurrency}
+    defaults["ids"] = [
+        f"{question.id}/{'query only' if context is None else 'documents'}" for question, context in jobs
+    ]
+    defaults["groups"] = [question.id for question in questions]
+    replies = llm.ask(model, prompts, **defaults | options)
+    return [
+        _as_answer(question, prompt, reply, forms[context is None][1] | {"concurrency": concurrency})
+        for (question, context), prompt, reply in zip(jobs, prompts, replies, strict=True)
+    ]
 
 
-def _as_answer(
-    question: Question, prompt: tuple[str, dict[str, Any]], reply: llm.Reply, meta: Mapping[str, Any]
-) -> Answer:
-    about: dict[str, Any] = {**meta, **prompt[1], "cached": reply.cached, "digest": reply.digest}
-    about |= {"finish": reply.finish, "usage": reply.usage.to_dict()}
-    about["prompt_estimate"] = prompt_tokens(prompt[0])  # to be held against the server's own count
+def _as_answer(question: Question, prompt: str, reply: llm.Reply, about: dict[str, Any]) -> Answer:
+    about |= {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish, "usage": reply.usage.to_dict()}
+    about["prompt_estimate"] = prompt_tokens(prompt)  # to be held against the server's own count
     if reply.error is not None:
         about |= {"error": f"{reply.error.kind}: {without_address(reply.error)}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
@@ -143,13 +124,12 @@ def _check(questions: Any, contexts: Any) -> None:
             raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
 
 
-def _read(reader: Any, question: Question, context: str | None, extra: dict[str, Any]) -> Answer:
+def _read(reader: Any, question: Question, context: str | None) -> Answer:
     start = time.perf_counter()
     text = reader.answer(question.text, context or "")
     seconds = time.perf_counter() - start
     if not isinstance(text, str):
         got = f"the reader {reader.name!r} gave {type(text).__name__}"
         raise ModelError(got, "a text", "let it return '' where it has no answer")
-    if callable(getattr(reader, "abstains", None)):
-        extra = extra | {"abstained": reader.abstains(text)}
-    return Answer(question.id, text, reader.name, seconds, extra)
+    about = {"abstained": reader.abstains(text)} if callable(getattr(reader, "abstains", None)) else {}
+    return Answer(question.id, text, reader.name, seconds, about)

@@ -95,17 +95,10 @@ SENTENCES: dict[str, _SentenceRule] = {
 
 
 def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
-    """Find the sentences of a text.
+    """Find the sentences of a text by a row of `SENTENCES`: (start, end) positions, without what is between.
 
-    Parameters
-    ----------
-    profile : a row of `SENTENCES`.
-    min_chars : a sentence is merged with the following ones until it has at least this many characters; what remains
-        at the end joins the last one.
-
-    Returns
-    -------
-    (start, end) character positions, without what stands between.
+    A sentence is merged with the following ones until it has at least ``min_chars`` characters; what remains at the end
+    joins the last one.
     """
     check_known("sentence profile", [profile], SENTENCES)
     rule, spans, start = SENTENCES[profile], [], 0
