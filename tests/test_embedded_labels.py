@@ -1,7 +1,5 @@
 """Labels without a language model: the rule against a slow oracle, whole results by hand, nothing made twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -58,9 +56,6 @@ def slow_label(claim, text, rule):
     return (E if bool(NEGATION.search(claim.text)) == bool(NEGATION.search(nearest)) else C), best
 
 
-# --- the checker, a block at a time -----------------------------------------------------------------------------------
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.lists(texts, max_size=4), st.lists(texts, max_size=4), st.sampled_from((1, 2, 3, 9)))
 def test_a_block_of_claims_and_texts_is_labelled_as_one_pair_at_a_time(claims, many, window):
@@ -96,8 +91,6 @@ def test_a_warm_checker_embeds_everything_once_and_asks_again_only_for_what_is_n
     assert warm.check_many(["the river Nile", "dam"], ["River Nile."]) == [[E], [N]]
     assert len(embedder.asked) == 2
 
-
-# --- whole results ----------------------------------------------------------------------------------------------------
 
 NILE, DAM = "The river Nile is in Egypt.", "The dam of 1902 is in Egypt."
 RESULT = RagResult(

@@ -1,7 +1,5 @@
 """The graded answers over MiniHop, and what the embedded grader and its baselines reach on them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 
@@ -12,7 +10,7 @@ from fake_ollama import FakeOllama
 from notebook_parts import parts
 
 from ragbench.data import load_minihop
-from ragbench.errors import DataError, ModelError
+from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
     GradedAnswer,
@@ -110,6 +108,9 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
     assert dev["split"] == "dev"
     assert dev["accuracy"] > 0.85  # fitted on it
     assert measure_judge(limit=3)["n"].tolist() == [3, 3]
+    for call in (measure_judge, load_graded_answers):
+        with pytest.raises(ConfigError, match="dev, test"):
+            call(split="train")
 
 
 def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():

@@ -1,7 +1,5 @@
 """The five categories: the embedded grader on hand-worked answers, judge models through the fake server, reports."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -262,9 +260,6 @@ def test_any_texts_are_graded_or_unscored_with_a_reason(question, text, true, fa
     assert itself.value == (5 if true.strip() else None)
 
 
-# --- judge models -----------------------------------------------------------------------------------------------
-
-
 def shown_answers(body):
     """The candidates of a prompt, as the fake server sees them."""
     text = body["messages"][-1]["content"] if len(body["messages"]) == 1 else body["messages"][0]["content"]
@@ -386,9 +381,6 @@ def test_answers_and_orders_that_cannot_work_are_named():
         with pytest.raises(ConfigError, match="per_prompt"):
             group_answers(grid(), per_prompt)
     assert grade("ollama:llama3:8b", ALL, []) == []
-
-
-# --- reports ----------------------------------------------------------------------------------------------------
 
 
 def gold(grades, split="dev"):

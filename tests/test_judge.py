@@ -1,7 +1,5 @@
 """The embedded judge and checker: features by hand, a slow oracle, recorded human labels, bad input."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -38,9 +36,6 @@ def row(question, reference, answer, names=LEXICAL):
     return dict(zip(names, _features([question], [reference], [answer], Bags(), names)[0].tolist(), strict=True))
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
 def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
     text = "Dr. Smith came in 1.5 hours. He left!\n- One item\n\nIt cost 3. Then he slept e.g. Well"
     ends = ["Dr. Smith came in 1.5 hours.", "He left!", "- One item", "It cost 3.", "Then he slept e.g. Well"]
@@ -56,9 +51,6 @@ def test_names_and_numbers_are_taken_inside_sentences():
     p = parse("Then John Speke saw (Ripon) falls 1,858 times. The end.")
     assert p.names == {"john", "speke", "ripon"}
     assert p.numbers == {"1858"}
-
-
-# --- features --------------------------------------------------------------------------------------------------------
 
 
 def test_overlap_by_hand():
@@ -136,8 +128,6 @@ def test_features_name_the_bad_argument():
         _features(["q"], ["r"], ["a"], None, ["cosinus"])
 
 
-# --- the judge --------------------------------------------------------------------------------------------------------
-
 REFERENCE = "The Nile flows north through Egypt. A dam was built there in 1902 by John Aird."
 
 
@@ -173,9 +163,6 @@ def test_shipped_coefficients_carry_their_card():
     assert (card["pairs"], len(card["groups"]), set(card["labels"].values())) == (280, 10, {560})
     assert all(card["numbers_x100"][f"{c}, judge"]["pearson"][0] > 50 for c in data["criteria"])
     assert len(card["limits"]) >= 3
-
-
-# --- fitting ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +224,6 @@ def test_refit_on_ragchecker_reproduces_the_shipped_coefficients_and_predictions
         found, _ = fitting.nested(*tables, labels, meta["domain"].to_numpy())
         assert found.to_numpy() == pytest.approx(kept.loc[criterion, list(found)].to_numpy(), abs=1e-3)
 
-
-# --- the checker ------------------------------------------------------------------------------------------------------
 
 TEXT = "Speke reached the lake in 1858. He named it after the queen. The lake is shared by three countries."
 

@@ -1,7 +1,5 @@
 """Labelled claims: what MiniHop's file promises, how a checker is measured on them."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter
@@ -14,7 +12,6 @@ from ragbench import papers, stats
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.claims import checker_intervals, load_labelled_claims
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
@@ -56,9 +53,6 @@ def test_two_labellings_agree_but_for_the_claim_whose_label_was_changed():
         assert twice.loc[twice["first_label"] != twice[column], "id"].tolist() == ["claim-239"]
     assert stats.kappa(twice["first_label"], twice["second_label"]).estimate > 0.98
     assert claims.loc[claims["second_label"].isna(), "first_label"].tolist() == [None] * 3
-
-
-# --- a checker beside labels (Table 16) --------------------
 
 
 def checker_quality(*labels):
@@ -128,9 +122,6 @@ def test_bad_input_is_named():
         checker_quality([None], [E])
 
 
-# --- intervals --------------------------------------------------------------------------------------------------
-
-
 def test_claims_of_one_response_are_drawn_together():
     # Ten responses, each all right or all wrong: as wide as for ten claims.
     human = [E] * 100
@@ -138,13 +129,3 @@ def test_claims_of_one_response_are_drawn_together():
     together = checker_intervals(human, said, [i // 10 for i in range(100)])["accuracy"]
     apart = checker_intervals(human, said, range(100))["accuracy"]
     assert together.high - together.low > 2.5 * (apart.high - apart.low)
-
-
-def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(kept_minilm):
-    claims = load_labelled_claims(split="dev")
-    checker = EmbeddedChecker(kept_minilm)
-    said = [checker.check([c.claim], c.text)[0] for c in claims.itertuples()]
-    quality = checker_quality(claims["label"].tolist(), said, claims["document"].tolist())
-    assert quality["accuracy"] == pytest.approx(0.502, abs=0.02)
-    always = checker_quality(claims["label"].tolist(), [N] * len(claims))
-    assert always["accuracy"] > quality["accuracy"]

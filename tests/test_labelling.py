@@ -1,7 +1,5 @@
 """Labels that people give: the file, the session, agreement and calibration."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import re
@@ -48,9 +46,6 @@ def labels_file(tmp_path):
 
 def grade_items(n):
     return [people.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."}) for i in range(n)]
-
-
-# the file
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
@@ -136,9 +131,6 @@ def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
     rows = people.load_labels(path)
     assert len(rows) == 80
     assert people.current(rows).groupby("annotator").size().to_dict() == {"ana": 20, "bo": 20}
-
-
-# the session
 
 
 def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
@@ -265,9 +257,6 @@ def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, s
         session_of(items, kind, tmp_path, annotator)
 
 
-# agreement
-
-
 def ratings(labels, annotator, kind="grade", aspect="grade"):
     return table(*(row(f"q{i}", label, annotator, kind, aspect) for i, label in enumerate(labels)))
 
@@ -336,9 +325,6 @@ def test_agreement_wants_two_people_and_one_kind(a, b):
         people.agreement(a, b)
 
 
-# answers as items
-
-
 def test_answers_become_items_without_their_generator():
     question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
     answers = [Answer("q1", "The Baltic", "model A"), Answer("q1", "", "model B", meta={"id": "a7"})]
@@ -348,9 +334,6 @@ def test_answers_become_items_without_their_generator():
     assert not any("model" in text for item in items for text in item.texts.values())
     with pytest.raises(DataError, match="q9"):
         people.grade_items([question], [Answer("q9", "x", "m")])
-
-
-# the form, without a browser
 
 
 def tool(tmp_path, n=3, kind="grade", items=None, **options):

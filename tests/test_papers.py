@@ -1,7 +1,5 @@
 """Published numbers and the ledger."""
 
-from __future__ import annotations
-
 import math
 import re
 

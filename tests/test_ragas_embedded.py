@@ -1,7 +1,5 @@
 """RAGAS's dimensions without a language model: what counts, what is undefined, and how well it does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

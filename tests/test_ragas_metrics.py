@@ -1,7 +1,5 @@
 """RAGAS's metrics from labels and vectors: worked by hand, against slow versions, and where they are undefined."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -20,8 +18,6 @@ from ragbench.metrics.reference_free import (
     faithfulness,
     faithfulness_table,
 )
-
-# --- faithfulness -----------------------------------------------------------------------------------------------
 
 
 def test_faithfulness_is_the_share_of_supported_statements():
@@ -48,9 +44,6 @@ def test_the_table_of_answers_says_why_a_score_is_missing():
     assert table["supported"].tolist() == [1, 0, 1, 0]
     assert table["unread"].tolist() == [0, 0, 1, 0]
     assert table["faithfulness"].isna().tolist() == [False, True, True, True]
-
-
-# --- answer relevance -------------------------------------------------------------------------------------------
 
 
 def test_answer_relevance_is_the_mean_cosine_and_lengths_do_not_matter():
@@ -118,8 +111,6 @@ def test_the_table_of_relevance_counts_flags_and_zero_vectors():
     with pytest.raises(DataError, match="question_vecs 1, generated_vecs 2"):
         answer_relevance_table([one], [[one], [one]])
 
-
-# --- context relevance ------------------------------------------------------------------------------------------
 
 SENTENCES = ["The tower is tall.", "It was built in 1896.", "Trams stopped there.", "It cost 25,000."]
 

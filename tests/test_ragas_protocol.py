@@ -1,7 +1,5 @@
 """The pairwise protocol of RAGAS's Table 1: a made scorer, a model on the loopback, the recorded runs."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -9,7 +7,6 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from notebook_parts import parts
-from scipy.stats import binom
 from test_steps_ragas import verdicts
 
 from ragbench import papers
@@ -36,20 +33,6 @@ def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
 
 def test_float_noise_is_a_tie():
     assert agreement_row(frame([1.0, 0.5], [0.9999999, 0.50001]))["ties"] == 1
-
-
-def test_random_tie_breaks_average_to_the_expectation():
-    ties = frame([1.0] * 9 + [2.0], [1.0] * 10)
-    draws = [agreement_row(ties, seed=seed)["at_random"] for seed in range(400)]
-    assert sum(draws) / 400 == pytest.approx(agreement_row(ties)["agreement"], abs=0.03)
-    assert len(set(draws)) > 5
-    assert agreement_row(ties, seed=3) == agreement_row(ties, seed=3)
-
-
-def test_the_interval_is_the_exact_binomial_one():
-    row = agreement_row(frame([1.0] * 22 + [0.0] * 3, [0.5] * 25))
-    assert binom.sf(21, 25, row["low"]) == pytest.approx(0.025)
-    assert binom.cdf(22, 25, row["high"]) == pytest.approx(0.025)
 
 
 def test_a_table_without_the_two_columns_or_without_numbers_is_refused():
@@ -95,9 +78,6 @@ def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
     assert table["status"].tolist() == ["scored", "empty answer"]
     with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
         score_pairs(scorer, PAIRS, "faithfulnes")
-
-
-# --- with a model -----------------------------------------------------------------------------------------------
 
 
 def model_reply(body):
@@ -181,8 +161,6 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     assert agreement_row(tables["GPT Ranking"])["wins"] == 1
     assert agreement_row(tables["GPT Score"])["ties"] == 1
 
-
-# --- the recorded runs and the yardstick of notebook 30 -----------------------------------------------------------
 
 BOOK = parts("30")
 

@@ -1,7 +1,5 @@
 """RAGChecker's published tables as transcribed, and the rows of Table 2 that recorded data give again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """RAGChecker's experiment on our own systems: readers by hand, rows to metrics, nothing lost, a model in place."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -40,9 +38,6 @@ class Bags:
         return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).tolist()
 
 
-# --- readers ----------------------------------------------------------------------------------------------------------
-
-
 def test_nearest_takes_different_sentences_in_the_order_of_the_context():
     reader = NearestSentences(2, Bags())
     # cosines: dam 0, Nile north 1/2, river 1/sqrt 2, river Nile 1
@@ -63,9 +58,6 @@ def test_nearest_embeds_a_text_once_and_shares_it_with_other_budgets():
     assert [sorted(asked) for asked in embedder.asked] == [sorted(sentences | {"the north"})]
     other.answer("the dam", CONTEXT)
     assert embedder.asked[1:] == [["the dam"]]
-
-
-# --- data, rows, results ----------------------------------------------------------------------------------------------
 
 
 def test_minihop_has_65_long_answers_with_their_claims():
@@ -168,9 +160,6 @@ def test_retrievers_are_compared_question_by_question_under_each_generator():
     assert table.loc["a", "low"] > 0.08
     assert table.loc["a", "p_holm"] == pytest.approx(2 * table.loc["a", "p"])
     assert table.loc["b", "p_holm"] > 0.05
-
-
-# --- the whole way ----------------------------------------------------------------------------------------------------
 
 
 def test_a_run_shows_all_20_chunks(tmp_path, minilm):

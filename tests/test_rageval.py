@@ -1,7 +1,5 @@
 """RAGEval's retrieval experiment: a case by hand, a slow oracle, chunks, terms, bad input."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import math
@@ -91,9 +89,6 @@ def test_a_failed_search_is_unscored_and_not_zero():
     assert scores(rows, "q2") == (0.5, 1.0)
 
 
-# --- a slow oracle: its own chunks, BM25 and matching, in plain loops ------------------------------------------------
-
-
 def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tuple[float, float]]:
     language = data.questions[0].meta["language"]
     chunks = []
@@ -153,16 +148,6 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
         np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
 
 
-def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data, make = rageval.generated(documents=5), ENGLISH
-    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
-    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
-    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
-    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
-    assert (recall[6] >= recall[2]).all()
-    assert (recall[6] > recall[2]).any()
-
-
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
@@ -181,9 +166,6 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
     rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)}, variant="released")
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
-
-
-# --- cutting ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"]))
@@ -220,9 +202,6 @@ def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(length(d.text, "tokens") for d in documents)
 
 
-# --- terms and queries -----------------------------------------------------------------------------------------------
-
-
 def test_character_bigrams_by_hand():
     assert rageval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
     assert rageval.character_bigrams("，。 ") == []
@@ -256,9 +235,6 @@ def test_queries_are_cut_after_128_tokens():
     rows = rageval.retrieval_rows(replace(data, questions=tuple(asked)), ENGLISH, {"1": (50, 1)}, prefix=[True])
     assert rows["recall"].tolist() == [0.0]
     assert rows["eir"].isna().all()
-
-
-# --- data ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_generated_set_has_the_type_references_and_documents_of_each_question():
@@ -338,8 +314,3 @@ def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
     assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
     assert len(all_of_it.questions) == 1574
-
-
-def test_no_documents_is_no_data_set():
-    with pytest.raises(ConfigError, match="documents=0"):
-        rageval.generated(documents=0)

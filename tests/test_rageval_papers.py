@@ -1,7 +1,5 @@
 """RAGEval's published cells, which add up where the paper's do, and its generators' table."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -81,8 +79,6 @@ def test_table_2_and_table_6():
         "Unanswerable Questions": 1,
     }
 
-
-# The generators
 
 BOOK = parts("43")
 POINTS = ("It rose.", "It fell.", "It stayed.")

@@ -1,7 +1,5 @@
 """Rerankers and checkers of a user's choice: tiny made classifiers on onnxruntime, and a model on loopback."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

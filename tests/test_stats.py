@@ -16,9 +16,6 @@ from ragbench.errors import ConfigError, DataError
 NAN = float("nan")
 
 
-# --- bootstrap --------------------------------------------------------------------------------------------------------
-
-
 def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
     # The middle of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
     low, high = ((i.low, i.high) for i in (stats.bootstrap_ci([0, 1], np.median, level=x) for x in (0.4, 0.9)))
@@ -134,9 +131,6 @@ def test_pairs_with_a_missing_side_are_left_out_and_counted():
     assert np.isnan(stats.paired_permutation_test([NAN], [1]).p_value)
 
 
-# --- binomial, PPI ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (47, 50), (1, 1)])
 def test_binomial_interval_is_clopper_pearson(k, n):
     got, expected = stats.binomial_ci(k, n), reference.binomtest(k, n).proportion_ci(0.95, "exact")
@@ -172,9 +166,6 @@ def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
     assert 0.93 <= covered / 1000 <= 0.97
     assert 0.93 <= tuned_covered / 1000 <= 0.97
     assert np.mean(narrower) < 0.75
-
-
-# --- permutation test, Holm, power ------------------------------------------------------------------------------------
 
 
 def test_permutation_test_by_hand():
@@ -222,8 +213,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
         rejected.add(int(i))
     assert set(np.flatnonzero(stats.holm(p) <= alpha).tolist()) == rejected
 
-
-# --- correlation ------------------------------------------------------------------------------------------------------
 
 THEIRS = {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}
 
@@ -283,23 +272,9 @@ def test_correlation_is_symmetric_and_blind_to_scale_shift_and_order(points, met
     assert stats.correlation(x, -y, method, resamples=0).estimate == pytest.approx(-base, nan_ok=True)
 
 
-# --- preference -------------------------------------------------------------------------------------------------------
-
-
 def test_preference_difference_maps_the_extremes_to_two():
     assert stats.preference_difference([0.5, 0.2, 0.4], [0.4, 0.5, 0.5]).tolist() == pytest.approx([-2, 2, 0])
     assert np.isnan(stats.preference_difference([0, 0], [1, 1])).all()
-
-
-@pytest.mark.filterwarnings("error")
-def test_correlation_within_groups_leaves_out_what_a_group_shares():
-    # Easy questions have high scores and good answers, hard ones neither; within a question the two run opposite ways.
-    rng = np.random.default_rng(0)
-    ease, order = np.repeat(rng.normal(size=40) * 100, 5), np.tile(np.arange(5.0), 40)
-    question = np.repeat(np.arange(40), 5)
-    assert stats.correlation(ease + order, ease - order, method="spearman").estimate > 0.9
-    within = stats.within_correlation(ease + order, ease - order, question)
-    assert (within.estimate, within.n, within.n_missing) == (-1, 40, 0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -332,9 +307,6 @@ def test_preference_correlation_counts_each_pair_once_per_annotator():
     got = stats.preference_correlation(s1, s2, labels)
     assert (got.estimate, got.n) == (pytest.approx(expected), 8)
     assert stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
-
-
-# --- pairwise agreement, kappa, confusion -----------------------------------------------------------------------------
 
 
 def test_pairwise_agreement_counts_a_tie_as_half():
@@ -434,9 +406,6 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
     assert "metric" not in alone
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------
-
-
 def compared_rows() -> pd.DataFrame:
     scores = {"A": [1, 2, 3, 4], "B": [0, 0, 0, 0], "C": [1, 2, 3, NAN]}
     rows = [(f"q{i}", system, value) for system, values in scores.items() for i, value in enumerate(values)]
@@ -489,9 +458,6 @@ def test_questions_of_one_group_are_flipped_together_and_give_no_power():
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
     assert table[["power", "needed", "needed_all"]].isna().all(axis=None)
     assert stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)
-
-
-# -- odds within questions ---------------------------------------------------------------------------------------------
 
 
 def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():

@@ -1,7 +1,5 @@
 """Claim extraction and checking through a loopback server: exact calls, mismatches, unscored items, replay."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections import Counter
@@ -78,9 +76,6 @@ A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is de
 B = replace(A, id="b", response="sea is deep")
 
 
-# --- extraction -------------------------------------------------------------------------------------------------
-
-
 def test_each_different_text_is_taken_apart_once_in_one_call(fake):
     texts = ["x is one; y is two", "z is three", "x is one; y is two", " z is three\n", "", "  "]
     found = extract_claims(model_at(fake), texts, **QUIET)
@@ -107,8 +102,6 @@ def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
     assert (failure.id, failure.kind, failure.raw) == ("t2", "unusable", bad)
     assert found.report.unscored == 1
 
-
-# --- checking ---------------------------------------------------------------------------------------------------
 
 CLAIMS = ["sky is blue", "not sea is deep", "cats do purr", "sea is deep", "not sky is blue", "dogs bark", "deep"]
 TEXT = "sky is blue and sea is deep"
@@ -217,9 +210,6 @@ def test_input_that_is_no_claim_or_does_not_fit_is_named():
         extract_claims("ollama:x", ["a"], "sentences")
     with pytest.raises(ConfigError, match=r"no field \{reference\}"):
         check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints")
-
-
-# --- whole results ----------------------------------------------------------------------------------------------
 
 
 def test_ragchecker_labels_are_those_worked_by_hand(fake):
@@ -350,9 +340,6 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
     assert (one.cached, two.calls, two.cached) == (0, 0, one.prompts)
     with pytest.raises(ModelError, match="1 of"):
         extract_claims(model, ["never asked"], cassette=Cassette(path, "replay"), **QUIET)
-
-
-# --- keypoints --------------------------------------------------------------------------------------------------
 
 
 def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):

@@ -1,7 +1,5 @@
 """RAGAS's model steps and its baselines through a loopback server."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -41,9 +39,6 @@ def verdicts(prompt):
     return {"labels": [{"why": "I looked.", "verdict": word} for word in found]}
 
 
-# --- verdicts ---------------------------------------------------------------------------------------------------
-
-
 def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_context():
     statements = [("a is b", "c is d"), None, (), ("a is b",)]
     contexts = [["a is b.", "e is f."], "x", "x", " "]
@@ -53,9 +48,6 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
     assert judged.labels == (("Yes", "No"), None, (), ("No",))
     assert "a is b.\n\ne is f.\n" in call.prompt
     assert (judged.report.calls, judged.report.items, judged.report.settled) == (1, 3, 1)
-
-
-# --- generated questions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -75,8 +67,6 @@ def test_too_few_too_many_or_blank_questions_are_unscored(questions):
     assert made.labels == (None,)
     assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
 
-
-# --- extracted sentences ----------------------------------------------------------------------------------------
 
 INSUFFICIENT = "Insufficient Information"
 SENTENCES = ("The sky is blue.", "Yes.", "Dr. Vance  measured it.", "Yes.", "It was late.")
@@ -136,9 +126,6 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
     assert [p.total for p in got.labels] == [2, 2, 2, 0]
 
 
-# --- all four ---------------------------------------------------------------------------------------------------
-
-
 def test_inputs_that_do_not_fit_are_named():
     with pytest.raises(ConfigError, match="1 questions, 2 answers"):
         extract_statements("ollama:x", ["Q"], ["a", "b"])
@@ -148,9 +135,6 @@ def test_inputs_that_do_not_fit_are_named():
         generate_questions("ollama:x", ["a"], 0)
     with pytest.raises(ConfigError, match="answers is one string"):
         generate_questions("ollama:x", "a")
-
-
-# --- GPT Score and GPT Ranking --------------------------------------------------------------------------------------
 
 
 def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():

@@ -1,7 +1,5 @@
 """The thesis's experiment end to end: Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -84,8 +82,6 @@ def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="unknown table"):
         thesis.experiment("Table 3.4", TOWNS)
 
-
-# --- answers and grades -----------------------------------------------------------------------------------------
 
 QUESTIONS = (
     Question("q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"),

@@ -70,14 +70,11 @@ def check_claims(
 
     Parameters
     ----------
-    model, options : as for `extract_claims`.
     claims : for each text its claims (sentences or triples); None where they are not known, as `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one entails nothing: Neutral.
     joint : claims per prompt; None puts all claims of one text into one. A reply with another number of labels is not
         used: its claims are checked one by one.
-
-    In a prompt of your own keep the text before the claims: what the prompts of one text share is what a server's
-    prompt cache saves.
+    options : as for `extract_claims`. In a prompt of your own keep the text before the claims, for the server's cache.
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
@@ -317,8 +314,7 @@ def checker_intervals(
     human, predicted : a label per claim: Entailment, Neutral or Contradiction. A claim to which the checker gave none
         (None) is left out.
     responses : the response or document that each claim is from. The two correlations are between the shares of claims
-        not entailed, per response (None: undefined); and the bootstrap draws a response with all its claims, since
-        claims about one text are not independent.
+        not entailed, per response (None: undefined); the bootstrap draws a response with all its claims.
 
     Accuracy is of two classes, entailed or not; the factual F1 is of Entailment, the non-factual one of the others.
 

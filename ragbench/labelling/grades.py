@@ -9,8 +9,7 @@ import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,19 +47,11 @@ _MODES = ("one", "ten", "systems")
 _MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
-@dataclass(frozen=True, slots=True)
-class _GradingPrompt:
-    """One prompt. ``places``: positions of its answers in the order shown; ``cut``: of all answers, those shortened."""
-
+class _GradingPrompt(NamedTuple):
     question_id: str
-    places: tuple[int, ...]
+    places: tuple[int, ...]  # positions of its answers in the order shown
     text: str
-    cut: frozenset[int]
-
-    @property
-    def schema(self) -> type[BaseModel]:
-        """Of the reply: exactly as many grades as there are answers."""
-        return _schema(len(self.places))
+    cut: frozenset[int]  # of all answers, those shortened
 
 
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
@@ -156,7 +147,7 @@ def grade(
         return judge.grade_all(questions, answers)
     prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
     ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
-    schemas = [written.schema for written in prompts]
+    schemas = [_schema(len(written.places)) for written in prompts]
     options = {"step": "grading", "num_predict": grade_bound(per_prompt), **options}
     replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **options)
     grades: dict[int, Grade] = {}

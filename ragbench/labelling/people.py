@@ -300,7 +300,7 @@ class Session:
             for row in rows[rows["annotator"] == self.annotator].itertuples():
                 self._given[row.item, row.aspect] = row.label, row.note
         self.position, self.aspect = 0, ""
-        self._next_open(-1)
+        self.next_open(-1)
 
     def _hash(self, text: str) -> str:
         return hashlib.sha256(f"{self.seed}/{text}".encode()).hexdigest()
@@ -364,11 +364,9 @@ class Session:
         asked = list(self.asked())
         self.aspect = next((aspect for aspect in asked if not self._label_of(aspect, self.item)), asked[0])
 
-    def next_open(self) -> None:
-        """Show the next item that is not done, from the start again after the end; stay when all are."""
-        self._next_open(self.position)
-
-    def _next_open(self, after: int) -> None:
+    def next_open(self, after: int | None = None) -> None:
+        """Show the next item after a position that is not done, from the start again; stay when all are."""
+        after = self.position if after is None else after
         order = [*range(after + 1, len(self.items)), *range(after + 1)]
         self.go(next((i for i in order if not self._is_done(self.items[i])), after))
 

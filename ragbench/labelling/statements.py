@@ -204,15 +204,10 @@ class _AnswerParts(NamedTuple):
 
 
 def _asked_for(question: str) -> tuple[str, ...]:
-    """Return what a question asks for, one entry per question word: number, when, where, who or what.
-
-    >>> _asked_for("When and where was she born, and how many languages did she speak?")
-    ('number', 'when', 'where')
-    """
+    """Return what a question asks for, one entry per question word: number, when, where, who or what."""
     needs: list[str] = []
-    rest = question
     for kind, pattern in _ASKS.items():
-        rest, count = pattern.subn(" ", rest)
+        question, count = pattern.subn(" ", question)
         needs += [kind] * count
     return tuple(needs) or ("what",)
 
@@ -313,10 +308,9 @@ class EmbeddedRagas:
         """Score how much of contexts their questions need."""
         rows = []
         for question, (sentences, chosen) in zip(questions, self.needed(questions, contexts), strict=True):
-            if _no_sentence(question) or not sentences:
-                rows.append((_NAN, len(sentences), "empty question" if _no_sentence(question) else "empty context"))
-            else:
-                rows.append((context_relevance(len(chosen), len(sentences)), len(sentences), "scored"))
+            empty = "empty question" if _no_sentence(question) else "" if sentences else "empty context"
+            score = _NAN if empty else context_relevance(len(chosen), len(sentences))
+            rows.append((score, len(sentences), empty or "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[_NecessarySentences]:
@@ -344,14 +338,12 @@ def _worth(question: str, sentences: Sequence[str], vectors: dict[str, np.ndarra
 
 def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
     """Return for each statement the degree, in [0, 1], to which a context backs it."""
-    source = parse(context)
-    words = frozenset(source.words)
-    degrees = {}
+    source, degrees = parse(context), {}
+    known = source.numbers | frozenset(source.words)
     for statement, value in zip(statements, checker.support(statements, [context])[:, 0].clip(0, 1), strict=True):
         said = parse(statement)
         facts = said.numbers | said.names
-        backed = sum(fact in source.numbers or fact in words for fact in facts)
-        degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
+        degrees[statement] = float(value) * (len(facts & known) / len(facts) if facts else 1.0)
     return degrees
 
 

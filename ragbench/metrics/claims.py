@@ -202,11 +202,9 @@ def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
     name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
     if missing := [check for check in CHECKS if fields.get(check) is None]:
         others = [field for field in fields if field not in ("id", *CHECKS)]  # a mistyped name is among them
-        raise DataError(
-            f"result {name!r}: no labels for {', '.join(missing)}" + f" (it has {', '.join(others)})" * bool(others),
-            f"all of {', '.join(CHECKS)}",
-            "check the claims of that result first, or leave it out and say so",
-        )
+        got = f"result {name!r}: no labels for {', '.join(missing)}" + f" (it has {', '.join(others)})" * bool(others)
+        do = "check the claims of that result first, or leave it out and say so"
+        raise DataError(got, f"all of {', '.join(CHECKS)}", do)
     return name, [fields[check] for check in CHECKS]
 
 
@@ -222,11 +220,8 @@ def _read(*sets: Any) -> list[np.ndarray]:
     elif not len(covered) and not chunks[1]:
         in_reference = np.empty((0, chunks[0]), bool)
     elif chunks[0] != chunks[1]:
-        raise DataError(
-            f"{CHECKS[2]} has {chunks[0]} chunks, {CHECKS[3]} has {chunks[1]}",
-            "the same chunks in both",
-            "check the claims against all chunks again",
-        )
+        got = f"{CHECKS[2]} has {chunks[0]} chunks, {CHECKS[3]} has {chunks[1]}"
+        raise DataError(got, "the same chunks in both", "check the claims against all chunks again")
     return [correct, covered, in_response, in_reference]
 
 

@@ -36,13 +36,7 @@ _WITHOUT_BLANKS = re.compile(f"[{UNSPACED}]")
 
 
 def _normalise_answer(text: str) -> str:
-    """Lower-case, drop ASCII punctuation and the articles a, an, the, and squeeze white space.
-
-    Source: HotpotQA, official evaluation script (as SQuAD's).
-
-    >>> _normalise_answer("The  U.S. Navy's")
-    'us navys'
-    """
+    """Lower-case, drop ASCII punctuation and the articles a, an, the, and squeeze white space (HotpotQA's script)."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -50,9 +44,6 @@ def _words_of_script(text: str) -> list[str]:
     """Split a text that is not in Latin letters: words; single characters in scripts without blanks, and Korean.
 
     Compared are letters, digits and their marks, under NFKC and without case.
-
-    >>> _words_of_script("В 1917 году, 北京市。")
-    ['в', '1917', 'году', '北', '京', '市']
     """
     # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
     kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in unicodedata.normalize("NFKC", text))
@@ -132,8 +123,8 @@ def bleu(
 
     Parameters
     ----------
-    tokenizer : a name sacrebleu knows (``"13a"``, ``"zh"``, ``"char"``, ``"none"`` ...) or a callable text -> tokens;
-        None: by script, "zh" for Chinese, "char" for other scripts without blanks, else "13a".
+    tokenizer : a name sacrebleu knows or a callable text -> tokens; None: by script, "zh" for Chinese, "char" for other
+        scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
     effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty : False divides it out.
 

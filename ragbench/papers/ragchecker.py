@@ -169,10 +169,10 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
 def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: str = "answers") -> pd.DataFrame:
     """Score every row of a run with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
 
-    Columns: those of the row; domain, cluster (the same number for questions that documents tie together), size,
-    overlap and prompt; the eleven metrics in [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of
-    the two kinds); scored. NaN where a metric is undefined, the row failed or its labels could not be read, and for
-    ``"references"`` in all but claim recall and context precision.
+    Columns: those of the row; domain, cluster (of `question_clusters`), size, overlap and prompt; the eleven metrics in
+    [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of the two kinds); scored. NaN where a
+    metric is undefined, the row failed or its labels could not be read, and for ``"references"`` in all but
+    `RETRIEVER_METRICS`.
 
     Source: RAGChecker, section 3.3.
     """

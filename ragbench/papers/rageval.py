@@ -284,13 +284,12 @@ def answers(
     ----------
     generator : a reader, or a chat model; None: the extractive reader over these documents.
     settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5. Chunks are made by `cut`, each
-        with its title before it, for the generator too, and searched by BM25 for the language.
-    budget : tokens of prompt, question and passages together, by the embedded WordPiece. The passages are cut to what
-        the longest question leaves, for a reader too.
-    options : for `Experiment`: ``cassette``, ``folder`` ...
+        with its title before it, and searched by BM25 for the language.
+    budget : WordPiece tokens of prompt, question and passages. Passages are cut to what the longest question leaves.
+    options : for `Experiment`.
 
-    Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
-    a row's answer. An answer that the limit of new tokens ended counts as it is, as in the paper.
+    Returned are rows of the `Experiment` by setting and question, with a column setting. An answer that the limit of
+    new tokens ended counts as it is, as in the paper.
     """
     language = _one_language(data.questions)
     prompt = f"rageval_answer_{language}"

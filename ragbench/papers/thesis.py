@@ -88,14 +88,12 @@ def models(
     recording: Any = None,
     **options: Any,
 ) -> Models:
-    """Return all that take part in a run, from the switch of a notebook's parameter cell.
+    """Return all that take part in a run.
 
-    Parameters
-    ----------
-    model : a chat model such as ``"ollama:llama3:8b"``, or ``{"use": "ollama:llama3:8b", "num_predict": 200}``: it
-        decomposes MLQ's questions, answers and grades. None: rules, the extractive reader and the embedded grader.
-    judge_model : another chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``.
-    recording : a file that records the calls of all three. options : of `ragbench.llm.chat_model`.
+    ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict": 200}``, decomposes MLQ's
+    questions, answers and grades; None: rules, the extractive reader and the embedded grader. ``judge_model``: another
+    chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``. ``recording``: a file that
+    records the calls of all three. ``options``: of `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
@@ -137,10 +135,7 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
 
 
 def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10) -> dict[str, int]:
-    """Count the calls of the thesis's grid by step, for `ragbench.llm.plan`.
-
-    Grading is one call per question and retriever: the judge sees the answers of all N at once. Generation is one per
-    question without context, and one per question, retriever and N above 0 (``budgets``).
+    """Count the calls of the thesis's grid by step, for `ragbench.llm.plan`; the judge sees all N at once.
 
     Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
 

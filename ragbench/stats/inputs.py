@@ -44,13 +44,9 @@ def as_floats(values: Any, name: str = "values") -> np.ndarray:
 
 def same_length(**arrays: Any) -> None:
     """DataError unless all arguments have the same length."""
-    sizes = {name: len(a) for name, a in arrays.items()}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            "lengths that differ: " + ", ".join(f"{k} {v}" for k, v in sizes.items()),
-            "one value per question in each, in the same order",
-            "use NaN where a value is missing",
-        )
+    if len({len(array) for array in arrays.values()}) > 1:
+        got = "lengths that differ: " + ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise DataError(got, "one value per question in each, in the same order", "use NaN where a value is missing")
 
 
 def as_paired(**sides: Any) -> list[np.ndarray]:

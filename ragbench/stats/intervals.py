@@ -85,10 +85,8 @@ def bootstrap_ci(
     -------
     Interval. With an effective number of values (or groups) below `FEW`, the interval of a mean is that of a jackknife
     over them, with t of one degree less than that number. Other statistics keep the bootstrap, which is then narrow.
-
-    Without values everything is NaN; with a single value (or group) the bounds are. Where all values are 0,
-    or all 1, it is the exact binomial one, of as many trials as there are values (or groups); values that are equal to
-    another number do not tell how they would spread, so the bounds are NaN.
+    Where all values are 0, or all 1, it is the exact binomial one, of as many trials as there are values (or groups).
+    Bounds are NaN with fewer than two values (or groups), and for values that are equal to another number.
 
     Source: Efron & Tibshirani (1993), percentile method. Coverage with few clusters: ``benchmarks/sim_intervals.py``.
     """
