@@ -96,6 +96,14 @@ def test_a_comparison_of_dates_takes_the_one_beside_the_asked_word_and_the_whole
         ("黄河流经哪里？", "长江流经武汉。黄河流经兰州。", "黄河流经兰州。"),
         ("Who won the Battle of Fell?", "长江流经武汉。黄河流经兰州。", ABSTENTION),
         ("Где родился Орм?", "Орм родился в Пскове. Дождь шёл.", "Орм родился в Пскове."),
+        *(
+            (asked, f"Lakes are wet.\n{said}\nThe town is small.", said)
+            for asked, said in {
+                "Who showed that mills burn?": "However, Smith et al. (2019) showed that mills burn (see Fig. 2).",
+                "Which option sorts in reverse order?": "-r, --reverse  sort in reverse order (default: no)",
+                "When did the iPhone sell?": "iPhone [1] sold in 2007",
+            }.items()
+        ),
     ],
 )
 def test_an_answer_is_the_sentences_that_fit(asked, context, said):
@@ -189,18 +197,6 @@ def test_a_sentence_knows_its_names_years_numbers_and_places():
     assert (s.years, s.numbers, s.dated, s.placed) == ((1702,), (1470.0, 24.0), True, True)
     plain = sentence("it rained all day")
     assert (plain.names, plain.years, plain.numbers, plain.dated, plain.placed) == ((), (), (), False, False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("Who showed that mills burn?", "However, Smith et al. (2019) showed that mills burn (see Fig. 2)."),
-        ("Which option sorts in reverse order?", "-r, --reverse  sort in reverse order (default: no)"),
-        ("When did the iPhone sell?", "iPhone [1] sold in 2007"),
-    ],
-)
-def test_an_answer_is_copied_word_for_word(asked, said):
-    assert ExtractiveReader().answer(asked, f"Lakes are wet.\n{said}\nThe town is small.") == said
 
 
 # Contexts and order

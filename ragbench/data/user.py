@@ -160,7 +160,7 @@ def _documents(source: Source, fields: Mapping[str, str] | None) -> tuple[tuple[
             source = tables[0]
         elif is_document(source):
             return tuple(read_document(source, source.name)), set()
-    return _records(source, fields, _document, "documents", "id or title")
+    return _records(source, fields, _document, "documents")
 
 
 def _tables(folder: Path, stem: str) -> list[Path]:
@@ -172,7 +172,6 @@ def _records(
     fields: Mapping[str, str] | None,
     make: Callable[[dict, str], Any],
     noun: str,
-    key: str = "id",
     elsewhere: Collection[str] = (),
 ) -> tuple[tuple, set[str]]:
     """Return the records, and the columns of the table; ``elsewhere`` are those of the other table."""
@@ -194,6 +193,7 @@ def _records(
     name, places = f"the table of {noun}", [f"row {i}" for i in range(len(rows))]
     if isinstance(source, str | Path):
         name, places = table.name, [place.removeprefix(f"{table.name}, ") for place in table.places]
+    key = "id or title" if noun == "documents" else "id"
     records = each_record(name, zip(places, rows, strict=True), make, lambda record: [f"the {key} {record.id!r}"])
     return tuple(records), columns
 
