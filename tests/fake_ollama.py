@@ -26,6 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragbench.embedding import full_name
+
 DIGEST = hashlib.sha256(b"made model").hexdigest()
 EMBEDDER = "all-minilm:latest"  # the one model that makes vectors and cannot chat
 CREATED = "2025-01-01T00:00:00.000000Z"
@@ -93,12 +95,6 @@ def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
     return {"string": "x", "integer": 1, "number": 0.5, "boolean": True, "null": None}[kind]
 
 
-def full_name(name: str) -> str:
-    """Return the name that Ollama lists: small letters, no registry, a tag."""
-    short = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return short if ":" in short else f"{short}:latest"
-
-
 def count_tokens(text: str) -> int:
     """Count pieces of up to four word characters, and single other characters."""
     return len(re.findall(r"\w{1,4}|[^\w\s]", text))
@@ -118,7 +114,7 @@ class FakeOllama:
         server: 200, and the whole window counted).
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
-    busy_above : answer 503 when more calls than this are under way.
+    embed : texts -> status and body of ``/api/embed``; its models make vectors and cannot chat.
     thinks : take ``think``; else refuse it.
     window : of a loaded model, where it is not num_ctx.
     modelfile : the parameters of each model, as ``/api/show`` says them.
@@ -133,7 +129,7 @@ class FakeOllama:
     overflow: str = "error"
     api_key: str | None = None
     no_counts: bool = False
-    busy_above: int | None = None
+    embed: Callable[[list[str]], tuple[int, Any]] | None = None
     context_length: int = 131072
     openai_schema: str = "json_schema"
     version: str = "0.24.0"
@@ -256,12 +252,15 @@ class FakeOllama:
             return await send_json(out, {"error": words if path == "/api/show" else pull}, 404)
         if path == "/api/show":
             info = {"general.architecture": "llama", "llama.context_length": self.context_length}
-            can = "embedding" if full_name(body["model"]) == EMBEDDER else "completion"
+            can = "embedding" if self.embed or full_name(body["model"]) == EMBEDDER else "completion"
             shown = {"modelfile": "", "parameters": self.modelfile, "template": "", "details": {}, "model_info": info,
                      "capabilities": [can]}  # fmt: skip
             return await send_json(out, shown)
         if path == "/api/embed":
             given = body["input"]
+            if self.embed:
+                status, said = self.embed(given)
+                return await send(out, status, said if isinstance(said, bytes) else json.dumps(said).encode(), "a/b")
             if not isinstance(given, str | list):
                 return await send_json(out, {"error": "invalid input type"}, 400)
             texts = ([given] if given else []) if isinstance(given, str) else given
@@ -285,8 +284,6 @@ class FakeOllama:
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:
-            if self.busy_above is not None and self.under_way > self.busy_above:
-                return await BEFORE["503"](out, None)
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
             if fault and fault.name in BEFORE:

@@ -1,11 +1,8 @@
 """The embedded MiniLM against recorded cosines of sentence-transformers, Ollama's models, and the vector cache."""
 
-import contextlib
 import hashlib
-import http.server
 import importlib.machinery
 import importlib.util
-import json
 import math
 import sqlite3
 import threading
@@ -16,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from checks import refusals
+from fake_ollama import FakeOllama
 from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
@@ -110,15 +108,6 @@ def test_the_sum_of_a_text_s_token_vectors_has_the_direction_of_its_vector_also_
     sums = np.array([t.sum(axis=0) for t in tokens])
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     np.testing.assert_allclose(unit, minilm.embed_array(texts), atol=1e-5)
-
-
-def test_the_model_is_opened_once_for_all_that_embed_with_it(monkeypatch):
-    built, build = [], _bert_graph.build
-    monkeypatch.setattr(_bert_graph, "build", lambda *given, **shape: built.append(1) or build(*given, **shape))
-    embedding._minilm.cache_clear()
-    first, second = (MiniLM().embed_array(SENTENCES) for _ in range(2))
-    assert len(built) == 1
-    np.testing.assert_array_equal(first, second)
 
 
 def _vectors(weights):
@@ -319,78 +308,44 @@ def test_vectors_of_another_length_than_those_on_disk_are_refused(tmp_path):
         CachedEmbeddings(Letters([[1.0, 2.0, 3.0]]), folder=tmp_path).embed_array(["a", "bb"])
 
 
-class Served:
+def vectors(texts):
+    return 200, {"embeddings": [[len(text), 1.0] for text in texts]}
+
+
+def served(reply=vectors):
     """An Ollama server of one embedding model; ``reply(texts)`` gives a status and the body of /api/embed."""
+    return FakeOllama(models={"letters:latest": "0123456789abcdef"}, embed=reply)
 
-    def __init__(self, reply=None):
-        self.reply, self.digest, self.requests = reply or self.vectors, "0123456789abcdef", []
-        self.capabilities = ["embedding"]
 
-    @staticmethod
-    def vectors(texts):
-        return 200, {"embeddings": [[len(text), 1.0] for text in texts]}
-
-    def __enter__(self):
-        served = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self):
-                body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
-                if self.path == "/api/embed":
-                    served.requests.append(body)
-                    status, said = served.reply(body["input"])
-                elif self.path == "/api/tags":
-                    models = [{"model": "letters:latest", "digest": served.digest}]
-                    status, said = 200, {"models": models if served.digest else []}
-                else:
-                    status, said = 200, {"capabilities": served.capabilities, "model_info": {}}
-                said = said if isinstance(said, bytes) else json.dumps(said).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(said)))
-                self.end_headers()
-                with contextlib.suppress(BrokenPipeError):
-                    self.wfile.write(said)
-
-            do_GET = do_POST = answer
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+def requests(server):
+    return [call.body for call in server.other if call.path == "/api/embed"]
 
 
 def test_a_model_behind_ollama_is_asked_in_batches_and_kept_under_its_digest(tmp_path):
     texts = [f"text {'x' * i}" for i in range(40)]
-    with Served() as served:
-        cached = CachedEmbeddings(OllamaEmbedder("Letters", served.url), folder=tmp_path)
+    with served() as server:
+        cached = CachedEmbeddings(OllamaEmbedder("Letters", server.url), folder=tmp_path)
         assert cached.embed_array(texts)[:, 0].tolist() == [len(text) for text in texts]
-        assert [len(request["input"]) for request in served.requests] == [16, 16, 8]
-        assert {request["truncate"] for request in served.requests} == {False}
+        assert [len(request["input"]) for request in requests(server)] == [16, 16, 8]
+        assert {request["truncate"] for request in requests(server)} == {False}
         assert cached.model_id == "letters:latest@0123456789ab"
         chunks = [Chunk("a", "one", "d"), Chunk("b", "three", "d")]
         assert [hit.chunk.id for hit in Dense(chunks, cached).search(["fives"], 1)[0]] == ["b"]
-        served.requests.clear()
-        again = make_embedder("ollama:letters", host=served.url)
+        server.other.clear()
+        again = make_embedder("ollama:letters", host=server.url)
         again._folder = tmp_path
-        served.digest = "fedcba987654"  # another model was pulled under the name: its vectors are its own
+        server.models["letters:latest"] = "fedcba987654"  # another model under the name: its vectors are its own
         again.embed_array(texts[:2])
-        assert len(served.requests) == 1
+        assert len(requests(server)) == 1
 
 
 def test_a_model_replaced_while_it_embeds_leaves_no_vectors(tmp_path):
     def replaced(texts):
-        served.digest = "another"
-        return Served.vectors(texts)
+        server.models["letters:latest"] = "another"
+        return vectors(texts)
 
-    with Served(replaced) as served:
-        cached = CachedEmbeddings(OllamaEmbedder("letters", served.url), folder=tmp_path)
+    with served(replaced) as server:
+        cached = CachedEmbeddings(OllamaEmbedder("letters", server.url), folder=tmp_path)
         with pytest.raises(ModelError, match="replaced by another model"):
             cached.embed_array(["a"])
         with sqlite3.connect(cached.path) as db:
@@ -400,7 +355,7 @@ def test_a_model_replaced_while_it_embeds_leaves_no_vectors(tmp_path):
 def too_long(texts):
     if any("long" in text for text in texts):
         return 400, {"error": "the input length exceeds the context length"}
-    return Served.vectors(texts)
+    return vectors(texts)
 
 
 @pytest.mark.parametrize(
@@ -421,24 +376,24 @@ def too_long(texts):
 )
 def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(monkeypatch, reply, kind, message):
     monkeypatch.setattr("time.sleep", (real := time.sleep) and (lambda s: real(s if kind == "timeout" else 0)))
-    with Served(reply) as served:
-        embedder = OllamaEmbedder("letters", served.url, deadline_s=0.4)
+    with served(reply) as server:
+        embedder = OllamaEmbedder("letters", server.url, deadline_s=0.4)
         with pytest.raises(ModelError, match=message) as caught:
             embedder.embed_array(["fine", "a long text"])
     assert getattr(caught.value, "kind", "") == kind
-    assert len(served.requests) == {"busy": 3, "truncated": 3}.get(kind, 1)
+    assert len(requests(server)) == {"busy": 3, "truncated": 3}.get(kind, 1)
 
 
 def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_asked_for():
-    with Served() as served:
+    with served() as server:
         with pytest.raises(DataError, match="text 1 of 2 has no word: ' '"):
-            OllamaEmbedder("letters", served.url).embed_array(["a", " "])
-        with pytest.raises(ModelError, match=r"not among letters:latest(?s:.)*ollama pull bge-m3"):
-            OllamaEmbedder("bge-m3", served.url).embed_array(["a"])
-        served.capabilities = ["completion"]
+            OllamaEmbedder("letters", server.url).embed_array(["a", " "])
+        with pytest.raises(ModelError, match=r"'bge-m3' not found(?s:.)*ollama pull bge-m3"):
+            OllamaEmbedder("bge-m3", server.url).embed_array(["a"])
+        server.embed = None
         with pytest.raises(ModelError, match=r"makes no vectors \(completion\)"):
-            OllamaEmbedder("letters", served.url).embed_array(["a"])
-    assert not served.requests
+            OllamaEmbedder("letters", server.url).embed_array(["a"])
+    assert not requests(server)
     with pytest.raises(ModelError, match="ollama serve") as caught:
         OllamaEmbedder("letters", "http://127.0.0.1:9").embed_array(["a"])
     assert caught.value.kind == "down"
@@ -446,10 +401,10 @@ def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_aske
 
 def test_a_long_text_is_the_average_of_its_halves_where_asked_for(tmp_path):
     def short_alone(texts):
-        return Served.vectors(texts) if max(map(len, texts)) <= 6 else (400, {"error": "exceeds the context length"})
+        return vectors(texts) if max(map(len, texts)) <= 6 else (400, {"error": "exceeds the context length"})
 
-    with Served(short_alone) as served:
-        embedder = OllamaEmbedder("letters", served.url, long="average")
+    with served(short_alone) as server:
+        embedder = OllamaEmbedder("letters", server.url, long="average")
         whole, mean, short = embedder.embed_array(["four six", "ab cde fgh", "five"])
     assert short.tolist() == [4, 1]
     assert whole.tolist() == pytest.approx([25 / 674**0.5, 7 / 674**0.5])  # of 4 x [4, 1] + 3 x [3, 1]
@@ -464,6 +419,7 @@ def test_embedders_by_name_and_wrong_names(monkeypatch):
     assert make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
     made = make_embedder("ollama:bge-m3:567m", host="http://127.0.0.1:9", deadline_s=5)
     assert (made.embedder.name, made.embedder.deadline_s) == ("bge-m3:567m", 5)
+    assert repr(made) == "CachedEmbeddings(OllamaEmbedder('bge-m3:567m'))"
     monkeypatch.setitem(EMBEDDERS, "letters", Letters)
     assert make_embedder("letters").model_id == "letters"
     assert isinstance(make_embedder("e5").embedder, E5)
@@ -559,8 +515,3 @@ test_wrong_use_is_named = refusals(
     (lambda: MiniLM().embed_array(["a", None]), "text 1 is NoneType"),
     (lambda: CachedEmbeddings(object()), "does not say which model"),
 )
-
-
-def test_an_embedder_is_shown_in_one_line(tmp_path):
-    assert repr(default_embedder()) == "CachedEmbeddings(MiniLM())"
-    assert repr(make_embedder("ollama:bge-m3")) == "CachedEmbeddings(OllamaEmbedder('bge-m3'))"

@@ -15,7 +15,7 @@ from ragbench.llm.context import Transport, _could_overflow
 def one(prompt, **options):
     server = {name: options.pop(name) for name in ("overflow", "no_counts", "version") if name in options}
     with FakeOllama(**server) as fake:
-        return ask(fake.model(**options), [prompt], retries=0, progress=False)[0], fake.calls
+        return ask(fake.model(**options), [prompt], retries=0)[0], fake.calls
 
 
 def test_estimate_is_four_plain_characters_or_one_other_per_token():
@@ -92,6 +92,6 @@ def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
             return httpx.Response(status, content=endless(), headers=headers)
 
         model._async_client._client._transport = Transport(httpx.MockTransport(handle))
-        reply = ask(model, ["p"], retries=0, progress=False)[0]
+        reply = ask(model, ["p"], retries=0)[0]
     assert (reply.error.kind, words in str(reply.error)) == ("server", True)
     assert len(sent) < 70

@@ -27,7 +27,7 @@ def once(fault=None, prompt="p", host=None, spec="ollama:llama3:8b", **options):
     key = options.pop("key", None)
     with FakeOllama(fault=lambda p, n: fault, **server) as fake:
         model = chat_model(spec, host=host or fake.url, api_key=key)
-        return ask(model, [prompt], retries=1, backoff_s=0.01, progress=False, **options)[0]
+        return ask(model, [prompt], retries=1, backoff_s=0.01, **options)[0]
 
 
 CASES = {
@@ -71,13 +71,13 @@ def test_each_failure_has_its_kind_its_words_and_its_remedy(name):
 
 def test_what_was_written_before_a_failure_is_kept():
     with FakeOllama(fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "one two three") as fake:
-        reply = ask(fake.model(), ["p"], retries=0, progress=False)[0]
+        reply = ask(fake.model(), ["p"], retries=0)[0]
     assert (reply.raw, reply.ok) == ("one two three", False)
 
 
 def test_a_loop_that_ends_without_its_end_mark_is_truncated_and_not_tried_again():
     with FakeOllama(fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "the lake and " * 40) as fake:
-        reply = ask(fake.model(), ["p"], progress=False)[0]
+        reply = ask(fake.model(), ["p"])[0]
         assert len(fake.calls) == 1
     assert (reply.error.kind, "repeats itself" in str(reply.error)) == ("truncated", True)
 
@@ -177,9 +177,9 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
     with FakeOllama(api_key=key, reply=reply) as fake:
         model = fake.model(api_key=key)
         cassette = Cassette(tmp_path / "c.sqlite")
-        told, good = ask(model, ["p", "fine"], cassette=cassette, progress=False)
+        told, good = ask(model, ["p", "fine"], cassette=cassette)
         fake.api_key = "another"  # its error answer repeats the header it got
-        bad = ask(model, ["q"], cassette=cassette, backoff_s=0.01, progress=False)[0]
+        bad = ask(model, ["q"], cassette=cassette, backoff_s=0.01)[0]
         assert fake.calls[0].headers["authorization"] == f"Bearer {key}"
         cassette.export(tmp_path / "c.jsonl")
         cassette.close()
@@ -198,7 +198,7 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
 
 def test_a_prompt_that_holds_the_key_is_not_sent(fake):
     with pytest.raises(CallError, match="'b'") as caught:
-        ask(fake.model(api_key=KEY), ["fine", f"my key is {KEY}"], ids=["a", "b"], progress=False)
+        ask(fake.model(api_key=KEY), ["fine", f"my key is {KEY}"], ids=["a", "b"])
     assert (fake.calls, caught.value.kind) == ([], "unusable")
     assert KEY not in str(caught.value)
 

@@ -48,7 +48,7 @@ def test_plans_are_added_by_step_and_asked_by_name():
 def test_what_is_recorded_of_a_step_is_subtracted_and_its_median_time_is_taken(tmp_path, fake):
     model = fake.model(price=(1.0, 10.0))
     cassette = Cassette(tmp_path / "c.sqlite")
-    replies = ask(model, [f"question {n}" for n in range(7)], cassette=cassette, step="grading", progress=False)
+    replies = ask(model, [f"question {n}" for n in range(7)], cassette=cassette, step="grading")
     seen = len(fake.calls)
     made = plan({"grading": 10, "generation": 5}, model, cassette)
     assert len(fake.calls) == seen  # a plan makes no call
@@ -90,7 +90,7 @@ def test_a_recorded_reply_tells_what_it_once_cost(tmp_path, fake):
 def test_usage_of_tries_that_were_not_accepted_is_counted_too(fake):
     script = itertools.chain(["not json"], itertools.repeat('{"word": "x"}'))
     fake.reply = lambda body: next(script)
-    reply = ask(fake.model(), ["p"], schema=Word, progress=False)[0]
+    reply = ask(fake.model(), ["p"], schema=Word)[0]
     assert reply.usage.calls == len(fake.calls) == 2
     assert reply.repairs == 1
 

@@ -99,7 +99,7 @@ def test_no_cut_of_a_good_reply_is_accepted(length):
 def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw():
     text = "<think>Paris or Lyon?</think>\nParis"
     with FakeOllama(reply=lambda body: text) as fake:
-        reply = ask(fake.model(), ["capital?"], progress=False)[0]
+        reply = ask(fake.model(), ["capital?"])[0]
     assert (reply.text, reply.raw) == ("Paris", text)
     assert without_thinking("<think>endless") is None
 
@@ -113,7 +113,7 @@ def talk(replies, prompts=("p",), schema=Verdict, retries=0, **options):
 
     with FakeOllama(reply=reply) as fake:
         model = fake.model(**options)
-        return ask(model, prompts, schema=schema, retries=retries, backoff_s=0.01, progress=False), fake.calls
+        return ask(model, prompts, schema=schema, retries=retries, backoff_s=0.01), fake.calls
 
 
 def test_the_schema_goes_to_the_server_as_json_schema():
@@ -151,7 +151,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
         return Fault("truncated") if before == 0 or after == "cut again" else None
 
     with FakeOllama(reply=lambda body: GOOD, fault=fault) as fake:
-        reply = ask(fake.model(num_predict=77), ["p"], schema=Verdict, progress=False)[0]
+        reply = ask(fake.model(num_predict=77), ["p"], schema=Verdict)[0]
         assert len(fake.calls) == 2
     if after == "good":
         assert (reply.ok, reply.repairs) == (True, 1)
@@ -163,7 +163,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
 
 def test_a_whole_json_value_with_white_space_up_to_the_limit_is_the_value():
     with FakeOllama(reply=lambda body: GOOD + " \n" * 9, fault=lambda p, n: Fault("finish", "length")) as fake:
-        reply = ask(fake.model(), ["p"], schema=Verdict, progress=False)[0]
+        reply = ask(fake.model(), ["p"], schema=Verdict)[0]
     assert (reply.parsed, reply.repairs) == (Verdict(label="covered", certainty=3), 0)
 
 
@@ -206,7 +206,7 @@ def test_each_prompt_may_have_its_own_schema():
     with FakeOllama(reply=reply) as fake:
         model = fake.model()
         plain, two, one = ask(
-            model, ["a", "b", "c"], schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))], progress=False
+            model, ["a", "b", "c"], schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))]
         )
     assert (plain.ok, plain.parsed, plain.text) == (True, None, "plain")
     assert two.parsed.labels == ["yes", "yes"]
@@ -217,8 +217,8 @@ def test_repaired_replies_replay_with_their_count_and_are_validated_again(tmp_pa
     script = iter(["bad", GOOD])
     with FakeOllama(reply=lambda body: next(script)) as fake:
         model = fake.model()
-        first = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite", progress=False)[0]
-    again = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite", progress=False)[0]
+        first = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
+    again = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
     assert (again.cached, again.repairs, again.parsed, again.usage) == (True, 1, first.parsed, first.usage)
 
 

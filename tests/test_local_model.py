@@ -63,7 +63,7 @@ def soon(condition, seconds=20.0):
 
 def one_error(model):
     """Ask five prompts; every one fails for the same reason, and no more than one call finds it out."""
-    replies = ask(model, claims(5), backoff_s=0.01, progress=False)
+    replies = ask(model, claims(5), backoff_s=0.01)
     assert {reply.error.kind for reply in replies} == {"no_model"}
     assert sum(reply.attempts for reply in replies) <= 1
     return str(replies[0].error)
@@ -142,7 +142,7 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 def test_equal_settings_share_one_server_and_numbers_make_several():
     one, same, two = small(), small(temperature=0.5), small(host="2")
     assert server_of(one) is server_of(same)
-    replies = ask([one, two], claims(4), on_length="keep", progress=False)
+    replies = ask([one, two], claims(4), on_length="keep")
     assert all(reply.ok for reply in replies)
     assert {reply.host.split("-")[2] for reply in replies} == {"1", "2"}
     pids = {server_of(one).pid, server_of(two).pid}
@@ -171,7 +171,7 @@ def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
 def test_a_proxy_in_the_environment_is_not_asked(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     model = small(num_predict=4)
-    assert ask(model, ["Hi"], on_length="keep", progress=False)[0].ok
+    assert ask(model, ["Hi"], on_length="keep")[0].ok
     assert model.invoke("Hi").content
     assert "".join(chunk.content for chunk in model.stream("Hi"))
 
@@ -223,7 +223,7 @@ def test_no_server_outlives_its_process(way):
 
 def _in_a_process(_):
     model = small(num_predict=8)
-    return ask(model, ["What is a river?"], on_length="keep", progress=False)[0].text, server_of(model).pid
+    return ask(model, ["What is a river?"], on_length="keep")[0].text, server_of(model).pid
 
 
 @pytest.mark.live
@@ -244,7 +244,7 @@ def test_forked_processes_have_servers_of_their_own():
 
 @pytest.mark.live
 def test_every_structured_reply_of_the_real_grammar_is_valid():
-    replies = ask(small(num_predict=200), claims(6), schema=Verdict, step="check", progress=False)
+    replies = ask(small(num_predict=200), claims(6), schema=Verdict, step="check")
     assert [reply.error for reply in replies] == [None] * 6
     assert all(isinstance(reply.parsed, Verdict) for reply in replies)
     usage = sum((reply.usage for reply in replies), Usage())
@@ -263,11 +263,11 @@ def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_f
     )
     assert [answer.meta["finish"] for answer in answers] == ["length"] * 2
     assert all(answer.text and "error" not in answer.meta for answer in answers)
-    kept = ask(model, prompts, on_length="keep", step="s", progress=False)
+    kept = ask(model, prompts, on_length="keep", step="s")
     assert [(reply.ok, reply.finish) for reply in kept] == [(True, "length")] * 2
-    failed = ask(model, prompts, progress=False)
+    failed = ask(model, prompts)
     assert {reply.error.kind for reply in failed} == {"truncated"}
-    label = ask(model, prompts[:1], schema=Verdict, progress=False)[0]
+    label = ask(model, prompts[:1], schema=Verdict)[0]
     assert (label.ok, label.error.kind, label.repairs) == (False, "truncated", 1)
 
 
@@ -275,7 +275,7 @@ def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_f
 def test_a_recorded_cut_answer_is_served_as_an_answer_only_where_answers_are_asked_for(tmp_path):
     path, model = tmp_path / "cut.sqlite", small(num_predict=8)
     asked = ["Count from one to a hundred in words."]
-    first = ask(model, asked, cassette=path, on_length="keep", progress=False)[0]
+    first = ask(model, asked, cassette=path, on_length="keep")[0]
     replay = Cassette(path, mode="replay")
     again = ask(model, asked, cassette=replay, on_length="keep")[0]
     assert (again.ok, again.text, again.finish) == (True, first.text, "length")
@@ -287,7 +287,7 @@ def test_a_recorded_cut_answer_is_served_as_an_answer_only_where_answers_are_ask
 def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(tmp_path, monkeypatch):
     file, path = tmp_path / "copy.gguf", tmp_path / "live.sqlite"
     shutil.copy(local.smollm2().path, file)
-    first = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path, progress=False)
+    first = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path)
     assert {(reply.model, reply.digest) for reply in first} == {("gguf:copy", local.SMOLLM2_SHA256)}
     local.server_for(local.gguf(str(file)), NUM_CTX, None).stop()
     file.unlink()
@@ -308,7 +308,7 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
 
 @pytest.mark.live
 def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers():
-    reply = ask(small(), ["A long passage about bridges. " * 500], progress=False)[0]
+    reply = ask(small(), ["A long passage about bridges. " * 500])[0]
     assert (reply.error.kind, reply.attempts) == ("truncated", 1)
     assert f"available context size ({NUM_CTX} tokens)" in str(reply.error)
     assert "num_ctx" in reply.error.do

@@ -40,7 +40,7 @@ class Said(BaseModel):
 def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
     with FakeOllama(reply=lambda body: json.dumps({"answer": key}) if body.get("format") else f"{key}ed") as fake:
         model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1", api_key=key)
-        plain, schema = ask(model, [f"is it {key}?", "p"], schema=[None, Said], progress=False)
+        plain, schema = ask(model, [f"is it {key}?", "p"], schema=[None, Said])
     assert plain.text == f"{key}ed"
     assert schema.parsed == Said(answer=key)
 
@@ -218,7 +218,7 @@ def test_retry_after_never_outlasts_patience(wait):
     with FakeOllama(fault=lambda prompt, before: Fault("429", wait)) as fake:
         start = time.monotonic()
         model = fake.model()
-        replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01, progress=False)
+        replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01)
     assert time.monotonic() - start < 60  # and not a day
     assert {reply.error.kind for reply in replies} == {"busy"}
     assert f"Retry-After: {float(wait):g} s" in str(replies[0].error)

@@ -157,7 +157,7 @@ def two_slots():
 
 def test_a_prompt_longer_than_a_slot_is_refused_with_its_numbers_and_never_cut(two_slots):
     model = chat_model("openai:SmolLM2", host=two_slots, num_ctx=1024, num_predict=24)
-    long, short = ask(model, ["A long passage about bridges. " * 100, "Name a bird."], on_length="keep", progress=False)
+    long, short = ask(model, ["A long passage about bridges. " * 100, "Name a bird."], on_length="keep")
     assert (long.error.kind, long.attempts) == ("truncated", 1)
     assert 512 < int(re.search(r"request \((\d+)", str(long.error))[1]) < 1024
     assert short.ok

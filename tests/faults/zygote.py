@@ -18,7 +18,7 @@ def main() -> None:
         if pid == 0:
             prompts = [f"prompt {n}" for n in range(count)]
             model = chat_model("ollama:llama3:8b", host=url)
-            replies = ask(model, prompts, cassette=Cassette(path), concurrency=concurrency, progress=False)
+            replies = ask(model, prompts, cassette=Cassette(path), concurrency=concurrency)
             os._exit(0 if all(reply.ok for reply in replies) else 3)
         print(pid, flush=True)
         print(os.waitpid(pid, 0)[1], flush=True)
