@@ -108,13 +108,10 @@ def test_the_summary_of_a_run_counts_what_has_no_value():
     assert re.search(r"^B +- +1\.000$|^B +1\.000 +-$", said, re.M)
 
 
-def test_version_is_printed(capsys):
+def test_the_version_is_printed_and_without_a_command_all_of_them_are_listed(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])
     assert (caught.value.code, capsys.readouterr().out) == (0, f"ragbench {ragbench.__version__}\n")
-
-
-def test_without_a_command_all_of_them_are_listed(capsys):
     assert cli.main([]) == 2
     said = capsys.readouterr().out
     assert all(re.search(rf"^ +{name}\b", said, re.M) for name in ("init", "run", "score", "lab"))

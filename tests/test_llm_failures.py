@@ -69,17 +69,12 @@ def test_each_failure_has_its_kind_its_words_and_its_remedy(name):
     assert reply.attempts == (2 if kind == "server" else 1)
 
 
-def test_what_was_written_before_a_failure_is_kept():
-    with FakeOllama(fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "one two three") as fake:
-        reply = ask(fake.model(), ["p"], retries=0)[0]
-    assert (reply.raw, reply.ok) == ("one two three", False)
-
-
-def test_a_loop_that_ends_without_its_end_mark_is_truncated_and_not_tried_again():
+def test_a_loop_that_ends_without_its_end_mark_is_truncated_not_tried_again_and_kept():
     with FakeOllama(fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "the lake and " * 40) as fake:
         reply = ask(fake.model(), ["p"])[0]
         assert len(fake.calls) == 1
     assert (reply.error.kind, "repeats itself" in str(reply.error)) == ("truncated", True)
+    assert (reply.raw, reply.ok) == ("the lake and " * 40, False)
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,10 @@ def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
     assert schema.parsed == Said(answer=key)
 
 
-@pytest.mark.parametrize(
-    "word", ["test", "none", "not-needed", "lm-studio", "ollama", "sk-xxxxxxxxxxxxxxxx", "a b c d e f g h i j"]
-)
-def test_ordinary_words_are_no_keys(word):
-    assert not _looks_like_key(word)
-
-
-@pytest.mark.parametrize("key", ["sk-proj-Ab3dE5gH7jK9", "hf_AbCdEfGhIjKl", "0123456789abcdef0123456789abcdef"])
-def test_keys_look_like_keys(key):
-    assert _looks_like_key(key)
+def test_keys_look_like_keys_and_ordinary_words_do_not():
+    words = ["test", "none", "not-needed", "lm-studio", "ollama", "sk-xxxxxxxxxxxxxxxx", "a b c d e f g h i j"]
+    keys = ["sk-proj-Ab3dE5gH7jK9", "hf_AbCdEfGhIjKl", "0123456789abcdef0123456789abcdef"]
+    assert [text for text in words + keys if _looks_like_key(text)] == keys
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------
@@ -307,18 +301,15 @@ class Odd:
         return [Grade(answer.question_id, self.value, self.name) for answer in answers]
 
 
-@pytest.mark.parametrize("value", [None, 3, b"Ely", ["Ely"]])
-def test_a_reader_that_gives_no_text_gives_a_failed_row(tmp_path, value):
-    rows = experiment(tmp_path, 1, N=(4,), generator={"odd": Odd(value)}).run(progress=False)
+@pytest.mark.parametrize(
+    ("axis", "value", "words"),
+    [("generator", value, f"the reader 'odd' gave {type(value).__name__}") for value in (None, 3, b"Ely", ["Ely"])]
+    + [("judge", value, f"the grader 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
+)
+def test_a_reader_without_text_or_a_grader_without_grade_gives_a_failed_row(tmp_path, axis, value, words):
+    rows = experiment(tmp_path, 1, N=(4,), **{axis: {"odd": Odd(value)}}).run(progress=False)
     assert rows["status"].tolist() == ["failed"]
-    assert f"the reader 'odd' gave {type(value).__name__}" in rows["error"][0]
-
-
-@pytest.mark.parametrize("value", [0, 6, 4.5, True, "5"])
-def test_a_grader_that_gives_no_grade_gives_a_failed_row(tmp_path, value):
-    rows = experiment(tmp_path, 1, N=(4,), judge={"odd": Odd(value)}).run(progress=False)
-    assert rows["status"].tolist() == ["failed"]
-    assert f"the grader 'odd' gave {value!r}" in rows["error"][0]
+    assert words in rows["error"][0]
 
 
 def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
