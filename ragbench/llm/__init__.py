@@ -9,7 +9,7 @@ whole?), ``failures`` (eight kinds) and ``cassette`` (what is recorded). Beside 
 from ragbench.llm.asking import Interrupted, ask
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.context import estimate_tokens
-from ragbench.llm.doctor import Fitness, fitness
+from ragbench.llm.doctor import fitness
 from ragbench.llm.endpoints import ModelFacts, model_facts, model_name
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import time
@@ -26,7 +27,6 @@ from ragbench.llm.structured import (
     read_reply,
     repair_messages,
     repeats,
-    schema_dict,
     without_thinking,
 )
 
@@ -209,16 +209,18 @@ class _Job:
     def replay(self, tape: Cassette) -> CallError | None:
         """Serve everything from the cassette, without a socket. Returns the error for what is missing, if any."""
         first = self.endpoints[0]
-        digest = tape.choose_digest(first.provider, first.name, first.pinned_digest)
-        missing = self._look_up(tape, digest) if digest is not None else self.tasks
+        missing = self._look_up(tape, first.pinned_digest)
         for task in missing:
             self._settle(task, self._failed(task, first, tape.miss([task.id], first.model, len(self.tasks))))
         ids = [self.tasks[place].id for task in missing for place in task.places]
         return tape.miss(ids, first.model, len(self.tasks)) if ids else None
 
-    def _look_up(self, tape: Cassette, digest: str) -> list[_Task]:
+    def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
         first = self.endpoints[0]
+        digest = tape.choose_digest(first.provider, first.name, on_server)
+        if digest is None:
+            return self.tasks
         self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options())
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
@@ -293,8 +295,7 @@ class _Job:
         if tape is None:
             self.digest = on_server or ""
             return self.tasks
-        digest = tape.choose_digest(first.provider, first.name, on_server)
-        missing = self._look_up(tape, digest) if digest is not None else self.tasks
+        missing = self._look_up(tape, on_server)
         if missing and on_server is not None:
             tape.register(first.provider, first.name, self.digest)
         return missing
@@ -382,7 +383,8 @@ class _Job:
             messages = task.messages if draft is None else repair_messages(task.messages, *draft, task.json_schema)
             task.attempts += 1
             start = time.perf_counter()
-            received = await endpoint.call(messages, schema_dict(task.json_schema), self.deadline_s)
+            schema = json.loads(task.json_schema) if task.json_schema else None
+            received = await endpoint.call(messages, schema, self.deadline_s)
             task.spent += received.usage(time.perf_counter() - start, endpoint.price)
             if any(secret in received.text for secret in endpoint.secrets):
                 do = "ask another server"

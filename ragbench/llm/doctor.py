@@ -50,7 +50,7 @@ class _Verdict(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Fitness:
+class _Fitness:
     """What `fitness` found out about a model.
 
     Attributes
@@ -103,7 +103,7 @@ class Fitness:
   verdict        {verdict}""")
 
 
-def fitness(model: Any) -> Fitness:
+def fitness(model: Any) -> _Fitness:
     """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME`` prints).
 
     Failures of the server are ``problems``, not exceptions.
@@ -140,7 +140,7 @@ def fitness(model: Any) -> Fitness:
     elif right < len(verdicts):
         problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
     speeds = [speed for reply in good if not math.isnan(speed := reply.usage.tokens_per_second)]
-    found = Fitness(
+    found = _Fitness(
         model=endpoint.model,
         host=endpoint.host,
         digest=same[0].digest,

