@@ -150,7 +150,7 @@ def _retrieve(run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Q
     cut = (run.experiment.tokenizer, run.experiment.begin_token, run.experiment.match)
     parts = [slice(start, start + TASK) for start in range(0, len(questions), TASK)]
     tasks = ((questions[p], {search: found[p] for search, found in hits.items()}) for p in parts)
-    work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=run.readers, graders=run.graders)
+    work = functools.partial(_rows_of, cells=tuple(cells), cut=cut, readers=run.readers, graders=run.graders)
     return [row for of_task in pool.map(work, *zip(*tasks, strict=True)) for row in of_task]
 
 
@@ -165,7 +165,7 @@ def _search(engine: Any, questions: Sequence[Question], k: int) -> list[list[Hit
         return [_search(engine, [question], k)[0] for question in questions]
 
 
-def rows_of(
+def _rows_of(
     questions: Sequence[Question],
     hits: Mapping[Search, Sequence[list[Hit] | Exception]],
     *,
@@ -366,7 +366,9 @@ def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
     names = ("per_prompt", "order", "max_chars", "begin_token", "match", "concurrency", "truncated")
     parameters = {name: getattr(experiment, name) for name in names} | {"options": options, "N": list(experiment.N)}
     parameters |= {"k": {name: list(values) for name, values in experiment.k.items()}}
-    parameters |= {"tokenizer": _tokenizer_name(experiment.tokenizer), "form": MATCHES[experiment.match][1]}
+    tokenizer = "all-MiniLM-L6-v2 WordPiece" if experiment.tokenizer is None else experiment.tokenizer
+    named = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "__name__", type(tokenizer).__name__)
+    parameters |= {"tokenizer": named, "form": MATCHES[experiment.match][1]}
     seeds = {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in run.models.items()}
     secrets = tuple(sorted({s for facts in run.models.values() for s in facts.secrets}, key=len, reverse=True))
     manifest = {
@@ -383,20 +385,12 @@ def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
     manifests.write_manifest(experiment.home, manifest | run.environment, secrets)
 
 
-def _tokenizer_name(tokenizer: Any) -> str:
-    if tokenizer is None:
-        return "all-MiniLM-L6-v2 WordPiece"
-    named = tokenizer if isinstance(tokenizer, str) else type(tokenizer).__name__
-    return getattr(tokenizer, "__name__", None) or named
-
-
 def _alone(experiment: Grid) -> Any:
     try:
         return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
     except Timeout:
-        raise ConfigError(
-            f"another process is running {experiment.name!r}", "one process per run", "wait for it, or rename this one"
-        ) from None
+        got = f"another process is running {experiment.name!r}"
+        raise ConfigError(got, "one process per run", "wait for it, or rename this one") from None
 
 
 class Experiment(Grid):
@@ -409,8 +403,8 @@ class Experiment(Grid):
     ----------
     name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
     data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
-    chunker : label -> function documents -> chunks.
-    retriever : label -> function chunks -> retriever (anything with ``search(queries, k)``).
+    chunker, retriever : label -> function documents -> chunks; label -> function chunks -> retriever (anything with
+        ``search(queries, k)``).
     k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever -> int).
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
     generator : label -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
@@ -426,8 +420,8 @@ class Experiment(Grid):
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
     until : ends the run when it is decided, such as ``"BM25 > SIM in fully_right by 0.95 or within 0.05"``; see
         `ragbench.experiment.until`. Then no test for a fixed number of questions holds for its rows.
-    truncated : of an answer that ended at its limit of tokens, which is counted either way. ``"score"``: it is graded
-        like any other, as in the papers; ``"unscored"``: it gets no grade.
+    truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it is graded like any
+        other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
     embedder, reranker : of the retrievers and chunkers that name none themselves.
 

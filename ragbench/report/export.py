@@ -65,7 +65,7 @@ _Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, a
 
 
 @dataclass
-class Exported:
+class _Exported:
     """What an export wrote."""
 
     folder: Path
@@ -83,7 +83,7 @@ def export(
     *,
     cassette: str | os.PathLike[str] | None = None,
     html: bool = False,
-) -> Exported:
+) -> _Exported:
     """Write everything a paper or thesis needs of a run into a folder. Two exports of one run differ in no byte.
 
     Parameters
@@ -328,7 +328,7 @@ def _worst_answers(rows: pd.DataFrame) -> RunTable:
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *, html: bool = False) -> Exported:
+def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *, html: bool = False) -> _Exported:
     """Write a table from `ragbench.score` as a folder like that of `export`; ``name`` stands in its captions.
 
     Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
@@ -424,12 +424,12 @@ def _write(
     files: Mapping[str, Iterable[str]],
     worst: RunTable | None = None,
     cassette: Path | None = None,
-) -> Exported:
+) -> _Exported:
     """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was.
 
     ``tables`` are by label, ``files`` texts by name; ``facts`` and ``worst`` stand on the page alone.
     """
-    target, earlier, done = Path(to).expanduser().resolve(), check_target(to), Exported(Path(to).expanduser())
+    target, earlier, done = Path(to).expanduser().resolve(), check_target(to), _Exported(Path(to).expanduser())
     folder = target.with_name(f".{target.name}.part")
     shutil.rmtree(folder, ignore_errors=True)  # what an export that was killed has left
     folder.mkdir(parents=True)

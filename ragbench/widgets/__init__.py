@@ -9,7 +9,7 @@ from ragbench._lazy import lazy
 
 _HOME: dict[str, list[str]] = {
     "claims": ["ClaimInspector"],
-    "base": ["Message", "Panel", "escape", "figure", "mark", "tag"],
+    "base": ["Panel", "escape", "figure", "mark", "tag"],
     "explorer": ["RetrievalExplorer"],
     "thresholds": ["ThresholdExplorer"],
     "labelling": ["LabellingTool"],

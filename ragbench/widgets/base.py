@@ -113,7 +113,7 @@ def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox
     return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
 
 
-class Message(ipywidgets.HTML):
+class _Message(ipywidgets.HTML):
     """One line under a widget, empty until there is something to say; screen readers announce it."""
 
     def say(self, text: object) -> None:
@@ -125,16 +125,12 @@ class Message(ipywidgets.HTML):
         words = error if isinstance(error, str | RagbenchError) else f"{type(error).__name__}: {error}"
         self.value = f'<div class="rb-message rb-error" role="alert">{escape(words)}</div>'
 
-    def clear(self) -> None:
-        """Show nothing."""
-        self.value = ""
-
 
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles and ``style``, a heading, and a `Message` line, ``self.message``, below."""
+    """A box with the shared styles and ``style``, a heading, and a `_Message` line, ``self.message``, below."""
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
-        self.message = Message()
+        self.message = _Message()
         # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets 8.1).
         heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{escape(label)}</h3>")
         super().__init__([heading, *children, self.message])
@@ -162,11 +158,10 @@ class Panel(ipywidgets.VBox):
         JupyterLab hides what an event handler raises in its log. A RagbenchError ends here; any other is raised again
         after it is shown, so that the log has its traceback.
         """
-        self.message.clear()
+        self.message.value = ""
         try:
             yield
-        except RagbenchError as error:
-            self.message.error(error)
         except Exception as error:
             self.message.error(error)
-            raise
+            if not isinstance(error, RagbenchError):
+                raise
