@@ -6,18 +6,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ragbench.data import load_minihop
 from ragbench.errors import DataError
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.graded_answers import as_answers, load_graded_answers
+from ragbench.paths import packaged_data
 from ragbench.stats import (
     compare,
     label_next,
     paired_permutation_test,
     ppi_difference,
     ppi_mean,
+    ppi_shares,
     repeat_changes,
     stratified_draw,
 )
 
 NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def minihop_grades(minilm):
+    """Grades of the embedded grader, and the reference labels, of SmolLM2's answers."""
+    every = load_graded_answers(packaged_data("minihop", "model_answers.jsonl"))
+    labelled = [answer for answer in every if answer.id.startswith("smollm2-")]
+    grades = EmbeddedGrader().grade_all(load_minihop().questions, as_answers(labelled))
+    return np.array([one.value for one in grades]), np.array([one.grade for one in labelled])
 
 
 def clustered(rng, clusters=30, size=6, effect=0.0):
@@ -126,6 +140,31 @@ def test_the_next_labels_go_where_judge_and_labels_disagree_by_chance_by_hand():
     assert label_next(strata, values, np.ones(20), 99, seed=0).sum() == 12  # all that is left
     with pytest.raises(DataError, match="no label in stratum 'torn'"):
         label_next(strata, np.where(np.arange(20) < 10, values, NAN), np.ones(20), 5, seed=0)
+
+
+@pytest.mark.parametrize(("grade", "narrower", "wider"), [(1, 0.6, 0.85), (2, 0.9, 0.98), (4, 0.97, 1.03)])
+def test_on_labelled_answers_advice_helps_where_judge_and_labels_differ_in_some_strata_only(
+    grade, narrower, wider, minihop_grades
+):
+    # MiniHop's 250 answers of SmolLM2: all 24 of grade 1 that the judge misses are in one of its strata, so the advice
+    # gains a quarter there; its grades 4 are wrong everywhere alike, and the advice gains nothing.
+    judge, reference = minihop_grades
+    strata = np.where(np.isin(judge, (1, 5)), 0, judge)  # too few of these two for a stratum of their own
+    truth, judged = (reference == grade).astype(float), (judge == grade).astype(float)
+    rng, runs, held, width = np.random.default_rng(0), 150, 0, np.zeros(2)
+    for run in range(runs):
+        first = stratified_draw(strata, 60, least=4, seed=run)
+        advised = first | label_next(strata, np.where(first, truth, NAN), judged, 60, seed=run)
+        drawn = np.zeros(truth.size, bool)
+        drawn[rng.choice(truth.size, 120, replace=False)] = True
+        for i, (labelled, within) in enumerate(((advised, strata), (drawn, 0 * strata))):
+            (got,) = ppi_shares(
+                np.where(labelled, truth, NAN)[:, None], judged[:, None], within, of=np.ones(truth.size)
+            )
+            width[i] += np.nan_to_num(got.high - got.low)  # none where nothing varies
+            held += i == 0 and got.low <= truth.mean() <= got.high
+    assert narrower < width[0] / width[1] < wider, width / runs
+    assert held / runs > 0.88
 
 
 def test_repeats_of_a_judge_by_hand_and_the_interval_holds():

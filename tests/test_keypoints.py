@@ -211,6 +211,13 @@ def test_rouge_l_equals_dynamic_programming(a, b):
     assert answer_rouge_l([" ".join(a)], [" ".join(b)])[0] == pytest.approx(want)
 
 
+def test_english_rouge_l_equals_the_rouge_score_package():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    a, b = "Sales, in 2021, grew by 4.5% - to $12m.", "In 2021 sales grew 4.5% and reached $12m!"
+    assert answer_rouge_l([a], [b])[0] == pytest.approx(RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure)
+
+
 @pytest.mark.data
 def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
     rows = recorded("rageval/example_finance_en_gpt-4o.jsonl.gz")

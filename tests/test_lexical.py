@@ -100,6 +100,11 @@ def test_bleu_keeps_tokens_that_are_white_space():
     assert bleu("a-b", "a b", tokenizer=list, smoothing="exp", effective_order=True) < 1.0
 
 
+def test_bleu_says_nothing_on_standard_error(capfd):
+    bleu("a b c d", "a b c e", effective_order=False)
+    assert capfd.readouterr().err == ""
+
+
 def test_rouge_l_by_hand():
     # longest common subsequence "police the gunman": 3 of 4 and 3 of 4
     assert rouge_l("police kill the gunman", "police killed the gunman") == pytest.approx(0.75)
@@ -170,6 +175,43 @@ def test_idf_overlap_is_symmetric_and_in_range(a, b):
     if not math.isnan(score):
         assert 0 <= score <= 1 + 1e-12
         assert score == idf_overlap(b, a, idf)
+
+
+def correlations(rows, score):
+    """Pearson and Spearman, in percent, of score differences with the annotators' labels (RAGChecker, Table 2)."""
+    from scipy.stats import pearsonr, spearmanr
+
+    differences = []
+    for row in rows[::2]:
+        one, two = (score(row[m]["response"], row["gt_answer"]) for m in ("model1", "model2"))
+        differences += [two - one] * 2
+    x = np.array(differences)
+    x = -2 + 4 * (x - x.min()) / (x.max() - x.min())
+    labels = ("correctness_label", "completeness_label", "overall_label")
+    return [
+        (round(100 * pearsonr(x, y)[0], 2), round(100 * spearmanr(x, y)[0], 2))
+        for y in ([row[label] for row in rows] for label in labels)
+    ]
+
+
+@pytest.fixture(scope="module")
+def labelled(recorded):
+    return recorded("ragchecker/meta_evaluation/human_labeled_data.json.gz")
+
+
+@pytest.mark.data
+def test_bleu_and_rouge_l_give_the_published_rows_of_ragchecker_table_2(labelled):
+    jieba = pytest.importorskip("jieba")
+    jieba.setLogLevel("ERROR")
+    said = [(r["gt_answer"], r["model1"]["response"], r["model2"]["response"]) for r in labelled]
+    cut = {text: jieba.lcut(text) for texts in said for text in texts}
+    plain = {"tokenizer": cut.__getitem__, "smoothing": "none", "effective_order": False, "brevity_penalty": False}
+    assert correlations(labelled, lambda a, b: bleu(a, b, **plain)) == [(38.89, 35.32), (32.13, 21.85), (35.14, 29.42)]
+    assert correlations(labelled, lambda a, b: rouge_l(a, b, tokenizer=cut.__getitem__)) == [
+        (31.75, 31.72),
+        (47.88, 45.67),
+        (43.10, 43.21),
+    ]
 
 
 @pytest.mark.data

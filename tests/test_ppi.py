@@ -191,6 +191,16 @@ def test_a_count_of_zero_has_an_interval_for_these_items():
     assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - none.high, 1))
 
 
+def test_intervals_of_rare_categories_hold():
+    rng, runs, held = np.random.default_rng(8), 300, []
+    for run in range(runs):
+        truth, strata, f, _ = answers(rng, 60)
+        rare = truth[:, :1] * (rng.random((len(truth), 1)) < 0.3)  # about 4 in 100
+        (got,) = ppi_shares(hide(rare, stratified_draw(strata, 200, seed=run)), f[:, :1], strata)
+        held.append(got.low <= rare.mean() <= got.high)
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
 def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():
     strata = np.repeat([1, 2, 3, 4, 5], [400, 200, 100, 30, 10])
     drawn = stratified_draw(strata, 250, seed=9)

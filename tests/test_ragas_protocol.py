@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from notebook_parts import parts
+from scipy.stats import binom
 from test_steps_ragas import verdicts
 
 from ragbench import papers
@@ -33,6 +34,20 @@ def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
 
 def test_float_noise_is_a_tie():
     assert agreement_row(frame([1.0, 0.5], [0.9999999, 0.50001]))["ties"] == 1
+
+
+def test_random_tie_breaks_average_to_the_expectation():
+    ties = frame([1.0] * 9 + [2.0], [1.0] * 10)
+    draws = [agreement_row(ties, seed=seed)["at_random"] for seed in range(400)]
+    assert sum(draws) / 400 == pytest.approx(agreement_row(ties)["agreement"], abs=0.03)
+    assert len(set(draws)) > 5
+    assert agreement_row(ties, seed=3) == agreement_row(ties, seed=3)
+
+
+def test_the_interval_is_the_exact_binomial_one():
+    row = agreement_row(frame([1.0] * 22 + [0.0] * 3, [0.5] * 25))
+    assert binom.sf(21, 25, row["low"]) == pytest.approx(0.025)
+    assert binom.cdf(22, 25, row["high"]) == pytest.approx(0.025)
 
 
 def test_a_table_without_the_two_columns_or_without_numbers_is_refused():

@@ -1,5 +1,8 @@
 """RAGChecker's published tables as transcribed, and the rows of Table 2 that recorded data give again."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +11,7 @@ from notebook_parts import parts
 from ragbench import papers
 from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_meta
 from ragbench.metrics.claims import METRICS
+from ragbench.metrics.lexical import bleu, rouge_l
 from ragbench.stats import annotator_agreement, correlation, preference_correlation
 
 SYSTEMS = [f"{r}_{g}" for r in ("BM25", "E5-Mistral") for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")]
@@ -127,6 +131,14 @@ def test_table_2_repeats_table_5_but_for_the_overall_pearson_of_bertscore():
     assert full.loc[differing[0]] == 33.51
 
 
+def test_table_1_counts_4162_questions_in_ten_domains():
+    table = wide("Table 1")
+    assert table.index.tolist() == list(BENCHMARK)
+    assert table["queries"].astype(int).sum() == 4162
+    assert table["documents"].astype(int).sum() == 1510502
+    assert table.loc["RobustQA Finance"].tolist() == ["Finance", "500", "57638", "FiQA, RobustQA"]
+
+
 def test_numbers_of_section_4_4_are_those_of_the_text():
     cells = papers.published("ragchecker", "Section 4.4")
     assert len(cells) == 26
@@ -186,3 +198,25 @@ def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta):
         sides = zip(meta["responses"], meta["reference"], strict=True)
         scores = np.array([[metric(response, reference) for response in both] for both, reference in sides])
         assert hundredths(lambda aspect, scores=scores: scores, meta) == row("Table 2", name)
+
+
+def test_bleu_of_the_published_form_worked_by_hand():
+    published = partial(bleu, tokenizer=list, smoothing="none", effective_order=False, brevity_penalty=False)
+    # response: a _ c _ s (5, 4, 3, 2 n-grams); shared with "a c r": a _ c _ / a_ _c c_ / 2 / 1
+    expected = (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    assert published("a c s", "a c r") == pytest.approx(expected)
+    # a repeated word counts as often as the reference has it; a reference much longer costs nothing
+    assert published("a c s", "a c r away from home") == pytest.approx(expected)
+    assert published("c c c", "a c r") == 0.0
+    assert published("", "a c") == published("c", "c") == 0.0
+
+
+def test_rouge_l_on_tokens_of_ones_own_equals_the_library():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    texts = ("a cat sat on the mat", "the mat sat on a cat", "", "on", "a a a cat", "猫坐在垫子上 cat")
+    library = RougeScorer(["rougeL"], tokenizer=SimpleNamespace(tokenize=list))
+    for response in texts:
+        for reference in texts:
+            expected = library.score(reference, response)["rougeL"].fmeasure
+            assert rouge_l(response, reference, tokenizer=list) == pytest.approx(expected), (response, reference)

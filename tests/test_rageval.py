@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
 from ragbench.paths import shared_data
 from ragbench.records import Chunk, Dataset, Document, Question
-from ragbench.retrieval import BM25
+from ragbench.retrieval import BM25, make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
 from ragbench.text.wordpiece import default_tokenizer
@@ -148,6 +149,16 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
         np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
 
 
+def test_a_smaller_k_is_the_beginning_of_a_larger_one():
+    data, make = rageval.generated(documents=5), {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
+    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
+    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
+    assert (recall[6] >= recall[2]).all()
+    assert (recall[6] > recall[2]).any()
+
+
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
@@ -166,6 +177,14 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
     rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)}, variant="released")
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
+
+
+def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
+    document = Document("d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN)
+    got = [c.text for c in sentence_chunks([document], 25)]
+    assert got == ["One is here. Two is here.", "Three is a much longer sentence.", "Four."]
+    assert [c.text for c in sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
+    assert [c.id for c in sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
 
 
 @given(st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"]))
@@ -207,6 +226,13 @@ def test_character_bigrams_by_hand():
     assert rageval.character_bigrams("，。 ") == []
 
 
+def test_jieba_words_have_no_punctuation():
+    pytest.importorskip("jieba")
+    words = rageval.jieba_words("公司于2012年召开股东大会，出席者众。")
+    assert "".join(words) == "公司于2012年召开股东大会出席者众"
+    assert "股东大会" in words
+
+
 def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert rageval.chinese_tokenizer() is rageval.character_bigrams
@@ -235,6 +261,20 @@ def test_queries_are_cut_after_128_tokens():
     rows = rageval.retrieval_rows(replace(data, questions=tuple(asked)), ENGLISH, {"1": (50, 1)}, prefix=[True])
     assert rows["recall"].tolist() == [0.0]
     assert rows["eir"].isna().all()
+
+
+def test_dense_uses_the_embedder_it_is_given():
+    class Letters:
+        def embed_documents(self, texts):
+            return [[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts]
+
+        def embed_query(self, text):
+            return self.embed_documents([text])[0]
+
+    letters = {"letters": partial(make_retriever, "SIM", embedder=Letters())}
+    rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
+    assert rows["recall"].tolist()[:2] == [1.0, 1.0]
+    assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
 
 
 def test_the_generated_set_has_the_type_references_and_documents_of_each_question():
@@ -314,3 +354,8 @@ def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
     assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
     assert len(all_of_it.questions) == 1574
+
+
+def test_no_documents_is_no_data_set():
+    with pytest.raises(ConfigError, match="documents=0"):
+        rageval.generated(documents=0)

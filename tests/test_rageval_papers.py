@@ -27,6 +27,11 @@ def wide(item):
     return papers.published("rageval", item).pivot(index="row", columns="column", values="value")
 
 
+def test_every_table_and_figure_is_there():
+    tables = {f"Table {n}" for n in range(1, 7)} | {f"Figure {n}" for n in range(3, 7)}
+    assert tables <= set(papers.published_items("rageval"))
+
+
 def test_table_1_adds_up_to_a_hundred_percent_and_216_documents():
     table = wide("Table 1")
     assert table["documents"].sum() == 216

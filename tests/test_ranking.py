@@ -8,8 +8,9 @@ from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ragbench as rb
 from ragbench.errors import DataError
-from ragbench.metrics.ranking import rank_scores
+from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
@@ -98,6 +99,13 @@ def test_recorded_recall_and_reciprocal_rank_columns_are_reproduced_exactly(reco
                 assert ours[f"RR@{k}"] == pytest.approx(float(row[f"reciprocal_rank_at_{k}"]))
                 checked += 1
     assert checked > 4000
+
+
+def test_rows_are_ranked_by_the_measures_names():
+    rows = [{"retrieved_context_ids": ["a", "b"], "reference_context_ids": ["b"]}]
+    scored = rb.score(rows, ["ranking"])
+    assert scored.attrs["numbers"] == list(MEASURES)
+    assert scored[["RR", "P@10"]].to_numpy().tolist() == [[0.5, 0.1]]
 
 
 test_bad_input_is_named = refusals(

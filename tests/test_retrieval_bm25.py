@@ -11,7 +11,7 @@ import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from retrieval_parts import chunks_of, ids
+from retrieval_parts import chunks_of, hotpot_chunks, ids
 
 from ragbench.errors import DataError
 from ragbench.records import Chunk
@@ -184,6 +184,12 @@ def test_many_blocks_of_chunks_equal_a_dense_computation(variant):
     assert [one[:20] for one in alone] == hits[:3]  # to the last bit, whatever was left unread
 
 
+def test_a_term_more_than_65535_times_in_one_chunk_is_counted():
+    bm25 = BM25(chunks_of("red " * 70_000, "red", "cat"), variant="lucene", b=0.0)
+    best = bm25.search(["red"], 1)[0][0]
+    assert best.score == pytest.approx(math.log(1.6) * 70_000 / 70_001.2, rel=1e-12)
+
+
 def test_no_hit_without_evidence():
     bm25 = BM25(chunks_of("red dog", "", "blue"), variant="lucene")
     assert bm25.search(["zebra", "!?", "red"], 10)[:2] == [[], []]
@@ -272,6 +278,18 @@ def test_recorded_pooled_rankings_are_reproduced_exactly(recorded):
     results = bm25.search([row["question"] for row in rows], 50)
     assert len(rows) == 250
     assert [" | ".join(h.chunk.title for h in hits) for hits in results] == [row["retrieved_titles"] for row in rows]
+
+
+@pytest.mark.data
+def test_recorded_per_question_rankings_are_reproduced_exactly(recorded):
+    paragraphs = hotpot_chunks(recorded)
+    rows = [r for r in recorded(RESULTS) if r["setting"] == "per_question" and r["example_id"] in paragraphs]
+    assert len(rows) == 123
+    for row in rows:
+        chunks = paragraphs[row["example_id"]]
+        titles = ids(BM25(chunks, variant="okapi").search([row["question"]], 50)[0])
+        assert titles == row["retrieved_titles"].split(" | ")[: len(titles)]
+        assert len(titles) == len(chunks)
 
 
 ONE = chunks_of("red")

@@ -81,6 +81,16 @@ def test_a_thousand_runs_with_a_look_after_every_cluster_keep_the_promised_error
     assert alone.mean() > 0.2  # each question on its own does not hold the level: not offered
 
 
+def test_the_true_mean_is_inside_at_every_look():
+    rng = np.random.default_rng(5)
+    lost = 0
+    for _ in range(80):
+        d = rng.choice([-1.0, 0.0, 1.0], 50, p=[0.2, 0.3, 0.5])
+        looks = (anytime_interval(d[:n]) for n in range(5, 51, 5))
+        lost += any(not look.low <= 0.3 <= look.high for look in looks)
+    assert lost <= 4
+
+
 def test_expected_length_falls_with_the_difference_and_ends_at_the_most():
     lengths = [units_until_decided(d, most=150) for d in (0.0, 0.1, 0.3, 0.5)]
     assert lengths == sorted(lengths, reverse=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from ragbench import stats
+from ragbench.data import load_ragchecker_meta
 from ragbench.errors import ConfigError, DataError
 
 NAN = float("nan")
@@ -121,6 +122,15 @@ def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_give
     assert stats.kappa(*grades, weights="quadratic").estimate == pytest.approx(given)
 
 
+def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(300):
+        got = stats.bootstrap_ci(rng.normal(3, 1, 60), resamples=400, level=0.9, seed=rng)
+        hits += got.low <= 3 <= got.high
+    assert 0.84 <= hits / 300 <= 0.95
+
+
 def test_pairs_with_a_missing_side_are_left_out_and_counted():
     got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
     assert (got.estimate, got.n, got.n_missing) == (1, 2, 2)
@@ -214,6 +224,15 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
     assert set(np.flatnonzero(stats.holm(p) <= alpha).tolist()) == rejected
 
 
+def test_power_and_sample_size_match_the_textbook_and_a_simulation():
+    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2: 199; d = 0.8: 15.
+    assert [stats.questions_needed(d, 1.0) for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert stats.questions_needed(-0.02, 0.04) == 34
+    rng = np.random.default_rng(0)
+    rejections = reference.ttest_1samp(rng.normal(0.4, 1, (20_000, 30)), 0, axis=1).pvalue < 0.05
+    assert stats.paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
+
+
 THEIRS = {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}
 
 
@@ -278,6 +297,17 @@ def test_preference_difference_maps_the_extremes_to_two():
 
 
 @pytest.mark.filterwarnings("error")
+def test_correlation_within_groups_leaves_out_what_a_group_shares():
+    # Easy questions have high scores and good answers, hard ones neither; within a question the two run opposite ways.
+    rng = np.random.default_rng(0)
+    ease, order = np.repeat(rng.normal(size=40) * 100, 5), np.tile(np.arange(5.0), 40)
+    question = np.repeat(np.arange(40), 5)
+    assert stats.correlation(ease + order, ease - order, method="spearman").estimate > 0.9
+    within = stats.within_correlation(ease + order, ease - order, question)
+    assert (within.estimate, within.n, within.n_missing) == (-1, 40, 0)
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("method", THEIRS)
 def test_correlation_within_groups_is_the_mean_over_those_that_have_one(method):
     rng = np.random.default_rng(1)
@@ -307,6 +337,32 @@ def test_preference_correlation_counts_each_pair_once_per_annotator():
     got = stats.preference_correlation(s1, s2, labels)
     assert (got.estimate, got.n) == (pytest.approx(expected), 8)
     assert stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("aspect", "pearson", "spearman", "human_pearson", "human_spearman", "within_one"),
+    [
+        ("correctness", 49.66, 46.95, 63.67, 59.19, 90.71),
+        ("completeness", 60.67, 58.11, 71.91, 68.36, 91.79),
+        ("overall", 61.93, 60.90, 70.09, 68.89, 90.36),
+    ],
+)
+def test_ragchecker_table_2_rows_are_reproduced(
+    data_mirror, aspect, pearson, spearman, human_pearson, human_spearman, within_one
+):
+    meta = load_ragchecker_meta()
+    labels, recorded = (np.array(meta[name].tolist(), float) for name in (aspect, f"recorded {aspect}"))
+    one, two = recorded.T
+    got = stats.preference_correlation(one, two, labels)
+    assert got.n == 560
+    assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))  # 49.655 and 61.925 before rounding
+    assert got.estimate == pytest.approx(pearson / 100, abs=6e-5)
+    assert round(100 * stats.preference_correlation(one, two, labels, "spearman").estimate, 2) == spearman
+    assert round(100 * stats.correlation(*labels.T).estimate, 2) == human_pearson
+    assert round(100 * stats.correlation(*labels.T, "spearman").estimate, 2) == human_spearman
+    assert round(100 * stats.annotator_agreement(labels).estimate, 2) == within_one
+    assert got.low < got.estimate < got.high < 0.75
 
 
 def test_pairwise_agreement_counts_a_tie_as_half():

@@ -135,6 +135,13 @@ def test_a_score_at_a_threshold_lies_in_the_middle_box_and_grades_2_to_4_are_one
     assert grade_groups(np.array([1, 2, 3, 4, 5])).tolist() == [0, 1, 1, 1, 2]
 
 
+def test_thresholds_that_made_the_grades_are_found_again():
+    fitted = fit_thresholds(*made_points(4000, h=0.105, k=0.67))
+    assert fitted.h.low - 0.01 <= 0.105 <= fitted.h.high + 0.01
+    assert fitted.k.low - 0.01 <= 0.67 <= fitted.k.high + 0.01
+    assert fitted.k.agreement > 0.8
+
+
 test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterwarnings("error")(
     refusals(
         (lambda: fit_thresholds([0.1, 0.2], [1, 6]), DataError, "6.0 at position 1"),
