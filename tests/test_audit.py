@@ -233,6 +233,13 @@ def test_any_frame_is_audited_by_its_own_columns(frame):
     assert [line.split()[0] for line in lines if "duplicates" in line] == ["none"]
 
 
+def test_a_cell_with_no_scored_row_has_no_mean_and_the_whole_range(frame):
+    frame.loc[frame["system"] == "b", "score"] = None
+    row = found(audit_rows(frame, "score", "system"), "score", "unscored")
+    assert np.isnan(row["mean"])
+    assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
+
+
 LANGUAGES = pd.DataFrame({"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2})
 LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
 TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})

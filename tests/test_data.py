@@ -197,6 +197,10 @@ def test_missing_file_shows_what_is_there(tmp_path):
         load_hotpotqa(tmp_path / "hotpott.json")
     with pytest.raises(DataError, match="is a folder"):
         load_hotpotqa(tmp_path)
+    for name in (".hidden", "a", "b", "c", "d", "e", "f"):
+        write(tmp_path / name, "x")
+    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
+        load_hotpotqa(tmp_path / "hotpott.json")
 
 
 def test_a_limit_is_at_least_one(tmp_path):
@@ -371,6 +375,10 @@ def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thou
     with pytest.raises(ConfigError, match=message) as told:
         data.question("q7")
     assert len(str(told.value)) < 300
+    with pytest.raises(ConfigError, match="mean 'q-7'"):
+        data.question("Q-7")
+    with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
+        data.question("Who?")
 
 
 def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():

@@ -230,6 +230,21 @@ def test_questions_do_not_leave_open_which_document_they_mean(shipped):
     assert len({q.question for q in shipped.questions}) > 0.98 * len(shipped.questions)
 
 
+def test_a_comparison_names_the_right_side(shipped):
+    by_id = {c.id: c for c in shipped.configurations}
+    checked = 0
+    for q in shipped.questions:
+        for d in q.derived:
+            values = [by_id[i].values[name] for i, name in d.of]
+            if d.rule in ("larger", "smaller", "earlier", "later"):
+                pick = max if d.rule in ("larger", "later") else min
+                assert d.text == d.names[values.index(pick(values))]
+                checked += 1
+            elif d.rule == "days":
+                assert str(abs((values[0] - values[1]).days)) in d.text.replace(",", "")
+    assert checked > 40
+
+
 def test_a_question_about_a_fact_that_was_left_out_is_not_asked():
     changed, said = raw(), ["{owner} owns it.", "It is {shop}.", "It sells {goods}."]
     changed["questions"]["factual"].append({"id": "who", "ask": ["Who owns {shop}?"], "say": said})
@@ -280,6 +295,11 @@ def case(shop):
 def refined(shop, case, **changes):
     configuration, document, draft = case
     return datagen.refine(replace(draft, **changes), shop, {"d1": configuration}, {"d1": document})
+
+
+def test_sentences_are_annotated_with_the_facts_they_state(case):
+    stated = [set(s.facts) for s in case[1].sentences]
+    assert stated == [{"goods"}, {"opened", "closed"}, {"takings", "cash", "card", "share"}]
 
 
 def test_the_name_a_document_is_about_is_no_fact_of_the_other(shop, case):

@@ -17,6 +17,7 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
+from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
@@ -299,6 +300,17 @@ def test_section_4_4_follows_from_tables_8_10_and_15():
     assert own.mean() == pytest.approx(50.2, abs=0.05)
 
 
+def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none():
+    laid = BOOK.by_factor(means(made_scores(), dg.SYSTEM, ["claim_recall"], resamples=0))
+    assert laid.groupby("factor")["value"].unique().map(list).to_dict() == {
+        "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
+    }  # fmt: skip
+    assert len(laid) == 2 * 10
+    default = laid[(laid["k"] == 20) & (laid["size"] == 300) & (laid["overlap"] == 0.2) & (laid["retriever"] == "A")]
+    assert default["factor"].tolist() == ["k", "size", "prompt", "overlap"]
+    assert default["mean"].nunique() == 1
+
+
 def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
     table = BOOK.published_by_factor().set_index(["factor", "value", "metric"])["mean"]
     assert table["k", 5, "claim_recall"] == 0.615
@@ -309,6 +321,19 @@ def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis(
     assert table["overlap", 0.2, "claim_recall"] == pytest.approx(0.776)
     assert len(table) == len(papers.published("ragchecker", "Section 4.4")) + 1
     assert table.index.is_unique
+
+
+def test_cells_are_named_as_the_paper_prints_them():
+    table = means(made_scores(k5=0.2), dg.SYSTEM, ["claim_recall"], resamples=0)
+    mine = table[table["retriever"] == "A"]
+    cells = BOOK.as_printed(mine, "Section 4.4")
+    printed = papers.published("ragchecker", "Section 4.4")
+    wanted = printed[printed["column"] == "claim_recall"]["row"]
+    assert cells["row"].tolist() == wanted.tolist()
+    assert cells.set_index("row")["value"].round(6)[["k = 5", "k = 20"]].tolist() == [24.5, 54.5]
+    figure = BOOK.as_printed(mine, "Figure 7")
+    assert figure["row"].tolist() == ["chunk size = 150", "chunk size = 300", "chunk size = 600"]
+    assert set(figure["n"]) == {10}
 
 
 def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence():
@@ -344,6 +369,19 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
 def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
     assert load_dataset("auto", dg.DATA, per_kind=1).name == "minihop pages"
+
+
+@pytest.mark.skipif(
+    shared_data("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA"
+)
+def test_dragonballs_documents_are_long_enough_and_hold_their_references():
+    data = load_dataset("auto", dg.DATA, per_kind=20)
+    assert (data.name, len(data.questions), len(data.documents)) == ("dragonball", 420, 108)
+    assert np.median([len(d.text.split()) for d in data.documents]) > 1000
+    text = "\n".join(" ".join(d.text.split()) for d in data.documents)
+    wanted = [" ".join(r.split()) for q in data.questions for r in q.references]
+    assert np.mean([r in text for r in wanted]) > 0.98
+    assert {why for _, why in dg.answerable(data).excluded} == {"no references"}
 
 
 def numbers(line) -> np.ndarray:

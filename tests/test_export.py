@@ -129,6 +129,12 @@ def test_escaped_text_reads_as_the_text_and_compiles(text):
     assert back == text
 
 
+def test_a_brace_in_a_name_does_not_close_or_open_a_field_of_bibtex():
+    entry = re.sub(r"\\text\w+\{\}", "", in_latex("my{model}}"))
+    assert "{" not in entry
+    assert "}" not in entry
+
+
 def test_line_breaks_and_control_characters_become_spaces():
     assert in_latex("a\n\tb\x07c") == "a b c"
     assert in_latex("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
@@ -177,6 +183,14 @@ def test_an_index_with_a_name_and_columns_in_levels_are_kept():
     categories = pd.DataFrame({"k": ["a", "b"], "c": pd.Categorical(["u", "v"]), "v": [1.0, 2.0]})
     pivoted = categories.pivot(index="k", columns="c", values="v")
     assert render_table(pivoted, "c", "l")["csv"] == "k,u,v\na,1,\nb,,2\n"
+
+
+def test_what_readers_see_may_differ_from_the_numbers_in_the_csv(frame):
+    shown = pd.DataFrame({"mean": ["0.51 [0.48, 0.54]"]})
+    made = render_table(frame, "c", "l", shown=shown)
+    assert "0.51 [0.48, 0.54]" in made["md"]
+    assert "0.51 [0.48, 0.54]" not in made["csv"]
+    assert "0.123457" in made["csv"]
 
 
 def test_a_table_without_caption_or_columns_is_refused(frame):

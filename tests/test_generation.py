@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError
 from ragbench.generation import ABSTENTION, ABSTENTIONS, ExtractiveReader, contexts_from_hits, generate
+from ragbench.generation.reader import _options
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question
 from ragbench.text.parse import sentence, sentences
+from ragbench.text.words import stems
 
 CONTEXT = (
     "The Battle of Fell was fought on 3 May 1702 near the ford of Arn. The Duke of Orm won it. "
@@ -197,6 +199,22 @@ def test_a_sentence_knows_its_names_years_numbers_and_places():
     assert (s.years, s.numbers, s.dated, s.placed) == ((1702,), (1470.0, 24.0), True, True)
     plain = sentence("it rained all day")
     assert (plain.names, plain.years, plain.numbers, plain.dated, plain.placed) == ((), (), (), False, False)
+
+
+def test_words_of_one_event_share_a_stem_and_function_words_are_dropped():
+    assert stems("Where did she die?", "reader") == stems("her death", "reader") == stems("he perished", "reader")
+    assert stems("the of and", "reader") == []
+
+
+def test_options_are_read_from_the_usual_forms_of_comparison():
+    assert _options("Which city is older: the one on the Po, or the one on the Arno?") == (
+        "the one on the Po",
+        "the one on the Arno",
+        "Which city is older",
+    )
+    assert _options("Of the Po and the Arno, which is longer?") == ("the Po", "the Arno", "which is longer")
+    assert _options("Were Ann Lee and Bob Ray both born in Rome?") == ("Ann Lee", "Bob Ray", "both born in Rome")
+    assert _options("Who won the Battle of Fell?") is None
 
 
 # Contexts and order

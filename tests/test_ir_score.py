@@ -299,6 +299,15 @@ def test_chunks_and_their_joined_text_give_the_same_table(tokens):
     assert 0 < by_chunks[0, 1] < 1
 
 
+@pytest.mark.data
+def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
+    for row in recorded("hotpotqa/hotpot_dev_distractor_subset.json.gz")[:60]:
+        chunks = ["".join(sentences) for _, sentences in row["context"]]
+        whole = TokenOffsets(tokens._tokenizer)
+        cuts = range(0, 1001, 100)
+        assert joined_cutoffs(chunks, cuts, tokens).tolist() == joined_cutoffs([" ".join(chunks)], cuts, whole).tolist()
+
+
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score(["a"], "a", "substr"), "did you mean 'substring'"),
     (lambda: ir_score("abc", "abc"), DataError, "facts of row 0 is one text"),
@@ -329,3 +338,9 @@ def test_a_tokenizer_file_plugs_in_by_its_path_and_another_file_is_named(tmp_pat
 @given(st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6), st.text("ab", max_size=9))
 def test_the_score_is_one_exactly_where_every_fact_stands_in_the_text(parts, text):
     assert (ir_score(parts, text) == 1) == all(part in text for part in parts)  # Eq 2.1
+
+
+def test_one_missing_letter_of_long_facts_costs_the_score_of_one():
+    facts = ["a" * 3000, "b" * 3000, "c" * 3000]
+    whole = " ".join(facts)
+    assert ir_score(facts, whole) == 1 > ir_score(facts, whole[:-1])

@@ -14,7 +14,7 @@ from word_bags import Bags
 from ragbench.data.ragchecker import ASPECTS, load_ragchecker_meta
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.checkers import EmbeddedChecker
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import (
     NAMES,
     NESTED,
@@ -23,6 +23,7 @@ from ragbench.labelling.embedded_judge import (
     _stance,
     load_coefficients,
 )
+from ragbench.text.negation import abstains
 from ragbench.text.parse import parse
 from ragbench.text.sentences import split_sentences
 from ragbench.text.words import word_weight
@@ -36,6 +37,11 @@ def row(question, reference, answer, names=LEXICAL):
     return dict(zip(names, _features([question], [reference], [answer], Bags(), names)[0].tolist(), strict=True))
 
 
+def test_common_words_weigh_less_than_rare_ones_and_unknown_ones_most():
+    assert word_weight("the") == pytest.approx(math.log(6))  # the first word of the vocabulary
+    assert word_weight("the") < word_weight("river") < word_weight("receptor") < word_weight("keflavik")
+
+
 def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
     text = "Dr. Smith came in 1.5 hours. He left!\n- One item\n\nIt cost 3. Then he slept e.g. Well"
     ends = ["Dr. Smith came in 1.5 hours.", "He left!", "- One item", "It cost 3.", "Then he slept e.g. Well"]
@@ -45,6 +51,11 @@ def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
 def test_stance_reads_yes_no_and_for_polar_questions_the_first_sentence():
     assert [_stance(t, False) for t in ("Yes, it is.", "no", "It is not.", "")] == [1, -1, 0, 0]
     assert [_stance(t, True) for t in ("It is not so. Yes.", "It is so. Not here.", "The answer is no.")] == [-1, 1, -1]
+
+
+def test_abstention_is_looked_for_at_the_start_only():
+    assert abstains("The context does not mention the river.", "judge")
+    assert not abstains("The Nile. " + "x " * 200 + "It does not mention more.", "judge")
 
 
 def test_names_and_numbers_are_taken_inside_sentences():
@@ -165,6 +176,11 @@ def test_shipped_coefficients_carry_their_card():
     assert len(card["limits"]) >= 3
 
 
+def test_an_unknown_criterion_is_refused():
+    with pytest.raises(ConfigError, match="completeness, correctness, overall"):
+        EmbeddedJudge("overal")
+
+
 @pytest.fixture(scope="module")
 def fitting():
     return load_script("fit_embedded_judge")
@@ -254,6 +270,10 @@ def test_support_by_hand():
     dam, river = word_weight("dam") - 3, word_weight("river") - 3
     by_hand = 0.5 * dam / (dam + river) + 0.5 * math.sqrt(0.5)
     assert checker.support(["dam river"], ["dam"])[0, 0] == pytest.approx(by_hand, abs=1e-3)
+
+
+def test_claims_are_sentences_without_markers():
+    assert split_claims("1. **Bold** start [3]. Next one.\n- item `x`\n\n***") == ["Bold start.", "Next one.", "item x"]
 
 
 @pytest.mark.parametrize(

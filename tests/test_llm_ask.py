@@ -228,6 +228,12 @@ def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake
     assert with_one[0].text == with_one[1].text
 
 
+def test_no_prompts_give_no_replies_and_no_call(fake):
+    assert ask(fake.model(), []) == []
+    assert not fake.calls
+    assert not fake.other
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -237,6 +237,13 @@ def test_a_file_that_is_damaged_in_its_middle_gives_one_message(path):
             use()
 
 
+def test_a_missing_file_or_mode_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.sqlite: no such cassette"):
+        Cassette(tmp_path / "none.sqlite", mode="replay")
+    with pytest.raises(ConfigError, match="unknown cassette mode 'reply'"):
+        Cassette(tmp_path / "none.sqlite", mode="reply")
+
+
 def test_a_read_only_folder_can_be_replayed_from(fake, recorded, path, tmp_path):
     recorded.close()
     assert os.listdir(tmp_path) == ["c.sqlite"]

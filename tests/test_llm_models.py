@@ -138,7 +138,11 @@ def test_addresses_are_completed_and_user_and_password_taken_out(host, expected)
     ("spec", "options", "words"),
     [
         ("llama3:8b", {}, "unknown model provider 'llama3'(?s:.)*write 'ollama:llama3:8b'"),
+        ("ollama:x:cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
         ("ollama:x:120b-cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
+        ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
+        ("smollm", {}, "did you mean 'smollm2'"),
+        ("ollama:", {}, "ollama:NAME"),
         ("embeded", {}, "did you mean 'embedded'"),
         ("gguf:", {}, "gguf:FILE"),
         ("smollm2", {"host": "gpu1:8000"}, "number of a server on this machine"),

@@ -255,6 +255,12 @@ def test_wrong_use_is_named(call, message):
         call()
 
 
+def test_counts_of_the_ledger_are_whole_numbers():
+    table = pd.DataFrame({"row": ["BM25", "SIM"], "column": "100", "value": [0.5, 0.25], "n": [7.0, math.nan]})
+    lines = record(table, by="x").read_text().splitlines()
+    assert [line.split(",")[9] for line in lines if ",x," in line] == ["7", ""]
+
+
 def test_before_a_first_measurement_the_ledger_is_the_one_that_came_along_and_a_full_run_begins_empty(
     tmp_path, monkeypatch
 ):

@@ -38,6 +38,12 @@ class Bags:
         return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).tolist()
 
 
+def test_lead_is_how_the_context_begins():
+    assert LeadSentences(2).answer("?", CONTEXT) == "The dam is old. The Nile flows north."
+    assert LeadSentences(9).answer("?", CONTEXT) == CONTEXT
+    assert LeadSentences(2).answer("?", "") == ""
+
+
 def test_nearest_takes_different_sentences_in_the_order_of_the_context():
     reader = NearestSentences(2, Bags())
     # cosines: dam 0, Nile north 1/2, river 1/sqrt 2, river Nile 1

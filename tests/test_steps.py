@@ -10,6 +10,7 @@ from fake_ollama import FakeOllama, Fault
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.labelling.asking import _reply_schema
 from ragbench.labelling.claims import check_claims, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import extract_statements
@@ -191,6 +192,13 @@ def test_a_server_that_fails_leaves_claims_unscored_without_asking_for_each_agai
     assert judged.report.unscored == len(judged.report.failures) == 7
     assert judged.report.rechecked == 0
     assert {f.kind for f in judged.report.failures} == {"server"}
+
+
+def test_the_schema_leaves_the_number_open_for_joint_prompts_and_fixes_it_for_single_ones():
+    many = _reply_schema(3, ("Yes", "No")).model_json_schema()["properties"]["labels"]
+    assert (many["minItems"], many["maxItems"]) == (0, 6)
+    one = _reply_schema(1, ("Yes", "No")).model_json_schema()["properties"]["labels"]
+    assert (one["minItems"], one["maxItems"]) == (1, 1)
 
 
 def test_input_that_is_no_claim_or_does_not_fit_is_named():

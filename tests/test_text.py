@@ -14,7 +14,7 @@ from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.cutoffs import TokenOffsets
-from ragbench.text.languages import language_of
+from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import comparable, normalise
 from ragbench.text.negation import abstains
 from ragbench.text.words import word_weight
@@ -47,12 +47,25 @@ def test_rule_by_hand(text, expected):
     assert normalise(text).text == expected
 
 
+def test_nfkc_is_a_choice():
+    assert normalise("ＡＢＣ ﬁ ½").text == "ＡＢＣ ﬁ ½"
+    assert normalise("ＡＢＣ　ﬁ…", "NFKC").text == "ABC fi..."
+
+
 def test_hyphen_at_a_line_end_stays_where_a_fact_writes_the_word_with_it():
     text = "a well-\nknown exam-\nple of state-of-\nthe-art"
     assert normalise(text).text == "a wellknown example of state-ofthe-art"
     facts, made = comparable(["He is well-known.", "state-of-the-art", "the well-\nknown"], text)
     assert made.text == "a well-known example of state-of-the-art"
     assert facts == ["He is well-known.", "state-of-the-art", "the well-known"]
+
+
+def test_clean_text_is_the_same_object_and_has_no_map():
+    text = "The fox, née Skłodowska, 北京。"
+    made = normalise(text)
+    assert made.text is text
+    assert made.starts is None
+    assert made.span(4, 7) == (4, 7)
 
 
 def test_span_points_into_the_text_as_it_is():
@@ -186,6 +199,44 @@ def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
     french = "Il fut construit par Ada Holm. On y arrive à pied depuis la gare de Bensk en dix minutes."
     spanish = "El faro fue construido por un ingeniero y se encuentra en la costa; la torre es de piedra."
     assert [language_of([text]) for text in (german, french, spanish)] == ["german", "french", None]
+
+
+# Phrases with two function words each: without either, nothing tells their language.
+PHRASES = {
+    "english": """
+        the miller and sons, of stone to build, in ruins is standing, was empty for years, that night with guests,
+        as planned by Ada, on arrival from Ely, it stood which way, this house be sold, at noon who came, what day
+        when spring came, where trees how tall, or else a storm, an owl did sing, does rain do harm, were found had
+        gone, has land have cattle, whose barn why burnt, his horse her cow, its roof their walls, than yours not
+        mine, but also quiet, into town both came, are Ada's
+    """,
+    "german": """
+        der Müller die Mühle, das Haus und Hof, den Fluss dem Dorf, des Jahres ist Ende, war einst mit Holz, sich
+        drehte auf Achsen, für Gäste im Winter, nicht weit ein Hof, eine Brücke einer Stadt, von Ely zu Pferde, als
+        Schule auch Kirche, wird später wurde verkauft, wer baute wo Mühlen, wann brannte wie viel, welche Stadt
+        welchem Fluss, welchen Weg welcher Turm, welches Tor nach Ely, bei Regen aus Stein, durch Ada am Montag,
+        einem Müller einen Hof, eines Tages dass Regen, vom Turm zum Hafen, zur Brücke es regnet, sie kamen sind
+        verkauft, hat Land haben Vieh, über Nacht bis morgen, oder Stein aber Holz, kein Turm keine Brücke, worden
+        gebaut werden verkauft, wenn Regen noch fällt, nur Stein und
+    """,
+    "french": """
+        le moulin la rivière, les ponts des villages, et ensuite est vendu, une maison un jardin, dans Ely du comte,
+        que Marie qui chante, pour Ada sur terre, par bateau avec Ada, au nord aux moulins, ce pont cette tour, il
+        pleut elle chante, sont vendus été construit, quel pont quelle tour, où Marie quand Ada, comment Paul pas
+        loin, ne dort se lève, ou bien d Ada, l eau à Ely, fut construit était vide, depuis hier plus tard, leur
+        pont ses tours, cet arbre mais vide, dont Marie le
+    """,
+}
+
+
+@pytest.mark.parametrize("language", PHRASES)
+def test_each_function_word_can_tell_its_language(language):
+    phrases = [" ".join(phrase.split()) for phrase in PHRASES[language].split(",")]
+    assert [phrase for phrase in phrases if language_of([phrase]) != language] == []
+    known = set(FUNCTION_WORDS[language].split())
+    found = [known & set(re.findall(r"[^\W\d_]+", phrase.casefold())) for phrase in phrases]
+    assert [phrase for phrase, words in zip(phrases, found, strict=True) if len(words) != 2] == []
+    assert set().union(*found) == known
 
 
 def test_a_few_foreign_names_do_not_change_the_language_of_an_unspaced_text():

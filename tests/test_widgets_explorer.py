@@ -300,6 +300,18 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
     assert "unknown way &#x27;there&#x27;" in panel.message.value
 
 
+def test_message_is_escaped_and_cleared():
+    panel = Panel([], "made")
+    message = panel.message
+    message.say("<i>done</i>")
+    assert 'role="status">&lt;i&gt;done&lt;/i&gt;<' in message.value
+    message.error("no & never")
+    assert "no &amp; never" in message.value
+    with panel.guarded():
+        pass
+    assert message.value == ""
+
+
 def test_figure_needs_words_and_keeps_them_apart_from_markup():
     assert figure("<svg></svg>", 'a "picture"') == (
         '<div role="img" aria-label="a &quot;picture&quot;"><svg></svg></div>'
