@@ -170,6 +170,14 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
         assert {asked[prompt] for prompt, reply in zip(prompts, replies, strict=True) if reply.ok} == {1}
 
 
+def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):
+    fake.latency_s = 0.05
+    fake.reply = at_call(12, press_ctrl_c)
+    with pytest.raises(Interrupted, match=r"in \.replies") as stop:
+        ask(fake.model(), numbered(60), concurrency=2)
+    assert 8 <= sum(reply.ok for reply in stop.value.replies) < 60
+
+
 def test_no_progress_bar_when_nobody_looks_or_few_prompts(fake, capsys):
     import ipykernel  # noqa: F401 - as libraries do; only a running kernel counts
 

@@ -89,12 +89,15 @@ def test_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
     assert "Entailed by chunk 2." in inspector.detail.value
     assert '<mark class="rb-mark-1">She ran away at sixteen.</mark>' in inspector.detail.value
     inspector.claims.value = ("response", 0)
+    assert inspector.column == 1  # the other answer entails it too
     assert "Entailed by reference, chunk 1." in inspector.detail.value
     inspector.claims.value = ("response", 2)
     assert "No text entails it." in inspector.detail.value
     assert inspector.column == 1
     unfound = ClaimInspector([change(retrieved2response=[[N, N]] * 3)])
     assert (unfound.claim, unfound.column) == (0, 0)  # the other answer alone entails it
+    nothing = {"retrieved_context": [], "retrieved2response": [[]] * 3, "retrieved2answer": [[]] * 3}
+    assert ClaimInspector([change(**nothing, answer2response=[N] * 3)]).column == 0  # no chunk to show
 
 
 def test_a_chosen_text_is_shown_with_the_checkers_label_and_marked_in_the_matrix(inspector):
