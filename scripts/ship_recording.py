@@ -65,11 +65,15 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     folder = folder or project_root() / "data" / recordings.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     grids, keys = {}, set()
+    before = recordings.manifest(name, folder)["grids"] if (folder / f"{name}.json").exists() else {}
     for grid in recordings.RECORDINGS[name].grids:
         answers, _ = _look_up(name, grid, path)
         whole = answers.groupby("question_id", sort=False)["recorded"].all()
         # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
+        shipped = before.get(grid, {}).get("questions", [])
+        if len(shipped) > len(covered) and whole.reindex(shipped, fill_value=False).all():
+            covered = shipped  # asked in another order at the time
         if covered:
             keys |= _look_up(name, grid, path, covered)[1]
         grids[grid] = {"planned": recordings.GRIDS[grid].questions, "covered": len(covered), "questions": covered}
