@@ -75,7 +75,9 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     assert told["file"]["sha256"] in packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "file"), [("evidence", "evidence"), ("probes", "probe"), ("alone", "alone")])
+@pytest.mark.parametrize(
+    ("name", "file"), [("evidence", "evidence"), ("probes", "probe"), ("alone", "alone"), ("thesis", "thesis")]
+)
 def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, name, file):
     from ragbench import recordings
 
@@ -99,17 +101,18 @@ def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, 
     assert all(recordings.manifest(each)["file"]["sha256"] in plan for each in recordings.RECORDINGS)
 
 
-def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):
-    grid, n, seed = script.CLAIMS["claims"]
+@pytest.mark.parametrize(("name", "file"), [("claims", "answer_claims"), ("claims_1000", "claims_1000")])
+def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script, name, file):
+    grid, n, seed = script.CLAIMS[name]
     results = script.to_check(grid, n)
-    labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", "answer_claims.json")).results}
+    labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", f"{file}.json")).results}
     assert list(labelled) == [result.id for result in results]
     assert len(results) == script.CHECKED * len(script.SYSTEMS) == 150
     for result in results:
         bare = replace(labelled[result.id], **dict.fromkeys(CHECKS))
         assert bare == result
         assert not labelled[result.id].missing()
-    again = read_ragchecker(packaged_data("minihop", "answer_claims_second.json")).results
+    again = read_ragchecker(packaged_data("minihop", f"{file}_second.json")).results
     assert {r.extra["question_id"] for r in again} == {
         sheet["question_id"] for sheet in script.second_sheets(script.claim_sheets(results, seed), seed)
     }
@@ -117,7 +120,7 @@ def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_th
 
 
 def test_two_systems_with_the_same_text_or_answer_have_the_same_labels():
-    for name in ("answer_claims.json", "answer_claims_second.json"):
+    for name in ("answer_claims.json", "answer_claims_second.json", "claims_1000.json", "claims_1000_second.json"):
         seen = {}
         for result in read_ragchecker(packaged_data("minihop", name)).results:
             for column, chunk in enumerate(result.chunks):

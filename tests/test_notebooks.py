@@ -93,7 +93,10 @@ BOOKS = {
         recorded=frozenset({"Recorded answers, grades", "Table 3.3", "Figure 3.1"}),
     ),
     "17_thesis_real_thresholds": Book(
-        {"RESAMPLES": 50}, "17_figure_3.1_model 17_agreement", {}, recorded=frozenset({"Equation 3.1", "Figure 3.1"})
+        {"RESAMPLES": 50},
+        "17_figure_3.1_model 17_figure_3.1_model_1000 17_agreement",
+        {},
+        recorded=frozenset({"Equation 3.1", "Figure 3.1"}),
     ),
     "20_ragchecker_metrics": Book({}, "20_table_3 20_tables_6_15 20_correlation_with_f1"),
     "20b_ragchecker_checker": Book({"CLAIMS": 60}, "20_checker_confusion", {"Checker validation": 16}),
@@ -104,7 +107,7 @@ BOOKS = {
         "23_figure_6 23_figure_7 23_figure_8 23_figure_10 23_equal_budget",
         {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
     ),
-    "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival"),
+    "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival 24_survival_1000"),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {"Table 1": 6}),
     "40_rageval_generate": Book({"DOCUMENTS": 6}),
     "41_rageval_dragonball": Book({"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}}, "41_table_1 41_table_3"),
