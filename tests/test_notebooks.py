@@ -237,11 +237,11 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
     before = tracked_files()
     assert list(run_all(parameters={"RESAMPLES": 50, "NOBODY": 1})) == [path.stem]
     written = [*(tmp_path / "figures").glob("17_*")]
-    assert len(written) == 3 * 4  # two figures in four files
+    assert len(written) == 3 * 4  # three figures in four files
     assert [made.name for made in written if made.read_bytes() != (again / made.name).read_bytes()] == []
     one, both = ((folder / "ledger.csv").read_text().splitlines() for folder in (again, tmp_path / "figures"))
     measured = {line for line in one if "reference labels" in line}  # a run of one's own begins with the published rest
-    assert len(measured) == 2 + 3
+    assert len(measured) == 2 * (2 + 3)  # at two N
     assert measured <= set(both)
     assert (tmp_path / "notebooks" / path.name).is_file()
     assert tracked_files() == before
