@@ -5,6 +5,7 @@
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
     python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
     python scripts/draw_model_answers.py thesis FOLDER      # Qwen's answers with five retrievers at N = 1000
+    python scripts/draw_model_answers.py budgets FOLDER     # SmolLM2's answers with BM25 at eleven N
     python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
     python scripts/draw_model_answers.py claims_1000 FOLDER # the same at N = 1000
 
@@ -27,6 +28,7 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
+from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.labelling.checkers import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
@@ -39,6 +41,7 @@ CENSUS_SEEDS = {  # of the order, of the second pass
     "probes": (20261129, 20261128),
     "alone": (20261204, 20261205),
     "thesis": (20261206, 20261207),
+    "budgets": (20261211, 20261212),
 }
 
 CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
@@ -55,7 +58,9 @@ def draw(items: pd.DataFrame) -> pd.DataFrame:
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
     items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name], 60 if name == "thesis" else SECOND)
+    return shuffled(
+        items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name], 60 if name in ("thesis", "budgets") else SECOND
+    )
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -70,6 +75,9 @@ def rows_of(name: str) -> pd.DataFrame:
     if name == "thesis":
         answered = recordings.rows("qwen", "thesis")
         return answered[answered["N"].eq(1000)]
+    if name == "budgets":
+        answered = recordings.rows("smollm2", "budgets")
+        return answered[answered["retriever"].isin(["BM25", QUERY_ONLY])]
     return recordings.rows(name, "retrievers")
 
 
