@@ -72,7 +72,7 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
         # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
         shipped = before.get(grid, {}).get("questions", [])
-        if len(shipped) > len(covered) and whole.reindex(shipped, fill_value=False).all():
+        if len(shipped) >= len(covered) and whole.reindex(shipped, fill_value=False).all():
             covered = shipped  # asked in another order at the time
         if covered:
             keys |= _look_up(name, grid, path, covered)[1]
