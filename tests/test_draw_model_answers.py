@@ -76,7 +76,8 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
 
 
 @pytest.mark.parametrize(
-    ("name", "file"), [("evidence", "evidence"), ("probes", "probe"), ("alone", "alone"), ("thesis", "thesis")]
+    ("name", "file"),
+    [("evidence", "evidence"), ("probes", "probe"), ("alone", "alone"), ("thesis", "thesis"), ("budgets", "budget")],
 )
 def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, name, file):
     from ragbench import recordings
