@@ -81,6 +81,7 @@ def test_shipped_recordings_are_small_and_say_whose_words_they_are():
     for name in NAMES:
         told = recordings.manifest(name)
         assert told["options"]["max_completion_tokens"] == recordings.RECORDINGS[name].options["num_predict"]
+        assert list(told["grids"]) == list(recordings.RECORDINGS[name].grids)
         assert set(told["licence"]) == {"weights", "texts in the prompts"}
         assert set(told["versions"]) >= {"ragbench", "xllamacpp"}
         assert told["output_tokens"] > 0
