@@ -22,8 +22,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def real_answers_accuracy():
-    """Right grades of labelled answers of two models (weighted as drawn), and the commonest label's share: by model."""
-    labels = pd.read_json(packaged_data("minihop", "model_answers.jsonl"), lines=True)
+    """Right grades of two models' labelled answers (weighted as drawn), and the commonest label's share: by frame."""
+    model, thesis, budget = (
+        pd.read_json(packaged_data("minihop", f"{file}_answers.jsonl"), lines=True)
+        for file in ("model", "thesis", "budget")
+    )
+    qwen, smollm2 = sorted(model["model"].unique())
+    frames = [model, thesis.assign(model=f"{qwen}, N = 1000"), budget.assign(model=f"{smollm2}, eleven N")]
+    labels = pd.concat(frames, ignore_index=True).fillna({"inclusion_probability": 1.0})
     answers = [Answer(*pair, "") for pair in zip(labels["question_id"], labels["answer"], strict=True)]
     questions = [q for q in rb.data.load_minihop().questions if q.id in set(labels["question_id"])]
     labels["given"] = [graded.value for graded in grade("embedded", questions, answers)]
@@ -31,12 +37,12 @@ def real_answers_accuracy():
     right = labels["weight"].where(labels["given"] == labels["grade"], 0.0).groupby(labels["model"]).sum()
     commonest = labels.groupby(["model", "grade"])["weight"].sum().groupby("model").max()
     both = pd.DataFrame({"right": right, "constant": commonest}).div(labels.groupby("model")["weight"].sum(), axis=0)
-    return both.sort_index()  # Qwen before SmolLM2
+    return both.sort_index()  # Qwen before SmolLM2, the first frame before the second
 
 
-def real_claims_accuracy():
+def real_claims_accuracy(file):
     """Right labels (entailed or not) of real answers' claims, and the better constant's: by table of labels."""
-    reference = read_ragchecker(packaged_data("minihop", "answer_claims.json")).results
+    reference = read_ragchecker(packaged_data("minihop", f"{file}.json")).results
     given = rb.embedded_labels([replace(r, **dict.fromkeys(CHECKS)) for r in reference]).results.results
 
     def entailed(results, check):
@@ -56,7 +62,7 @@ def test_the_docs_give_each_embedded_tools_quality_beside_a_constant_and_none_th
     judge = [value / 100 for value in rb.EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]
     checker, never = embedded_checker_quality("test")[["accuracy", "low", "high"]].to_numpy().tolist()
     commonest = pd.Series([g.grade for g in load_graded_answers(split="test")]).value_counts(normalize=True).max()
-    answers, claims = real_answers_accuracy(), real_claims_accuracy()
+    answers, claims = real_answers_accuracy(), pd.concat(map(real_claims_accuracy, ("answer_claims", "claims_1000")))
     measured = {
         "embedded grader": [*grader, commonest, *answers.T.to_numpy().ravel()],
         "embedded judge": judge,
@@ -67,6 +73,6 @@ def test_the_docs_give_each_embedded_tools_quality_beside_a_constant_and_none_th
         shown = [float(number) for number in re.findall(r"0\.\d+", rows[name])]
         assert shown == pytest.approx(values, abs=0.0051), name
     loses = pd.concat([answers, claims]).eval("right < constant")
-    assert loses.tolist() == [False, True, True, True, True, False]  # as the text below the table says
+    assert loses.tolist() == [False, False, True, False] + 2 * [True, True, True, False]  # as the text below says
     assert inspect.signature(rb.score).parameters["labels"].default is None
     assert rb.Experiment.model_fields["labels"].default is None
