@@ -160,7 +160,8 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
         assert isinstance(stop.value, Interrupted)
         assert len(replies) == 60
         assert 8 <= len(done) < 60
-        assert len(cassette) == len(done)
+        assert len(cassette.get(reply.key for reply in done)) == len(done)
+        assert len(cassette) - len(done) in (0, 1)  # Ctrl-C may fall between the recording of a reply and its return
         assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
         again = ask(fake.model(), prompts, cassette=cassette, concurrency=2)
         assert all(reply.ok for reply in again)

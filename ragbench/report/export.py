@@ -320,7 +320,7 @@ def _worst_answers(rows: pd.DataFrame) -> RunTable:
     asked = lowest["question"].fillna(lowest["question_id"]) if "question" in lowest else lowest["question_id"]
     frame = pd.DataFrame({"question": asked, "system": setting, "IR score": lowest["ir_score"].map("{:.2f}".format)})
     frame["grade"] = lowest["grade"].map(lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore")
-    frame["answer"] = lowest["answer"].fillna("")
+    frame["answer"] = lowest["answer"].astype(object).fillna("")
     caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
     return RunTable("worst", caption, frame.reset_index(drop=True))
 
