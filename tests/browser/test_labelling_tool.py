@@ -26,7 +26,8 @@ class Form:
         self.out.locator(".rb-item section").first.click()
 
     def rows(self):
-        return people.load_labels(self.path).to_dict("records") if self.path.exists() else []
+        begun = self.path.exists() and self.path.stat().st_size > 0  # for a moment a new file is empty
+        return people.load_labels(self.path).to_dict("records") if begun else []
 
     def press(self, key, rows=None, sees=None):
         """Press a key, and wait until the file has so many rows, or the form shows a text."""
