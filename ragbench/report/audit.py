@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -141,19 +141,13 @@ def audit_rows(
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
     rows, entries = rows.reset_index(drop=True), []
     for name, bounds in scores.items():
-        entries += _score_checks(rows, name, bounds, by, unit, within)
+        entries += _score_checks(rows, name, bounds, by, unit, within, name)
     if "status" in rows or "error" in rows:
-        failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
-        entries.append(_flagged(rows, by, "rows", "failed", failed, len(failed), _counted(_reasons(rows[failed]))))
+        entries.append(_failures(rows, by))
     if unit in rows:
         twice, detail = rows.duplicated([*by, unit], keep="last"), "the same question twice in one cell"
         entries.append(_flagged(rows, by, "rows", "duplicates", twice, len(rows), detail))
-    for name, (_, columns, mark, detail) in _CHECKS.items():
-        if set(columns) <= set(rows.columns):
-            values = [rows[column] for column in columns]
-            marked, of = mark(*values).fillna(False), int(values[0].notna().sum())
-            entries.append(_flagged(rows, by, "rows", name, marked, of, detail))
-    return _as_frame(entries)
+    return _as_frame([*entries, *_column_checks(rows, by, "rows", _CHECKS)])
 
 
 def _flagged(
@@ -167,12 +161,36 @@ def _flagged(
     return _entry(table, check, flagged.sum(), of, most_in, detail)
 
 
+def _failures(rows: pd.DataFrame, by: Sequence[str]) -> _Entry:
+    """Count failed rows by kind: ``status`` says so, or without that column there is an ``error``."""
+    failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
+    return _flagged(rows, by, "rows", "failed", failed, len(failed), _counted(_reasons(rows[failed])))
+
+
+def _column_checks(rows: pd.DataFrame, by: Sequence[str], table: str, names: Iterable[str]) -> Iterator[_Entry]:
+    """Make those of `_CHECKS` whose columns exist."""
+    for name in names:
+        _, columns, mark, detail = _CHECKS[name]
+        if set(columns) <= set(rows.columns):
+            values = [rows[column] for column in columns]
+            marked, of = mark(*values).fillna(False), int(values[0].notna().sum())
+            yield _flagged(rows, by, table, name, marked, of, detail)
+
+
 def _score_checks(
-    rows: pd.DataFrame, score: str, bounds: _Bounds, by: list[str], unit: str, within: Sequence[str]
+    rows: pd.DataFrame,
+    score: str,
+    bounds: _Bounds,
+    by: list[str],
+    unit: str,
+    within: Sequence[str],
+    table: str,
+    missing: str = "no reason given",
 ) -> Iterator[_Entry]:
     """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
     unscored = _number(rows, score).isna()
-    entry = _flagged(rows, by, score, "unscored", unscored, len(unscored), _counted(_reasons(rows[unscored])))
+    why = _counted(_reasons(rows[unscored]).replace("", missing))
+    entry = _flagged(rows, by, table, "unscored", unscored, len(unscored), why)
     if unscored.any():
         cells = _ranges(rows, score, by, bounds)
         place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
@@ -193,7 +211,7 @@ def _score_checks(
         if sizes.min() < whole:
             fewer += int((sizes < whole).sum())
             spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
-    yield _entry(score, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
+    yield _entry(table, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -265,23 +283,26 @@ def audit(
     rows = name_rows(rows)
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
     stopped = "the run was stopped: run it again to go on"
-    failed = audit_rows(rows, by=varying(rows, CELL)).query("check == 'failed'")
-    entries = [*failed.to_dict("records"), _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
+    entries = [
+        _failures(rows, varying(rows, CELL)),
+        _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped),
+    ]
     if stopped := stopped_by_looking(rows):
         refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
         entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
     for table, part, cell, score in (
-        (IR_SCORE, scored_contexts(rows), RETRIEVED, ["ir_score"]),
-        (ANSWERS, answered(rows), ANSWERED, []),
-        (RIGHT, graded(rows), CELL, [RIGHT]),
+        (IR_SCORE, scored_contexts(rows), RETRIEVED, ("ir_score", "no references")),
+        (ANSWERS, answered(rows), ANSWERED, None),
+        (RIGHT, graded(rows), CELL, (RIGHT, "no reason given")),
     ):
         if len(part):
-            by, checks = varying(part, cell), [name for name, (of, *_) in _CHECKS.items() if of == table]
-            made = audit_rows(part, score, by, within=[name for name in by if name == "data"])
-            made = made[made["table"].isin(score) | made["check"].isin(checks)].assign(table=table)
-            if table == IR_SCORE:
-                made["detail"] = made["detail"].str.replace("no reason given", "no references")
-            entries += made.to_dict("records")
+            part, by = part.reset_index(drop=True), varying(part, cell)
+            if score:
+                column, missing = score
+                within = [name for name in by if name == "data"]
+                entries += _score_checks(part, column, (0.0, 1.0), by, "question_id", within, table, missing)
+            names = [name for name, (of, *_) in _CHECKS.items() if of == table]
+            entries += _column_checks(part, by, table, names)
     if tape is not None:
         with Cassette(tape, mode="replay") as replies:
             problems, count = replies.verify(), len(replies)
