@@ -206,14 +206,13 @@ class Index(Retriever):
             expected = f"numbers of shape (queries, chunks): ({len(scores)}, {len(self._chunks)})"
             raise DataError(got, expected, "score every chunk, with 0 for no hit")
         hits: list[list[Hit]] = [[] for _ in scores]
-        everything = np.arange(len(self._chunks))
-        for allowed, members in self._by_scope(scopes, len(scores)):
-            places = everything if allowed is None else allowed
+        for places, members in self._by_scope(scopes, len(scores)):
             for q in members:
-                row = table[q, places]
+                row = table[q] if places is None else table[q, places]
                 order = np.argsort(-row, kind="stable")
                 order = order[row[order] != 0][:k]
-                hits[q] = ranked((self._chunks[places[i]], row[i].item()) for i in order)
+                chosen = order if places is None else places[order]
+                hits[q] = ranked((self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True))
         return hits
 
     @cached_property
