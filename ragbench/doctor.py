@@ -39,12 +39,14 @@ def checks() -> list[Check]:
 
 def check_lines(results: Iterable[Check]) -> str:
     """Write checks as aligned lines, each missing thing followed by what to do."""
+    results = list(results)
+    width = max(len(check.name) for check in results)
     lines = []
     for check in results:
         mark = "ok" if check.ok else "--" if check.optional else "NO"
-        lines.append(f"{mark}  {check.name:<26}  {check.what}")
+        lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
         if not check.ok and check.do:
-            lines.append(f"{'':<32}-> {check.do}")
+            lines.append(f"    {'':<{width}}  -> {check.do}")
     return "\n".join(lines)
 
 

@@ -188,9 +188,9 @@ def run_all(
                 for path in itertools.chain.from_iterable(waiting):  # of one iterator: each paper is taken once
                     if ended.is_set():
                         return
-                    start, source = time.perf_counter(), path.read_text(encoding="utf-8")
+                    start = time.perf_counter()
                     bar.set_description(path.stem)
-                    given = {name: value for name, value in (parameters or {}).items() if f'"{name} = ' in source}
+                    given = _known(path, parameters or {})
                     execute(path, given, path if publish else None, moved=bar.update, kernel=kernel)
                     seconds[path.stem] = time.perf_counter() - start
 
@@ -209,10 +209,19 @@ def run_all(
     return seconds
 
 
+def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the parameters that a notebook has."""
+    import nbformat
+
+    cells = nbformat.read(path, as_version=4).cells
+    source = "\n".join(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
+    return {name: value for name, value in parameters.items() if f"{name} =" in source}
+
+
 def create_project(folder: str | os.PathLike[str]) -> Path:
     """Make a new folder to start from: an experiment file, data, template notebooks, the manual in ``help``."""
     target = Path(folder).expanduser().resolve()
-    if target.is_file() or (target.is_dir() and any(target.iterdir())):
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ConfigError(f"{target} is there already", "the name of a new or empty folder", "choose another name")
     try:
         target.mkdir(exist_ok=True)

@@ -247,6 +247,7 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context(monkeypatch):
     ("asked", "contexts", "options_", "message"),
     [
         ([question("a")], [], {}, "0 contexts for 1 questions"),
+        ([question(" \n", "q9")], [CONTEXT], {}, "'q9' is empty"),
         ([question("a")], "text", {}, "single question or context"),
         ([question("a")], [3], {}, "'q1' is int"),
         ([question("a")], [""], {"retries": 2, "cassette": None}, "^retries with a reader"),

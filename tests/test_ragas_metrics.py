@@ -170,6 +170,7 @@ test_bad_input_is_named = refusals(
     (lambda: faithfulness([0.5]), DataError, "verdict 0"),
     (lambda: faithfulness([[1]]), DataError, "verdict 0"),
     (lambda: faithfulness("Yes"), DataError, "verdicts is one text"),
+    (lambda: context_relevance([], True), DataError, "sentences is bool"),
     (lambda: faithfulness([1], unread="drop"), "unknown treatment of unread verdicts 'drop'"),
     (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero"), "without flags"),
     (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, 0]), DataError, "flags 2, generated 3"),

@@ -234,6 +234,7 @@ HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
         (HUMAN, lambda r: r[1].update(overall_label=True), "'overall_label' is True\n.*valid integer"),
         (HUMAN, lambda r: r[1].pop("gt_answer"), "record 2: no field 'gt_answer'"),
         (HUMAN, lambda r: r[2]["model2"].pop("response"), "record 3: no field 'model2.response'"),
+        (HUMAN, lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
         (HUMAN, lambda r: r.clear(), "holds a JSON list"),
         (
             SCORES,

@@ -292,6 +292,10 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
         })  # fmt: skip
         for aspect in ASPECTS:
             pair[aspect].append(getattr(row, f"{aspect}_label"))
+    counts = {len(pair["overall"]): name for name, pair in pairs.items()}
+    if len(counts) > 1:
+        said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
+        raise DataError(f"{folder / _HUMAN}: numbers of annotators that differ: {said}", "the same for every pair")
     return pd.DataFrame(list(pairs.values()))
 
 

@@ -119,6 +119,8 @@ def _check(questions: Any, contexts: Any) -> None:
         got = f"{len(contexts)} contexts for {len(questions)} questions"
         raise ConfigError(got, "one context (or None) per question", "repeat a question for each of its contexts")
     for question, context in zip(questions, contexts, strict=True):
+        if not question.text.strip():
+            raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
             raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")

@@ -316,7 +316,7 @@ class Session:
         names = list(item.candidates)
         if self.seed is not None:
             names.sort(key=lambda name: self._hash(f"{item.id}/{name}"))
-        return dict(zip("ABCDEFGHI", names, strict=False))
+        return {chr(ord("A") + place): name for place, name in enumerate(names)}
 
     def asked(self, item: LabelItem | None = None) -> dict[str, str]:
         """What is asked of an item: question by aspect."""

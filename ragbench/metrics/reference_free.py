@@ -243,7 +243,9 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
 def _count_extracted(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int]:
     """Return how many sentences count, of how many, and how many texts are no copies."""
     copied, known = (
-        int(value) if isinstance(value, int | np.integer) and value >= 0 else as_list(value, name)
+        int(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+        else as_list(value, name)
         for name, value in (("extracted", extracted), ("sentences", sentences))
     )
     total = known if isinstance(known, int) else len(known)

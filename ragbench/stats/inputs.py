@@ -72,17 +72,22 @@ def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple
     return index, len(names)
 
 
+def check_resamples(resamples: int) -> None:
+    """ConfigError unless a number of resamples is a whole number, at least 0."""
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
+
+
 def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
     """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
 
     Nothing for fewer than two groups.
     """
-    if resamples < 0:
-        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
+    check_resamples(resamples)
     rng = np.random.default_rng(seed)
     block = max(1, _DRAWS // max(n_groups, 1))
-    for start in range(0, resamples if n_groups > 1 else 0, block):
-        rows = min(block, resamples - start)
+    for start in range(0, int(resamples) if n_groups > 1 else 0, block):
+        rows = min(block, int(resamples) - start)
         draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
         yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
 

@@ -11,7 +11,17 @@ import pandas as pd
 from scipy.special import betaincinv, stdtrit
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_floats, as_paired, as_tail, group_counts, group_index, percentiles, resampled
+from ragbench.stats.inputs import (
+    Seed,
+    as_floats,
+    as_paired,
+    as_tail,
+    check_resamples,
+    group_counts,
+    group_index,
+    percentiles,
+    resampled,
+)
 
 FEW = 30  # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few clusters)
 MISSING = "–"  # what a printed table shows where there is no number
@@ -110,6 +120,7 @@ def _interval(
     sizes = np.bincount(index, minlength=n_groups)
     estimate = float(statistic(kept)) if kept.size else float("nan")
     effective = effective_number(sizes)
+    check_resamples(resamples)  # with few values no bootstrap would tell
     if kept.size and (kept == kept[0]).all():
         low = high = float("nan")
         if shares and statistic is np.mean and estimate in (0, 1) and resamples and n_groups > 1:
