@@ -28,7 +28,6 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
-from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.labelling.checkers import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
@@ -36,13 +35,14 @@ from ragbench.stats import stratified_draw
 
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
-CENSUS_SEEDS = {  # of the order, of the second pass
-    "evidence": (20261127, 20261126),
-    "probes": (20261129, 20261128),
-    "alone": (20261204, 20261205),
-    "thesis": (20261206, 20261207),
-    "budgets": (20261211, 20261212),
+CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, size of the second pass
+    "evidence": ("e", 20261127, 20261126, SECOND),
+    "probes": ("p", 20261129, 20261128, SECOND),
+    "alone": ("n", 20261204, 20261205, SECOND),
+    "thesis": ("t", 20261206, 20261207, 60),
+    "budgets": ("b", 20261211, 20261212, 60),
 }
+_AT_N = {"alone": ("qwen", "retrievers", 0), "thesis": ("qwen", "thesis", 1000)}  # recording, grid, N
 
 CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
 CLAIMS = {"claims": ("retrievers", 300, 20261130), "claims_1000": ("thesis", 1000, 20261208)}  # grid, N, seed
@@ -52,15 +52,13 @@ def draw(items: pd.DataFrame) -> pd.DataFrame:
     """Return the drawn items, shuffled, with id, inclusion probability, and place in the second pass (or none)."""
     drawn = stratified_draw(items["stratum"].astype(int), LABELS, seed=DRAW_SEED)
     probability = pd.Series(drawn, dtype=float).groupby(items["stratum"]).transform("mean")
-    return shuffled(items.assign(inclusion_probability=probability)[drawn], "a", ORDER_SEED, SECOND_SEED)
+    return shuffled(items.assign(inclusion_probability=probability)[drawn], "a", ORDER_SEED, SECOND_SEED, SECOND)
 
 
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
     items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(
-        items, {"alone": "n"}.get(name, name[0]), *CENSUS_SEEDS[name], 60 if name in ("thesis", "budgets") else SECOND
-    )
+    return shuffled(items, *CENSUSES[name])
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -69,19 +67,16 @@ def rows_of(name: str) -> pd.DataFrame:
         return recordings.evidence_rows()
     if name == "probes":
         return pd.concat([recordings.rows(model, "probes") for model in recordings.RECORDINGS], ignore_index=True)
-    if name == "alone":
-        answered = recordings.rows("qwen", "retrievers")
-        return answered[answered["N"].eq(0)]
-    if name == "thesis":
-        answered = recordings.rows("qwen", "thesis")
-        return answered[answered["N"].eq(1000)]
+    if name in _AT_N:
+        recording, grid, n = _AT_N[name]
+        answered = recordings.rows(recording, grid)
+        return answered[answered["N"].eq(n)]
     if name == "budgets":
-        answered = recordings.rows("smollm2", "budgets")
-        return answered[answered["retriever"].isin(["BM25", QUERY_ONLY])]
+        return recordings.rows("smollm2", "budgets")
     return recordings.rows(name, "retrievers")
 
 
-def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int = SECOND) -> pd.DataFrame:
+def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int) -> pd.DataFrame:
     """Return items in the order in which they are labelled."""
     chosen = items.iloc[np.random.default_rng(order_seed).permutation(len(items))].reset_index(drop=True)
     again = np.random.default_rng(second_seed).permutation(len(chosen))[:second]
@@ -198,7 +193,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=False)
     if given.recording in CLAIMS:
         return write_claims(given.folder, given.recording)
-    whole = given.recording in CENSUS_SEEDS
+    whole = given.recording in CENSUSES
     rows = rows_of(given.recording)
     written = set(rows["model"])
     names = [name for name in recordings.RECORDINGS if recordings.manifest(name)["model"] in written]
