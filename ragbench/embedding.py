@@ -27,7 +27,7 @@ from ragbench.errors import ConfigError, DataError, ModelError, check_known, unk
 from ragbench.onnx_models import cores, run_batches, session
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
-from ragbench.text.wordpiece import minilm_dir
+from ragbench.text.wordpiece import load_tokenizer, minilm_dir
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
@@ -80,11 +80,8 @@ class MiniLM(_Encoder):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
+        tokenizer = load_tokenizer(minilm_dir() / "tokenizer.json")
         tokenizer.enable_truncation(_MAX_TOKENS)
-        tokenizer.no_padding()
         return tokenizer
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.paths import sha256_of
+from ragbench.text.wordpiece import load_tokenizer
 
 _TOKENS_PER_BATCH = 512  # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
@@ -128,14 +129,7 @@ class Classifier:
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-
-        path = self.folder / "tokenizer.json"
-        try:
-            tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises Exception itself
-            raise DataError(f"{path}: {error}", "a tokenizer", "copy the file again") from None
-        tokenizer.no_padding()
+        tokenizer = load_tokenizer(self.folder / "tokenizer.json")
         # One text is cut into windows that overlap, the other one is whole in each of them.
         tokenizer.enable_truncation(self.max_tokens, stride=_OVERLAP, strategy=f"only_{self.cut}")
         return tokenizer

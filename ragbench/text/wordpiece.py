@@ -60,9 +60,17 @@ def default_tokenizer() -> Any:
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
     """
+    return load_tokenizer(minilm_dir() / "tokenizer.json")
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Load a ``tokenizer.json``, without truncation or padding; DataError for a file that is none."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises Exception itself
+        raise DataError(f"{path}: {error}", "a tokenizer", "copy the file again") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
