@@ -30,7 +30,7 @@ from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
 from ragbench.llm import Cassette, chat_model, model_name
 from ragbench.onnx_models import cores
-from ragbench.papers import NOT_COMPARABLE, thesis
+from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.paths import cache_dir, packaged_data, results_dir, written_whole
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
@@ -52,6 +52,7 @@ class _RecordedGrid:
     settings: Callable[[list[Question], Dataset], dict[str, Any]]
     chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
+    prompts: Mapping[str, str] = field(default_factory=dict)  # each is asked under its name; none: the thesis's
 
 
 def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
@@ -100,6 +101,7 @@ def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]
 
 
 _BM25_AT_300 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(0, 300))
+_BM25_AT_1000 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(1000,))
 _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
     "retrievers": _RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
@@ -109,6 +111,7 @@ GRIDS = {
     "distracted": _RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
     "probes": _RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
     "decompositions": _RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
+    "prompts": _RecordedGrid(50, _BM25_AT_1000, prompts=ragchecker.PROMPTS),
 }
 
 
@@ -131,24 +134,26 @@ class _Recording:
         return chat_model(name, **{**self.options, **options})
 
 
+_QWEN = _Recording(
+    "gguf:Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+    "Apache-2.0",
+    {
+        "num_ctx": 2048,
+        "num_predict": 128,
+        "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    },
+)
 RECORDINGS = {
     # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a loop.
     "smollm2": _Recording(
         "smollm2",
         "Apache-2.0",
         {"num_ctx": 2048, "num_predict": 128},
-        tuple(grid for grid in GRIDS if grid != "thesis"),  # "budgets" has N = 1000 for BM25
+        tuple(grid for grid in GRIDS if grid not in ("thesis", "prompts")),  # "budgets" has N = 1000 for BM25
     ),
-    "qwen": _Recording(
-        "gguf:Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
-        "Apache-2.0",
-        {
-            "num_ctx": 2048,
-            "num_predict": 128,
-            "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-        },
-        ("retrievers", "evidence", "distracted", "probes", "thesis"),
-    ),
+    "qwen": replace(_QWEN, grids=("retrievers", "evidence", "distracted", "probes", "thesis")),
+    # RAGChecker's prompts do not ask for one sentence.
+    "qwen_prompts": replace(_QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)),
 }
 
 
@@ -171,6 +176,9 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
     asked = [q for q in planned if questions is None or q.id in questions]
     axes = {"data": {"minihop": replace(minihop, questions=tuple(asked))}, **plan.settings(asked, minihop)}
     settings = {"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings}
+    if plan.prompts:
+        (model,) = settings["generator"].values()
+        settings |= {"generator": dict.fromkeys(plan.prompts, model), "prompts": dict(plan.prompts)}
     if plan.decomposes:
         (hosts,) = settings.pop("generator").values()
         settings.pop("judge", None)

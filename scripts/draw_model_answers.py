@@ -8,6 +8,7 @@
     python scripts/draw_model_answers.py budgets FOLDER     # SmolLM2's answers with BM25 at eleven N
     python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
     python scripts/draw_model_answers.py claims_1000 FOLDER # the same at N = 1000
+    python scripts/draw_model_answers.py claims_prompts FOLDER # claims of Qwen's answers under RAGChecker's two prompts
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
@@ -45,7 +46,11 @@ CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, si
 _AT_N = {"alone": ("qwen", "retrievers", 0), "thesis": ("qwen", "thesis", 1000)}  # recording, grid, N
 
 CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
-CLAIMS = {"claims": ("retrievers", 300, 20261130), "claims_1000": ("thesis", 1000, 20261208)}  # grid, N, seed
+CLAIMS = {  # recording, grid, N, seed, the axis of the systems
+    "claims": ("qwen", "retrievers", 300, 20261130, "retriever"),
+    "claims_1000": ("qwen", "thesis", 1000, 20261208, "retriever"),
+    "claims_prompts": ("qwen_prompts", "prompts", 1000, 20261213, "generator"),
+}
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
@@ -101,10 +106,11 @@ def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def to_check(grid: str, n: int) -> list[RagResult]:
+def to_check(name: str) -> list[RagResult]:
     """Return what RAGChecker checks: response, reference, their claims, and what the generator read."""
-    experiment = recordings.grid_experiment("qwen", grid, recordings.manifest("qwen")["grids"][grid]["questions"])
-    rows = recordings.rows("qwen", grid)
+    recording, grid, n, _, axis = CLAIMS[name]
+    covered = recordings.manifest(recording)["grids"][grid]["questions"]
+    experiment, rows = recordings.grid_experiment(recording, grid, covered), recordings.rows(recording, grid)
     first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
     wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(n)
     results = []
@@ -112,7 +118,7 @@ def to_check(grid: str, n: int) -> list[RagResult]:
         claims = (f'The answer to "{row.question}" is: {row.reference}.', *row.references)
         results.append(
             RagResult(
-                f"{row.question_id} {row.retriever}",
+                f"{row.question_id} {getattr(row, axis)}",
                 row.question,
                 "\n".join(claims),
                 row.answer,
@@ -121,7 +127,7 @@ def to_check(grid: str, n: int) -> list[RagResult]:
                 ),
                 response_claims=tuple(split_claims(row.answer)),
                 reference_claims=claims,
-                extra={"question_id": row.question_id, "retriever": row.retriever},
+                extra={"question_id": row.question_id, axis: getattr(row, axis)},
             )
         )
     return results
@@ -169,13 +175,13 @@ def second_sheets(sheets: list[dict[str, Any]], seed: int) -> list[dict[str, Any
 
 def write_claims(folder: Path, name: str) -> None:
     """Write the sheets, with ten of them for a second pass, and the results that the labels will fill."""
-    grid, n, seed = CLAIMS[name]
-    results = to_check(grid, n)
+    recording, *_, seed, _ = CLAIMS[name]
+    results = to_check(name)
     sheets = claim_sheets(results, seed)
     write_lines(folder / "items.jsonl", sheets)
     write_lines(folder / "second_pass.jsonl", second_sheets(sheets, seed))
     write_ragchecker(RagResults(tuple(results)), folder / "key.json")
-    about = recordings.manifest("qwen")
+    about = recordings.manifest(recording)
     counted = f"{len(sheets)} questions, {len(results)} answers"
     print(f"Frame closed: {about['model']}, replies {about['file']['sha256']}, {counted}.")
 

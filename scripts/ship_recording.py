@@ -113,10 +113,12 @@ def _about(name: str, file: Path) -> dict[str, Any]:
 
 def _asked_of(name: str) -> dict[str, Any]:
     """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
-    driver = endpoint_of(recordings.RECORDINGS[name].chat_model())
+    recording = recordings.RECORDINGS[name]
+    driver = endpoint_of(recording.chat_model())
+    prompts = {prompt for grid in recording.grids for prompt in (recordings.GRIDS[grid].prompts or PROMPTS).values()}
     who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
     return who | {
-        "prompts": {prompt: prompt_hash(prompt) for prompt in PROMPTS.values()},
+        "prompts": {prompt: prompt_hash(prompt) for prompt in sorted(prompts)},
         "order_seed": recordings.ORDER_SEED,
     }
 
