@@ -1,7 +1,7 @@
 """Measure a trained claim checker by its plan in ANALYSIS.md: choose on the dev sets, then look at the test sets.
 
     python scripts/measure_checker.py MODEL choose            # writes MODEL/choices.json, from the dev sets alone
-    python scripts/measure_checker.py MODEL test              # reads it; writes MODEL/checker_trained.csv
+    python scripts/measure_checker.py MODEL test              # reads it; writes two tables for notebook 20b
 
 MODEL is a folder with model.onnx, tokenizer.json and config.json (`train_checker.py` makes it).
 """
@@ -76,7 +76,7 @@ class Probabilities:
 
 def runs(text, sentences):
     """Return a text's runs of so many sentences, or the whole of it."""
-    parts = split_sentences(text) if sentences else []
+    parts = split_sentences(text, "claims") if sentences else []
     if len(parts) <= (sentences or 0):
         return [text] if text.strip() else []
     return [" ".join(parts[i : i + sentences]) for i in range(len(parts) - sentences + 1)]
@@ -157,13 +157,14 @@ def test(folder):
             rows.append((name, tool, len(pairs), right.estimate, right.low, right.high, both, chosen))
     columns = ["set", "tool", "pairs", "accuracy", "low", "high", "balanced accuracy", "chosen on dev"]
     table = pd.DataFrame(rows, columns=columns)
-    table.to_csv(folder / "checker_trained.csv", index=False)
-    print(table.round(3).to_string())
-    survivors(results, {check: said[check] for check in CHECKS})
+    table.round(6).to_csv(packaged_data("recordings") / "trained_checker.csv", index=False)
+    kept = survivors(results, {check: said[check] for check in CHECKS})
+    kept.round(6).to_csv(packaged_data("recordings") / "trained_checker_metrics.csv", index=False)
+    print(table.round(3).to_string(), kept.round(3).to_string(), sep="\n")
 
 
 def survivors(results, said):
-    """Print which metrics survive with the chosen tool of each direction, by the rule of notebook 24."""
+    """Return which metrics survive with the chosen tool of each direction, by the rule of notebook 24."""
     clusters = question_clusters(rb.data.load_minihop())
     cluster = pd.Series({r.id: clusters[r.extra["question_id"]] for r in results})
     labels = {check: iter(np.where(values, ENTAILED, OTHER)) for check, values in said.items()}
@@ -172,16 +173,17 @@ def survivors(results, said):
         return next(given) if isinstance(cell, str) else [like(part, given) for part in cell]
 
     taken = [replace(r, **{check: like(getattr(r, check), labels[check]) for check in CHECKS}) for r in results]
-    ways, alive = {"reference": claim_metrics_table(results), "chosen": claim_metrics_table(taken)}, []
+    ways, rows = {"reference": claim_metrics_table(results), "chosen": claim_metrics_table(taken)}, []
     for metric in METRICS:
         both = pd.DataFrame({way: table[metric] for way, table in ways.items()}).dropna()
         options = {"groups": cluster[both.index], "resamples": 2000}
         bias = stats.bootstrap_ci(both["chosen"] - both["reference"], **options)
         rho = stats.correlation(both["chosen"], both["reference"], "spearman", **options)
-        lives = bias.low >= -0.1 and bias.high <= 0.1 and rho.low > 0.5
-        alive += [metric] * lives
-        print(f"{metric:28} bias {bias}  rank correlation {rho}  {'survives' if lives else ''}")
-    print(f"{len(alive)} of {len(METRICS)} metrics survive: {', '.join(alive)}")
+        survives = bias.low >= -0.1 and bias.high <= 0.1 and rho.low > 0.5
+        numbers = [number for found in (bias, rho) for number in (found.estimate, found.low, found.high)]
+        rows.append((metric, *numbers, len(both), survives))
+    names = [f"{what}{end}" for what in ("bias", "rank correlation") for end in ("", " low", " high")]
+    return pd.DataFrame(rows, columns=["metric", *names, "answers", "survives"])
 
 
 if __name__ == "__main__":

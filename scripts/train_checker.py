@@ -2,9 +2,9 @@
 
     python scripts/train_checker.py FOLDER OUT
 
-FOLDER has the pairs (``entailment`` of the recorded data), OUT gets ``model.safetensors`` and ``train.log``. Needs
-torch 2.6 and transformers 4 beside ragbench, which the workbench itself does not use. All seeds are fixed; another
-processor gives other last digits.
+FOLDER has the pairs (``entailment`` of the recorded data). OUT gets the weights, ``train.log``, and what `OnnxChecker`
+reads: ``model.onnx``, ``tokenizer.json`` and ``config.json``. Needs torch 2.6, transformers 4 and onnx beside ragbench;
+the workbench itself uses no torch. All seeds are fixed; another processor gives other last digits.
 """
 
 import argparse
@@ -84,24 +84,37 @@ class Checker(torch.nn.Module):
         torch.nn.init.normal_(self.classifier.weight, std=0.02)
         torch.nn.init.zeros_(self.classifier.bias)
 
-    def forward(self, batch):
-        """Return the logarithms of the probabilities, shape (pairs, 3)."""
-        ids, types = (
-            torch.nn.utils.rnn.pad_sequence([torch.tensor(row[part]) for row in batch], batch_first=True)
-            for part in (1, 2)
-        )
-        with torch.autocast("cpu", torch.bfloat16):
-            states = self.bert(ids, attention_mask=(ids > 0).long(), token_type_ids=types).last_hidden_state
-        return log_softmax(self.classifier(states[:, 0].float()), dim=1)
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        """Return logits, shape (pairs, 3)."""
+        states = self.bert(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids).last_hidden_state
+        return self.classifier(states[:, 0].float())
 
 
-def loss_of(logs, batch):
+def loss_of(model, batch):
     """Return the mean loss, and how many pairs are taken rightly as entailed or not."""
     classes = torch.tensor([row[3] for row in batch])
+    ids, types = (
+        torch.nn.utils.rnn.pad_sequence([torch.tensor(row[part]) for row in batch], batch_first=True) for part in (1, 2)
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        logs = log_softmax(model(ids, (ids > 0).long(), types).float(), dim=1)
     denied = logs[:, 1:].logsumexp(1)  # log(1 - P(entailment))
     known = logs.gather(1, classes.clamp(max=2)[:, None])[:, 0]
     right = ((logs[:, 0] > denied) == (classes == 0)).sum().item()
     return -torch.where(classes == NOT_ENTAILED, denied, known).mean(), right
+
+
+def export(model, out):
+    """Write the ONNX graph with its tokenizer and the names of its outputs."""
+    example = torch.ones(2, 8, dtype=torch.long)
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    axes = {name: {0: "batch", 1: "tokens"} for name in names} | {"logits": {0: "batch"}}
+    torch.onnx.export(
+        model.eval(), (example,) * 3, out / "model.onnx", input_names=names, output_names=["logits"], dynamic_axes=axes
+    )
+    (out / "tokenizer.json").write_bytes((verify_minilm() / "tokenizer.json").read_bytes())
+    labels = {str(number): label for number, label in enumerate(("entailment", "neutral", "contradiction"))}
+    (out / "config.json").write_text(json.dumps({"id2label": labels, "max_position_embeddings": TOKENS}))
 
 
 def main():
@@ -126,7 +139,7 @@ def main():
         for n, batch in enumerate(steps[: options.steps], 1):
             for group in optimizer.param_groups:
                 group["lr"] = min(n / 200, 1) * (1.5e-4 - 0.7e-4 * n / len(steps))
-            value, right = loss_of(model(batch), batch)
+            value, right = loss_of(model, batch)
             optimizer.zero_grad()
             value.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -134,13 +147,14 @@ def main():
             since.append((value.item(), right, len(batch)))
             if n % 250 == 0 or n == len(steps):
                 with torch.no_grad():
-                    found = sum(loss_of(model(b), b)[1] for b in looked_at) / len(dev)
+                    found = sum(loss_of(model, b)[1] for b in looked_at) / len(dev)
                 loss, right, pairs = np.mean(since, axis=0)
                 says = f"loss {loss:.3f}, right {right / pairs:.3f}; held out {found:.3f}"
                 print(f"step {n} of {len(steps)}, {time.monotonic() - began:.0f} s: {says}", file=log, flush=True)
                 kept = {k.removeprefix("bert."): v.contiguous() for k, v in model.state_dict().items()}
                 save_file(kept, options.out / "model.safetensors")
                 since = []
+    export(model, options.out)
 
 
 if __name__ == "__main__":
