@@ -43,6 +43,7 @@ CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, si
     "thesis": ("t", 20261206, 20261207, 60),
     "budgets": ("b", 20261211, 20261212, 60),
 }
+ANSWERED = ("smollm2", "qwen")  # the recordings under the thesis's prompt
 _AT_N = {"alone": ("qwen", "retrievers", 0), "thesis": ("qwen", "thesis", 1000)}  # recording, grid, N
 
 CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
@@ -71,7 +72,7 @@ def rows_of(name: str) -> pd.DataFrame:
     if name == "evidence":
         return recordings.evidence_rows()
     if name == "probes":
-        return pd.concat([recordings.rows(model, "probes") for model in recordings.RECORDINGS], ignore_index=True)
+        return pd.concat([recordings.rows(model, "probes") for model in ANSWERED], ignore_index=True)
     if name in _AT_N:
         recording, grid, n = _AT_N[name]
         answered = recordings.rows(recording, grid)
@@ -202,7 +203,7 @@ def main() -> None:
     whole = given.recording in CENSUSES
     rows = rows_of(given.recording)
     written = set(rows["model"])
-    names = [name for name in recordings.RECORDINGS if recordings.manifest(name)["model"] in written]
+    names = [name for name in ANSWERED if recordings.manifest(name)["model"] in written]
     items = distinct_answers(rows) if whole else recordings.answers_to_label(rows)
     chosen = census(rows, given.recording) if whole else draw(items)
     write = {

@@ -106,6 +106,7 @@ BOOKS = {
         {"SOURCE": "minihop", "PER_KIND": 2, "CHECKED": 1, "ALL_DOCUMENTS": False, "RESAMPLES": 20},
         "23_figure_6 23_figure_7 23_figure_8 23_figure_10 23_equal_budget",
         {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
+        recorded=frozenset({"Section 4.4"}),
     ),
     "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival 24_survival_1000"),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {"Table 1": 6}),
