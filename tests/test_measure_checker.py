@@ -62,6 +62,22 @@ def test_a_metric_survives_few_wrong_labels_of_its_table_and_dies_of_many(script
     assert survives == [True, False]
 
 
+def test_a_shifted_metric_dies_of_its_bias_and_a_shuffled_one_of_its_rank_correlation(script, claims):
+    said = {check: script.pairs_of(claims, check)["entailed"].to_numpy() for check in script.CHECKS}
+    last = [np.tile(np.arange(len(r.chunks)) == len(r.chunks) - 1, len(r.reference_claims)) for r in claims]
+    shifted = script.survivors(
+        claims, said | {"reference_in_chunks": said["reference_in_chunks"] | np.concatenate(last)}
+    )
+    row = shifted.set_index("metric").loc["context_precision"]
+    assert row["rank correlation low"] > 0.5
+    assert row["bias high"] > 0.1
+    assert not row["survives"]
+    shuffled = script.survivors(claims, said | {"reference_in_response": np.roll(said["reference_in_response"], 40)})
+    row = shuffled.set_index("metric").loc["recall"]
+    assert -0.1 <= row["bias low"] <= row["bias high"] <= 0.1
+    assert not row["survives"]
+
+
 def test_the_shipped_rows_of_the_embedded_checker_and_the_constant_are_what_they_say_now(script, claims):
     shipped = pd.read_csv(packaged_data("recordings", "trained_checker.csv")).set_index(["set", "tool"])
     for check in ("response_in_reference", "reference_in_response"):
