@@ -5,6 +5,7 @@ import math
 
 import pandas as pd
 import pytest
+from checks import load_script
 from fake_ollama import FakeOllama
 from notebook_parts import parts
 from scipy.stats import binom
@@ -14,8 +15,9 @@ from ragbench import papers
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
-from ragbench.llm import chat_model
+from ragbench.llm import Cassette, chat_model
 from ragbench.papers.ragas import DIMENSIONS, NOTE, agreement_row, agreement_table, baseline_scores, score_pairs
+from ragbench.paths import packaged_data, published_figures
 
 QUIET = {"progress": False, "retries": 0}
 NAN = math.nan
@@ -175,6 +177,32 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
     assert agreement_row(tables["GPT Ranking"])["wins"] == 1
     assert agreement_row(tables["GPT Score"])["ties"] == 1
+
+
+def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(tmp_path):
+    with FakeOllama(reply=model_reply) as server, Cassette(tmp_path / "tape.sqlite") as tape:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        row = load_script("record_ragas_baselines").recorded(model, F[0], "faithfulness", tape)
+        prompts = [call.prompt for call in server.calls]
+    assert row == ("faithfulness", F[0].id, 9, 2, 1, 1)
+    assert [F[0].worse in prompt for prompt in prompts] == [False, True, True, True]
+
+
+def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
+    shipped = pd.read_csv(packaged_data("recordings", "ragas_baselines.csv"))
+    assert shipped.columns.tolist() == ["dimension", "id", "better", "worse", "better_first", "better_second"]
+    assert shipped.groupby("dimension").size().to_dict() == dict.fromkeys(DIMENSIONS, 50)
+    assert shipped[["better", "worse"]].stack().between(0, 10).all()
+    assert set(shipped[["better_first", "better_second"]].stack().dropna()) <= {1, 2}
+    ledger = pd.read_csv(published_figures() / "ledger.csv").query("paper == 'ragas'").set_index(["row", "column"])
+    for dimension, own in shipped.groupby("dimension"):
+        scored, ranked = own.dropna(subset=["better", "worse"]), own.dropna(subset=["better_first", "better_second"])
+        wins = [(row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()]
+        right = [((row.better_first == 1) + (row.better_second == 2)) / 2 for row in ranked.itertuples()]
+        for name, values in {"GPT Score": wins, "GPT Ranking": right}.items():
+            cell = ledger.loc[f"{name}: Qwen2.5-Coder-1.5B (construction)", dimension.replace("_", " ")]
+            assert cell["ours"] == pytest.approx(sum(values) / len(values))
+            assert cell["n"] + cell["unscored"] == 50
 
 
 BOOK = parts("30")
