@@ -85,9 +85,10 @@ class Checker(torch.nn.Module):
         torch.nn.init.zeros_(self.classifier.bias)
 
     def forward(self, input_ids, attention_mask, token_type_ids):
-        """Return logits, shape (pairs, 3)."""
-        states = self.bert(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids).last_hidden_state
-        return self.classifier(states[:, 0].float())
+        """Return logits, shape (pairs, 3); products in bfloat16 while it is trained."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.training):
+            found = self.bert(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+        return self.classifier(found.last_hidden_state[:, 0].float())
 
 
 def loss_of(model, batch):
@@ -96,8 +97,7 @@ def loss_of(model, batch):
     ids, types = (
         torch.nn.utils.rnn.pad_sequence([torch.tensor(row[part]) for row in batch], batch_first=True) for part in (1, 2)
     )
-    with torch.autocast("cpu", torch.bfloat16):
-        logs = log_softmax(model(ids, (ids > 0).long(), types).float(), dim=1)
+    logs = log_softmax(model(ids, (ids > 0).long(), types), dim=1)
     denied = logs[:, 1:].logsumexp(1)  # log(1 - P(entailment))
     known = logs.gather(1, classes.clamp(max=2)[:, None])[:, 0]
     right = ((logs[:, 0] > denied) == (classes == 0)).sum().item()
