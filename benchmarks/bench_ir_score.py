@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from ragbench.metrics.ir_score import ir_score_table
-from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 TEXT_LENGTH, CUTS = 5970, np.arange(1, 11) * 500
 

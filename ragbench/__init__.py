@@ -25,8 +25,7 @@ __version__ = "0.2.0"
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "GRADES", "Grade", "Hit", "Question", "facts_of"],
-    "text.wordpiece": ["default_tokenizer"],
-    "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "truncate"],
+    "text.tokens": ["TokenOffsets", "default_tokenizer", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
     "embedding": ["CachedEmbeddings", "E5", "MiniLM", "default_embedder", "make_embedder"],
     "retrieval": [

@@ -21,7 +21,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
 from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
-from ragbench.text.wordpiece import default_tokenizer, token_offsets
+from ragbench.text.tokens import default_tokenizer, token_offsets
 
 PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},

@@ -362,7 +362,7 @@ def _become(command: list[str]) -> int | None:
 @_command("data fetch", _arg("name", choices=["hotpotqa", "minilm"]))
 def _data_fetch(given: _Given) -> None:
     """Download a data set or the weights (needs internet)."""
-    from ragbench.text.wordpiece import fetch_minilm
+    from ragbench.text.tokens import fetch_minilm
 
     print(fetch_minilm() if given.name == "minilm" else rb.data.fetch_hotpotqa())
 

@@ -67,7 +67,7 @@ def _packages() -> Iterator[Check]:
 def _weights() -> Iterator[Check]:
     from ragbench.embedding import verify_e5
     from ragbench.llm.local import verify_smollm2
-    from ragbench.text.wordpiece import verify_minilm
+    from ragbench.text.tokens import verify_minilm
 
     for name, weights, verify in (
         ("MiniLM", "all-MiniLM-L6-v2", verify_minilm),

@@ -1,6 +1,6 @@
 """Embeddings: all-MiniLM-L6-v2 and multilingual-e5-small (no torch), models behind Ollama, a disk cache for all.
 
-The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.wordpiece` finds them).
+The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.tokens` finds them).
 One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
@@ -27,7 +27,7 @@ from ragbench.errors import ConfigError, DataError, ModelError, check_known, unk
 from ragbench.onnx_models import cores, run_batches, session
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
-from ragbench.text.wordpiece import load_tokenizer, minilm_dir
+from ragbench.text.tokens import load_tokenizer, minilm_dir
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384

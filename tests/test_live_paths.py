@@ -21,7 +21,7 @@ from ragbench.experiment import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.prompts import load_prompt
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
 THESIS = {"temperature": 0}

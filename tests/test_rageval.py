@@ -22,7 +22,7 @@ from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval import BM25, make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 BY = ["retriever", "setting", "prefix"]
 

@@ -20,7 +20,7 @@ from ragbench.papers import rageval
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Question
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 
 def wide(item):

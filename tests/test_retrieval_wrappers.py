@@ -114,7 +114,7 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
 
 
 def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
-    from ragbench.text.cutoffs import joined_cutoffs
+    from ragbench.text.tokens import joined_cutoffs
 
     inner = listed("Unbelievable! It works.", "A second text, rather longer than the first one.", "Third.")
     for budget in (3, 9, 14):

@@ -13,10 +13,10 @@ from ragbench.data import validate
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.text.cutoffs import TokenOffsets
 from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import comparable, normalise
 from ragbench.text.negation import abstains
+from ragbench.text.tokens import TokenOffsets
 from ragbench.text.words import word_weight
 from ragbench.widgets.explorer import _ScoredHits, column
 

@@ -19,7 +19,7 @@ from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
 

@@ -18,7 +18,7 @@ from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.text.cutoffs import TokenOffsets
+from ragbench.text.tokens import TokenOffsets
 from ragbench.widgets import Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets.explorer import _ScoredHits, column
 

@@ -48,7 +48,7 @@ from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.retrieval.multiquery import dense_searches
-from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 BLOCK = 500  # questions whose rows are written together
 BLOCK_OF_ANSWERS = 200  # the same where models answer or grade, in answers

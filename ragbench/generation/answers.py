@@ -20,7 +20,7 @@ from ragbench.llm.failures import without_address
 from ragbench.llm.models import BOUNDS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
-from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
+from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
 
 PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
 
@@ -31,7 +31,7 @@ def contexts_from_hits(
     """Join each question's chunks with one space and cut them to every budget of N tokens.
 
     Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
-    ``tokenizer`` and ``begin_token`` as in `ragbench.text.cutoffs.joined_cutoffs`.
+    ``tokenizer`` and ``begin_token`` as in `ragbench.text.tokens.joined_cutoffs`.
 
     Source: thesis §2.3, §2.4.
     """

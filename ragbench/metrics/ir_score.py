@@ -24,8 +24,8 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import as_list
-from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.text.layout import Form, comparable
+from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
 
 _Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
 
@@ -49,7 +49,7 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     Parameters
     ----------
     parts : the supporting facts p_1..p_n.
-    text : the retrieved text, already cut (see `ragbench.text.cutoffs.truncate`).
+    text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
     match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ is A);
         "exact" (as published: no character is changed) or "exact_subsequence".
 
@@ -108,7 +108,7 @@ def ir_score_table(
     ----------
     parts : for each question its supporting facts.
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
-    cutoffs, tokenizer, begin_token : as in `ragbench.text.cutoffs.joined_cutoffs`.
+    cutoffs, tokenizer, begin_token : as in `ragbench.text.tokens.joined_cutoffs`.
     match : as in `ir_score`; cut positions are those of the text as it is.
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, in place of the tokenizer's.
     threads : default one per core.

@@ -42,7 +42,7 @@ from ragbench.retrieval import make_retriever
 from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.text import jieba_words
 from ragbench.stats import means
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _INPUT_TOKENS = 4096  # section 5.1

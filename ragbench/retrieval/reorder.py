@@ -18,7 +18,7 @@ from pydantic import PositiveInt, PrivateAttr
 from ragbench.errors import check_known
 from ragbench.records import Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, retriever_settings
-from ragbench.text.cutoffs import as_offsets, joined_cutoffs
+from ragbench.text.tokens import as_offsets, joined_cutoffs
 
 T = TypeVar("T")
 

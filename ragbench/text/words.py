@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import check_known
-from ragbench.text.wordpiece import default_tokenizer
+from ragbench.text.tokens import default_tokenizer
 
 _MONTHS = "January February March April May June July August September October November December"
 _UNITS = (

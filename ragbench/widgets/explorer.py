@@ -18,8 +18,8 @@ from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
-from ragbench.text.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.text.layout import comparable
+from ragbench.text.tokens import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
 
 _STYLE = """<style>

