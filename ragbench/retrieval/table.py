@@ -18,10 +18,8 @@ from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
-from ragbench.retrieval.hybrid import Hybrid
 from ragbench.retrieval.multiquery import MultiQuery, rule_decomposer
-from ragbench.retrieval.reorder import LongContextReorder
-from ragbench.retrieval.rerank import Rerank
+from ragbench.retrieval.rerank import Hybrid, LongContextReorder, Rerank
 
 # What a program gives and a file cannot name.
 _OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriever.model_fields)
