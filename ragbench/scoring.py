@@ -345,32 +345,14 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
 
 def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[RagResult]:
     results = _results(rows)
-    if who.model is not None and who.checker is None:
-        labelled = ragchecker_labels(who.model, results, cassette=cassette, **who.options)
+    if who.model is None:
+        labelled = embedded_labels(results, who.checker)
     else:
-        if who.model is not None:
-            results = _with_claims(results, who, cassette)
-        read = [result for result in results if who.model is None or result.response_claims is not None]
-        known = {result.id: result for result in embedded_labels(read, who.checker).results.results}
-        return [known.get(result.id, result) for result in results]
+        labelled = ragchecker_labels(who.model, results, checker=who.checker, cassette=cassette, **who.options)
     partial: dict[Any, dict[str, Any]] = defaultdict(dict)
     for (name, check), part in labelled.partial.items():
         partial[name][check] = part  # with None for what could not be read, as the inspector shows it
     return [replace(result, **partial[result.id]) for result in labelled.results.results]
-
-
-def _with_claims(results: Sequence[RagResult], who: _LabelSource, cassette: Any) -> list[RagResult]:
-    """Put in the claims that the model takes out; none for a result of which a text could not be read."""
-    asked = {r.response: None for r in results} | {r.reference: None for r in results if r.reference_claims is None}
-    extracted = extract_claims(who.model, list(asked), cassette=cassette, **who.options)
-    claims = dict(zip(asked, extracted.labels, strict=True))
-    with_claims = []
-    for result in results:
-        said, true = claims[result.response], result.reference_claims
-        true = claims[result.reference] if true is None else true
-        unread = said is None or true is None
-        with_claims.append(result if unread else replace(result, response_claims=said, reference_claims=true))
-    return with_claims
 
 
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:

@@ -91,8 +91,8 @@ def test_backing_is_support_times_the_share_of_names_and_numbers_that_the_contex
     support = checker.support([statement], [CONTEXT[0]]).item()
     assert 0 < support < 1
     # 1896 and Carter are there, Rob is not.
-    assert _backing(checker, [statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
-    assert _backing(checker, [], CONTEXT[0]) == {}
+    assert _backing(checker, [statement], CONTEXT[0]) == pytest.approx([support * 2 / 3])
+    assert _backing(checker, [], CONTEXT[0]) == []
 
 
 def test_faithfulness_is_the_mean_over_statements(scorer):

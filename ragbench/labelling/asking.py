@@ -11,6 +11,7 @@ labels is not used, since nobody knows which item was left out; its items are as
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,7 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from ragbench.errors import ConfigError
+from ragbench.data.ragchecker import Claim, claim_text
+from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Reply, Usage, ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
@@ -132,7 +134,7 @@ def _unscored(name: str, reply: Reply) -> _Unscored:
 class LabelResult:
     """A label per item, None where no reply could be read (see ``report.failures``), and what the step took.
 
-    Of a `JointStep`: the labels of each request, in the shape of its items.
+    Of a `JointStep`: the labels of each list of items, in its shape.
     """
 
     labels: tuple[Any, ...]
@@ -176,16 +178,6 @@ _WORTH_A_SECOND_LOOK = frozenset({"unusable", "truncated"})
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRequest:
-    """Items to be labelled against one text. ``fields`` are the prompt's other fields."""
-
-    id: str
-    text: str
-    items: tuple[str, ...]
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class JointStep:
     """A label of each item of a text, several items per prompt."""
 
@@ -194,78 +186,96 @@ class JointStep:
     labels: tuple[str, ...]
     blank: str  # label of every item when the text is empty, where no model is needed
     text: str
-    items: str
-    item: str  # what an item is called in messages
+    items: str  # a plural: an item is called so without its s
     explain: bool = False  # whether a sentence that says why comes before each label
 
     def ask(
-        self, model: Any, units: Sequence[LabelRequest | None], joint: int | None, options: Mapping[str, Any]
+        self,
+        model: Any,
+        items: Sequence[Sequence[Claim] | None],
+        texts: Sequence[Context],
+        joint: int | None,
+        options: dict[str, Any],
+        **others: Sequence[str],
     ) -> LabelResult:
-        """Label every item of every request, ``joint`` of them per prompt (None: all), and singly where that failed.
+        """Label lists of items, each against its own text, ``joint`` per prompt (None: all), singly where that failed.
 
-        Items of two texts never share a prompt: what is asked about one text does not depend on the rest of the run,
-        and equal prompts of two systems are asked once. An empty text needs no prompt.
+        ``items`` : None where a list is not known. ``others`` : texts of the prompt's other fields, by field. Items of
+        two texts never share a prompt: what is asked about one text does not depend on the rest of the run, and equal
+        prompts of two systems are asked once. An empty text needs no prompt.
         """
+        columns = {self.text: texts, **others}
+        names = names_of(options, **{self.items: items}, **{name + "s": column for name, column in columns.items()})
         if joint is not None and joint < 1:
             raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one")
-        options = dict(options)
         template = load_prompt(options.pop("prompt", self.prompt))
-        slices = []
-        for n, unit in enumerate(units):
-            if unit is not None and unit.text:
-                count, size = len(unit.items), joint or max(len(unit.items), 1)
-                slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
-        requests = [self._request(template, units[n], start, stop) for n, start, stop in slices]
-        one = "text" if self.explain else "label"  # a reason takes room
-        replies, report = _send(model, self.name, requests, options, one if joint == 1 else "text")
-        labels: list[Any] = [
-            None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
-        ]
-        again: dict[tuple[int, int], _Request] = {}
-        failures: list[_Unscored] = []
-        joint_prompts, mismatches, unreadable = set(), set(), set()
-        for (n, start, stop), request, reply in zip(slices, requests, replies, strict=True):
-            several = stop - start > 1
-            if several:
-                joint_prompts.add(request[:2])
-            if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
-                labels[n][start:stop] = verdicts
-            elif several and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
-                (mismatches if reply.ok else unreadable).add(request[:2])
-                again |= {(n, i): self._request(template, units[n], i, i + 1) for i in range(start, stop)}
-            else:
-                failures += [_unscored(self._name(units[n], i, i + 1), reply) for i in range(start, stop)]
-        singles, second = _send(model, self.name, list(again.values()), options, one)
-        for ((n, i), request), reply in zip(again.items(), singles, strict=True):
-            if reply.ok:
-                (labels[n][i],) = self._read(reply.parsed)
-            else:
-                failures.append(_unscored(request.id, reply))
-        given = [unit for unit in units if unit is not None]
+        labels: list[Any] = [None] * len(names)
+        rows: dict[int, tuple[dict[str, str], tuple[str, ...]]] = {}  # fields of the prompt, and the items
+        slices: list[tuple[int, int, int]] = []  # row, first item, end
+        for n, (name, some, text, *fields) in enumerate(zip(names, items, texts, *others.values(), strict=True)):
+            if some is not None:
+                words, shown = _item_texts(some, name, self.items[:-1]), context_text(text, name)
+                labels[n] = [None if shown else self.blank] * len(words)
+                rows[n] = dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: shown}, words
+                size = joint or max(len(words), 1)
+                slices += [(n, i, min(i + size, len(words))) for i in range(0, len(words), size) if shown]
+
+        def place(n: int, start: int, stop: int) -> str:
+            return f"{names[n]} {self.items[:-1]} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")
+
+        def request(n: int, start: int, stop: int) -> _Request:
+            fields, words = rows[n]
+            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(words[start:stop], 1))
+            filled = fill_prompt(template, **fields, **{"count": str(stop - start), self.items: lines})
+            return _Request(filled, _reply_schema(stop - start, self.labels, self.explain), place(n, start, stop))
+
+        single = "text" if self.explain else "label"  # a reason takes room
+        bound, report, failures, rechecked = single if joint == 1 else "text", StepReport(self.name), [], 0
+        several, mismatches, unreadable = set(), set(), set()
+        while slices:  # at most twice: what is asked again is asked singly
+            requests = list(itertools.starmap(request, slices))
+            replies, sent = _send(model, self.name, requests, options, bound)
+            again = []
+            for (n, start, stop), asked, reply in zip(slices, requests, replies, strict=True):
+                joined = stop - start > 1
+                if joined:
+                    several.add(asked[:2])
+                if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
+                    labels[n][start:stop] = verdicts
+                elif joined and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
+                    (mismatches if reply.ok else unreadable).add(asked[:2])
+                    again += [(n, i, i + 1) for i in range(start, stop)]
+                else:
+                    failures += [_unscored(place(n, i, i + 1), reply) for i in range(start, stop)]
+            slices, bound, report, rechecked = again, single, report + sent, rechecked + len(again)
         report = replace(
-            report + second,
-            items=sum(len(unit.items) for unit in given),
-            settled=sum(len(unit.items) for unit in given if not unit.text),
+            report,
+            items=sum(len(words) for _, words in rows.values()),
+            settled=sum(len(words) for fields, words in rows.values() if not fields[self.text]),
             unscored=len(failures),
-            joint=len(joint_prompts),
+            joint=len(several),
             mismatches=len(mismatches),
             unreadable=len(unreadable),
-            rechecked=len(again),
+            rechecked=rechecked,
             failures=tuple(failures),
         )
         return LabelResult(tuple(None if row is None else tuple(row) for row in labels), report)
 
-    def _request(self, template: str, unit: Any, start: int, stop: int) -> _Request:
-        lines = "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(unit.items[start:stop], 1))
-        fields = {**unit.fields, self.text: unit.text, "count": str(stop - start), self.items: lines}
-        schema = _reply_schema(stop - start, self.labels, self.explain)
-        return _Request(fill_prompt(template, **fields), schema, self._name(unit, start, stop))
-
-    def _name(self, unit: Any, start: int, stop: int) -> str:
-        return f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")
-
     def _read(self, parsed: Any) -> list[str]:
         return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
+
+
+def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]:
+    """Return claims, or the like, as texts; an error names the place of what is none."""
+    if isinstance(items, str):
+        raise ConfigError(f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list")
+    for place, item in enumerate(items, 1):
+        parts = [item] if isinstance(item, str) else item
+        triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
+        if not (triple and all(isinstance(part, str) for part in parts) and any(part.strip() for part in parts)):
+            got, expected = f"{what} {place} of {name} is {item!r:.60}", "a sentence, or a triple of texts"
+            raise DataError(got, expected, "mend it, or extract the claims again")
+    return tuple(map(claim_text, items))
 
 
 # Schemas. Their names and fields are a part of recorded requests

@@ -9,6 +9,7 @@ an exported classifier (NLI or MiniCheck's kind), `ModelChecker` asks a chat mod
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from abc import ABC, abstractmethod
@@ -318,6 +319,31 @@ class ModelChecker(_PairChecker):
             got = f"{len(failed)} of {len(replies)} claims got no label; the first reply: {said}"
             raise ModelError(got, "Yes or No", "use a model made for this form, such as ollama:bespoke-minicheck")
         return [ENTAILMENT if verdict and verdict[1].lower() == "yes" else NEUTRAL for verdict in read]
+
+
+def check_lists(
+    checker: Any, claims: Sequence[Sequence[Claim] | None], texts: Sequence[str]
+) -> list[tuple[str, ...] | None]:
+    """Label lists of claims, each against its own text: what `ragbench.labelling.claims.check_claims` does by a model.
+
+    Each different list is checked once against each of its texts; None, where claims are not known, stays None.
+    """
+    lists = [None if of is None else tuple(tuple(c) if isinstance(c, list) else c for c in of) for of in claims]
+    needed: dict[tuple, dict[str, None]] = {}  # a dict keeps the texts in their order
+    for some, text in zip(lists, texts, strict=True):
+        if some is not None:
+            needed.setdefault(some, {})[text] = None
+    if hasattr(checker, "warm"):
+        checker = checker.warm(*(list(dict.fromkeys(itertools.chain(*of))) for of in (needed, needed.values())))
+    labels: dict[tuple, dict[str, tuple[str, ...]]] = {}
+    for some, of_list in needed.items():
+        table = checker.check_many(some, list(of_list)) if some else []
+        if len(table) != len(some) or any(len(row) != len(of_list) for row in table):
+            got = f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels"
+            expected = f"{len(some)} rows, one per claim, of {len(of_list)} labels, one per text"
+            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
+        labels[some] = {text: tuple(row[i] for row in table) for i, text in enumerate(of_list)}
+    return [None if some is None else labels[some][text] for some, text in zip(lists, texts, strict=True)]
 
 
 def asks_model(name: str) -> bool:

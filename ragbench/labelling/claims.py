@@ -9,7 +9,6 @@ repeatability, not human agreement.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -20,18 +19,10 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import (
-    JointStep,
-    LabelRequest,
-    LabelResult,
-    LabelStep,
-    StepReport,
-    names_of,
-    texts_schema,
-)
-from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
+from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults
+from ragbench.errors import DataError, check_known
+from ragbench.labelling.asking import JointStep, LabelResult, LabelStep, StepReport, names_of, texts_schema
+from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, check_lists, split_claims
 from ragbench.labelling.graded_answers import check_split
 from ragbench.paths import packaged_data
 from ragbench.records import check_records
@@ -43,7 +34,7 @@ _EXTRACT = {
     "sentence": LabelStep("claims", "steps_claims", texts_schema("claims"), "passage", _READ["sentence"]),
     "triple": LabelStep("claims", "steps_triples", texts_schema("claims", parts=3), "passage", _READ["triple"]),
 }
-_CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims", "claim")
+_CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims")
 _JOINT = 5  # claims per prompt
 
 
@@ -78,25 +69,7 @@ def check_claims(
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
-    names = names_of(options, claims=claims, references=references)
-    units = [
-        None if some is None else LabelRequest(name, text.strip(), claim_texts(some, name))
-        for name, some, text in zip(names, claims, references, strict=True)
-    ]
-    return _CHECK.ask(model, units, joint, options)
-
-
-def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:
-    """Return claims as texts; an error names the place of what is none."""
-    if isinstance(claims, str):
-        raise ConfigError(f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list")
-    for place, claim in enumerate(claims, 1):
-        parts = [claim] if isinstance(claim, str) else claim
-        triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
-        if not (triple and all(isinstance(part, str) for part in parts) and any(part.strip() for part in parts)):
-            got, expected = f"{what} {place} of {name} is {claim!r:.60}", "a sentence, or a triple of texts"
-            raise DataError(got, expected, "mend it, or extract the claims again")
-    return tuple(claim_text(claim) for claim in claims)
+    return _CHECK.ask(model, claims, references, joint, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +108,26 @@ def ragchecker_labels(
     *,
     joint: int | None = _JOINT,
     form: _Form = "sentence",
+    checker: Any = None,
     **options: Any,
 ) -> _Labelled:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
 
     ``model``, ``form``, ``options``: as for `extract_claims`; ``joint``: as for `check_claims`. ``results``: from
     `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and labels that are there
-    stay; only what is missing is asked, the same claims against the same chunk once.
+    stay; only what is missing is asked, the same claims against the same chunk once. ``checker``: who checks the claims
+    in place of the model, as for `embedded_labels`.
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
     return _label(
         results,
         lambda texts, ids: extract_claims(model, texts, form, ids=ids, **options),
-        lambda claims, texts, ids: check_claims(model, claims, texts, joint, ids=ids, **options),
+        lambda claims, texts, ids: (
+            check_claims(model, claims, texts, joint, ids=ids, **options)
+            if checker is None
+            else _checked(checker, claims, texts)
+        ),
     )
 
 
@@ -160,20 +139,20 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
+    checker = EmbeddedChecker() if checker is None else checker
+    return _label(
+        results,
+        lambda texts, _: _settled("claims", [tuple(split_claims(text)) for text in texts]),
+        lambda claims, texts, _: _checked(checker, claims, texts),
+    )
 
-    def extract(texts: Sequence[str], _: Sequence[str]) -> LabelResult:
-        claims = {text: tuple(split_claims(text)) for text in dict.fromkeys(texts)}
-        report = StepReport("claims", items=len(claims), settled=len(claims))
-        return LabelResult(tuple(claims[text] for text in texts), report)
 
-    def check(claims: Sequence[Any], texts: Sequence[str], _: Sequence[str]) -> LabelResult:
-        lists = (tuple(tuple(claim) if isinstance(claim, list) else claim for claim in of_text) for of_text in claims)
-        pairs = list(zip(lists, texts, strict=True))
-        labels = _labels_by_pair(pairs, EmbeddedChecker() if checker is None else checker)
-        count = sum(map(len, labels.values()))
-        return LabelResult(tuple(labels[pair] for pair in pairs), StepReport("claim check", items=count, settled=count))
+def _checked(checker: Any, claims: Sequence[Any], texts: Sequence[str]) -> LabelResult:
+    return _settled("claim check", check_lists(checker, claims, texts))
 
-    return _label(results, extract, check)
+
+def _settled(step: str, labels: Sequence[Any]) -> LabelResult:
+    return LabelResult(tuple(labels), StepReport(step, items=len(labels), settled=len(labels)))
 
 
 def ragchecker_calls(
@@ -259,25 +238,6 @@ def _label(
         labelled = replace(labelled, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
     return _Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
-
-
-def _labels_by_pair(pairs: Sequence[tuple[tuple, str]], checker: Any) -> dict[tuple[tuple, str], tuple[str, ...]]:
-    """Check each list of claims once against each of its texts."""
-    needed: dict[tuple, dict[str, None]] = {}  # a dict keeps the texts in their order
-    for claims, text in pairs:
-        needed.setdefault(claims, {})[text] = None
-    if hasattr(checker, "warm"):
-        checker = checker.warm(*(list(dict.fromkeys(itertools.chain(*of))) for of in (needed, needed.values())))
-    labels: dict[tuple[tuple, str], tuple[str, ...]] = {}
-    for claims, texts in needed.items():
-        table = checker.check_many(claims, list(texts)) if claims else []
-        if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
-            got = f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels"
-            expected = f"{len(claims)} rows, one per claim, of {len(texts)} labels, one per text"
-            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-        columns = zip(*table, strict=True) if table else ((),) * len(texts)
-        labels |= zip(((claims, text) for text in texts), columns, strict=True)
-    return labels
 
 
 _MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")

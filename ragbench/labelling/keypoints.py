@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import JointStep, LabelRequest, LabelResult, names_of
-from ragbench.labelling.checkers import EmbeddedChecker
-from ragbench.labelling.claims import claim_texts
+from ragbench.labelling.asking import JointStep, LabelResult, names_of
+from ragbench.labelling.checkers import EmbeddedChecker, check_lists
 from ragbench.metrics.keypoints import VERDICTS
 from ragbench.text.sentences import check_language, split_sentences
 
-_STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints", "keypoint")
+_STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints")
 # What a label of the embedded checker says of a keypoint.
 _VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
@@ -35,12 +33,7 @@ def keypoint_verdicts(
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    names = names_of(options, questions=questions, responses=responses, keypoints=keypoints)
-    units = [
-        LabelRequest(name, response.strip(), claim_texts(points, name, "keypoint"), {"question": question.strip()})
-        for name, question, response, points in zip(names, questions, responses, keypoints, strict=True)
-    ]
-    return _STEP.ask(model, units, joint, options)
+    return _STEP.ask(model, keypoints, responses, joint, options, question=questions)
 
 
 def embedded_keypoint_verdicts(
@@ -67,12 +60,8 @@ def embedded_keypoint_verdicts(
         for points, code in zip(keypoints, languages, strict=True)
     ]
     texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
-    every = list(dict.fromkeys(itertools.chain(*claims)))
-    checker = (checker or EmbeddedChecker()).warm(every, list(dict.fromkeys(texts)))
-    return [
-        [_VERDICT_OF[label] for label in checker.check(points, text)]
-        for points, text in zip(claims, texts, strict=True)
-    ]
+    labels = check_lists(EmbeddedChecker() if checker is None else checker, claims, texts)
+    return [[_VERDICT_OF[label] for label in of_answer or ()] for of_answer in labels]
 
 
 def _readable(text: str, language: str) -> str:

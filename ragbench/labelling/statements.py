@@ -23,7 +23,6 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
     JointStep,
-    LabelRequest,
     LabelResult,
     LabelStep,
     StepReport,
@@ -32,7 +31,6 @@ from ragbench.labelling.asking import (
     texts_schema,
 )
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-from ragbench.labelling.claims import claim_texts
 from ragbench.metrics.reference_free import (
     answer_relevance_table,
     context_relevance,
@@ -48,9 +46,7 @@ from ragbench.text.words import ANY_MONTH, TENS, UNITS
 _STATEMENTS = LabelStep(
     "statements", "steps_statements", texts_schema("claims"), "answer", lambda reply: tuple(reply.claims)
 )
-_VERDICTS = JointStep(
-    "verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", "statement", explain=True
-)
+_VERDICTS = JointStep("verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", explain=True)
 _SENTENCES = LabelStep(
     "sentences", "steps_sentences", texts_schema("sentences"), "context", lambda reply: reply.sentences
 )
@@ -80,12 +76,7 @@ def statement_verdicts(
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
-    names = names_of(options, statements=statements, contexts=contexts)
-    units = [
-        None if said is None else LabelRequest(name, context_text(context, name), claim_texts(said, name, "statement"))
-        for name, said, context in zip(names, statements, contexts, strict=True)
-    ]
-    return _VERDICTS.ask(model, units, joint, options)
+    return _VERDICTS.ask(model, statements, contexts, joint, options)
 
 
 def generate_questions(model: Any, answers: Sequence[str], n: int = 3, **options: Any) -> LabelResult:
@@ -276,14 +267,10 @@ class EmbeddedRagas:
         names_of({}, answers=_texts(answers, "answer"), contexts=contexts)
         texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
-        together: dict[str, dict[str, None]] = {}
-        for text, of_answer in zip(texts, statements, strict=True):
-            together.setdefault(text, {}).update(dict.fromkeys(of_answer))
-        ready = self._checker.warm(list(itertools.chain(*together.values())), list(together))
-        degrees = {text: _backing(ready, list(of_text), text) for text, of_text in together.items()}
+        ready = self._checker.warm(list(itertools.chain(*statements)), texts)
         rows = []
         for text, of_answer in zip(texts, statements, strict=True):
-            backed = [degrees[text][statement] for statement in of_answer]
+            backed = _backing(ready, of_answer, text)
             rows.append((float(np.mean(backed)), len(backed), "scored") if backed else (_NAN, 0, "no statements"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
@@ -336,14 +323,14 @@ def _worth(question: str, sentences: Sequence[str], vectors: dict[str, np.ndarra
     return _MIX * covered + (1 - _MIX) * near
 
 
-def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
+def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> list[float]:
     """Return for each statement the degree, in [0, 1], to which a context backs it."""
-    source, degrees = parse(context), {}
+    source, degrees = parse(context), []
     known = source.numbers | frozenset(source.words)
     for statement, value in zip(statements, checker.support(statements, [context])[:, 0].clip(0, 1), strict=True):
         said = parse(statement)
         facts = said.numbers | said.names
-        degrees[statement] = float(value) * (len(facts & known) / len(facts) if facts else 1.0)
+        degrees.append(float(value) * (len(facts & known) / len(facts) if facts else 1.0))
     return degrees
 
 
