@@ -37,6 +37,7 @@ _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
 _SAMPLE = 50  # texts whose language is looked at
 _FEW_FOREIGN = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
+_Encode = Callable[[list[str]], list[Any]]
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
 
 
@@ -78,39 +79,36 @@ class MiniLM(_Encoder):
     _max_bytes = 1_100
     _bytes_per_second = 13_000
 
-    @functools.cached_property
-    def _tokenizer(self) -> Any:
-        tokenizer = load_tokenizer(minilm_dir() / "tokenizer.json")
-        tokenizer.enable_truncation(_MAX_TOKENS)
-        return tokenizer
-
-    def _encode(self, texts: Sequence[str]) -> list[Any]:
-        _require_texts(texts)
-        return self._tokenizer.encode_batch_fast(list(texts))
-
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
-        return _encoded(_minilm(minilm_dir()), self._encode(texts))
+        _require_texts(texts)
+        model, encode = _minilm(minilm_dir())
+        return _encoded(model, encode(list(texts)))
 
     def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the vectors of each text's tokens, shape (tokens, 384); the first and the last are marks."""
-        encodings = self._encode(texts)
+        _require_texts(texts)
+        model, encode = _minilm(minilm_dir(), tokens=True)
+        encodings = encode(list(texts))
         vectors: list[np.ndarray] = [np.empty(0)] * len(encodings)
-        for rows, (batch,) in run_batches(_minilm(minilm_dir(), tokens=True), encodings):
+        for rows, (batch,) in run_batches(model, encodings):
             for row, found in zip(rows, batch, strict=True):
                 vectors[row] = found[: len(encodings[row].ids)]
         return vectors
 
 
 @functools.lru_cache(maxsize=2)
-def _minilm(folder: Path, tokens: bool = False) -> Any:
-    """Open the model, once for all `MiniLM` of a process: it takes half a second."""
+def _minilm(folder: Path, tokens: bool = False) -> tuple[Any, _Encode]:
+    """Open the model and its tokenizer, once for all `MiniLM` of a process: it takes half a second."""
     from safetensors.numpy import load_file
 
     from ragbench._bert_graph import build
 
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    tokenizer.enable_truncation(_MAX_TOKENS)
     weights = load_file(folder / "model.safetensors")
-    return session(build(weights, layers=6, heads=12, eps=1e-12, tokens=tokens).SerializeToString())
+    graph = build(weights, layers=6, heads=12, eps=1e-12, tokens=tokens)
+    return session(graph.SerializeToString()), tokenizer.encode_batch_fast
 
 
 class E5(_Encoder):
@@ -142,7 +140,7 @@ class E5(_Encoder):
 
 
 @functools.lru_cache(maxsize=1)
-def _e5() -> tuple[Any, Callable[[list[str]], list[Any]]]:
+def _e5() -> tuple[Any, _Encode]:
     """Open the model and its tokenizer, once for a process: it takes two seconds."""
     from ragbench._bert_graph import build
 

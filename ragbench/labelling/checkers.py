@@ -8,7 +8,6 @@ an exported classifier (NLI or MiniCheck's kind), `ModelChecker` asks a chat mod
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
@@ -96,17 +95,12 @@ class EmbeddedChecker(_Checker):
         window: int = 3,
     ) -> None:
         self.entail, self.related, self.mix, self.window = entail, related, mix, window
-        self._embedder = embedder
+        self.embedder = embedder or default_embedder()
         self._vectors: dict[str, np.ndarray] = {}
         self._texts: dict[str, _Text] = {}
 
     def __repr__(self) -> str:
         return f"EmbeddedChecker(entail={self.entail}, related={self.related}, mix={self.mix}, window={self.window})"
-
-    @functools.cached_property
-    def embedder(self) -> Embeddings:
-        """The embedding model, loaded at first use."""
-        return self._embedder or default_embedder()
 
     def warm(self, claims: Sequence[Claim], texts: Sequence[str]) -> EmbeddedChecker:
         """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.

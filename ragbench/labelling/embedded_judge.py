@@ -11,7 +11,6 @@ answer repeats them.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -182,15 +181,10 @@ class EmbeddedJudge:
         self.features: tuple[str, ...] = tuple(entry["features"])
         self.weights = np.asarray(entry["weights"], float)
         self.floor = float(entry["floor"])
-        self._embedder = embedder
+        self.embedder = embedder or default_embedder()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.criterion!r}, {len(self.features)} features)"
-
-    @functools.cached_property
-    def embedder(self) -> Embeddings:
-        """The embedding model, loaded at first use."""
-        return self._embedder or default_embedder()
 
     def score(self, answer: str, reference: str, question: str | None = None) -> float:
         """Score one answer: 0 for an empty one, 1 for the reference word for word, NaN without a reference.

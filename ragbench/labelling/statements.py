@@ -32,6 +32,7 @@ from ragbench.labelling.asking import (
 )
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.metrics.reference_free import (
+    ExtractedSentences,
     answer_relevance_table,
     context_relevance,
     context_relevance_table,
@@ -228,13 +229,6 @@ def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> floa
     return float(bool(names) or (len(said.words) <= _SHORT and bool(new)))
 
 
-class _NecessarySentences(NamedTuple):
-    """The sentences of a context, and those of them that a question needs, in order."""
-
-    sentences: tuple[str, ...]
-    needed: tuple[str, ...]
-
-
 class EmbeddedRagas:
     """RAGAS's metrics without a language model, as tables like those of `ModelRagas`.
 
@@ -294,14 +288,14 @@ class EmbeddedRagas:
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
         """Score how much of contexts their questions need."""
         rows = []
-        for question, (sentences, chosen) in zip(questions, self.needed(questions, contexts), strict=True):
-            empty = "empty question" if _no_sentence(question) else "" if sentences else "empty context"
-            score = _NAN if empty else context_relevance(len(chosen), len(sentences))
-            rows.append((score, len(sentences), empty or "scored"))
+        for question, found in zip(questions, self.needed(questions, contexts), strict=True):
+            empty = "empty question" if _no_sentence(question) else "" if found.total else "empty context"
+            score = _NAN if empty else context_relevance(len(found.sentences), found.total)
+            rows.append((score, found.total, empty or "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
-    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[_NecessarySentences]:
-        """Return the sentences of each context, and those of them that its question needs."""
+    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[ExtractedSentences]:
+        """Return the sentences of each context that its question needs."""
         names_of({}, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed_distinct(self._checker.embedder, [*questions, *itertools.chain(*split)])
@@ -309,8 +303,8 @@ class EmbeddedRagas:
         for question, sentences in zip(questions, split, strict=True):
             worth = _worth(question, sentences, vectors)
             best = worth.max(initial=0.0)
-            chosen = worth >= _KEEP * best if best >= _FLOOR else np.zeros(len(sentences), bool)
-            needed.append(_NecessarySentences(sentences, tuple(itertools.compress(sentences, chosen))))
+            chosen = tuple(itertools.compress(sentences, worth >= _KEEP * best)) if best >= _FLOOR else ()
+            needed.append(ExtractedSentences(chosen, (), len(sentences), insufficient=not chosen))
         return needed
 
 
