@@ -85,6 +85,29 @@ def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
     assert (many.clusters, many.effective) == (30, 30)
 
 
+def test_p_of_no_difference_by_hand_and_as_the_t_test_of_clusters_of_one():
+    # Two clusters: one degree of freedom, the Cauchy distribution. t = 1 has p = 1/2, t = tan(45/2 degrees) has 3/4.
+    for t, p in ((1, 0.5), (np.tan(np.pi / 8), 0.75)):
+        for level in (0.5, 0.95):
+            half = np.tan(np.pi / 2 * level)
+            found = stats.Interval(-3 * t, -3 * (t + half), -3 * (t - half), n=2, level=level, clusters=2)
+            assert stats.p_of_no_difference(found) == pytest.approx(p)
+    rng = np.random.default_rng(8)
+    for level in (0.8, 0.95):
+        a, b = rng.normal(0.3, 1, 23), rng.normal(0, 1, 23)
+        got = stats.ppi_difference(a, b, a, b, weight=0, level=level)
+        expected = reference.ttest_1samp(a - b, 0).pvalue
+        assert stats.p_of_no_difference(got) == pytest.approx(expected)
+        assert (got.low <= 0 <= got.high) == (expected > 1 - level)
+
+
+def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
+    nothing = stats.ppi_difference([1, 1], [1, 1], [1, 0], [0, 0])
+    assert np.isnan(nothing.low)
+    assert np.isnan(stats.p_of_no_difference(nothing))
+    assert np.isnan(stats.p_of_no_difference(stats.Interval(0.5, 0.5, 0.5, n=9, clusters=9)))
+
+
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
     for value in (0, 1):
         got, exact = stats.bootstrap_ci([value] * 10), stats.binomial_ci(10 * value, 10)
@@ -441,6 +464,12 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.confusion_matrix([1, 6], [1, 1], labels=[1, 5]), DataError, "label 6 at position 1"),
     (lambda: stats.annotator_agreement([1, 2]), DataError, "two annotators"),
     (lambda: stats.binomial_ci(3, 2), "0 <= successes <= n"),
+    (lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])), DataError, "over 0 clusters"),
+    (
+        lambda: stats.p_of_no_difference(stats.Interval(0.2, 0.1, 0.4, 9, clusters=9)),
+        DataError,
+        "0.05 off its estimate",
+    ),
     (lambda: stats.ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
     (lambda: stats.ppi_mean([1], [1], []), DataError, "0 with the judge's alone"),
     (lambda: stats.ppi_mean([1, 2], [1, 2], [1, 2], weight="auto"), "auto"),

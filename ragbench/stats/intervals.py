@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import (
     Seed,
     as_floats,
@@ -153,6 +153,35 @@ def effective_number(sizes: np.ndarray) -> float:
 def t_quantile(clusters: float, level: float) -> float:
     """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
     return float(-stdtrit(clusters - 1, as_tail(level)))
+
+
+def p_of_no_difference(difference: Interval) -> float:
+    """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
+
+    The half-width of the interval divided by t is the standard error. The p-value is below 1 minus the level exactly
+    where the interval excludes 0.
+
+    Parameters
+    ----------
+    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its level and its clusters minus
+        1 degrees of freedom are taken from the record. `bootstrap_ci` has other degrees of freedom.
+
+    Returns
+    -------
+    NaN where the bounds are NaN, or equal. DataError without clusters, and for an asymmetric interval (of a share).
+
+    >>> round(p_of_no_difference(Interval(3.0, 3.0 - 12.706, 3.0 + 12.706, n=2, clusters=2)), 3)
+    0.205
+    """
+    width = difference.high - difference.low
+    if not width > 0:
+        return float("nan")
+    aside = abs(difference.high + difference.low - 2 * difference.estimate)
+    if difference.clusters < 2 or aside > 1e-9 * width:
+        got = f"an interval over {difference.clusters} clusters, {aside / 2:.3g} off its estimate"
+        raise DataError(got, "a symmetric one over clusters", "take a difference with clusters, as of ppi_difference")
+    error = width / 2 / t_quantile(difference.clusters, difference.level)
+    return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
 
 
 def paired_bootstrap_difference(
