@@ -277,7 +277,7 @@ def case(shop):
     names = ("shop", "year", "trade", "goods", "opened", "closed", "cash", "card", "takings", "share", "owner")
     values = "Tarn Stores|2004|Tea|green tea|1 May 2004|15 May 2004|150 crowns|350 crowns|500 crowns|30.0%|Ada Quarsk"
     text = dict(zip(names, values.split("|"), strict=True))
-    configuration = datagen.Configuration("d1", "shops", "en", "Tea", text, text)
+    configuration = datagen.Configuration("d1", "Tea", text, text)
     sentences = annotate(
         [
             "Tarn Stores sells green tea.",
@@ -305,7 +305,7 @@ def test_sentences_are_annotated_with_the_facts_they_state(case):
 def test_the_name_a_document_is_about_is_no_fact_of_the_other(shop, case):
     configuration = case[0]
     text = {**configuration.text, "shop": "Ada Quarsk", "owner": "Emil Dorvric"}
-    namesake = datagen.Configuration("d2", "shops", "en", "Tea", text, text)
+    namesake = datagen.Configuration("d2", "Tea", text, text)
     assert _facts_in("Ada Quarsk sold it.", [configuration], shop.fact_fields) == [("d1", "owner")]
     assert _facts_in("Ada Quarsk sold it.", [configuration, namesake], shop.fact_fields) == []
 

@@ -25,6 +25,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, fie
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
-from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.words import MONTHS
 
 _TRIES = 200
@@ -72,7 +72,7 @@ def _configuration(schema: Schema, index: int, seed: int, taken: set[tuple[str, 
         if reason is None and name not in taken:
             taken.add(name)
             identity = f"{schema.domain}-{schema.language}-{index + 1:04d}"
-            return Configuration(identity, schema.domain, schema.language, subdomain, values, text)
+            return Configuration(identity, subdomain, values, text)
     raise ConfigError(
         f"{schema.source}: no usable values for document {index + 1} in {_TRIES} tries ({reason or 'names are taken'})",
         "facts that can be told apart",
@@ -211,18 +211,13 @@ def model_values(
 
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """
-    text, calls = load_prompt(options.pop("prompt", "rageval_values")), []
-    for c in configurations:
-        for field in (name for name, rule in schema.fields.items() if rule.get("llm")):
-            filled = fill_prompt(
-                text,
-                language=LANGUAGES[c.language],
-                domain=schema.domain,
-                subdomain=c.subdomain,
-                values=field_list(c, [name for name in c.text if name != field]),
-                wanted=schema.fields[field]["llm"],
-            )
-            calls.append((f"{c.id}/{field}", filled, (c.id, field)))
+    wanted = {field: rule["llm"] for field, rule in schema.fields.items() if rule.get("llm")}
+    about = {"language": LANGUAGES[schema.language], "domain": schema.domain}
+    calls = []
+    for c, (field, what) in product(configurations, wanted.items()):
+        values = field_list(c, [name for name in c.text if name != field])
+        shown = {**about, "subdomain": c.subdomain, "values": values, "wanted": what}
+        calls.append((f"{c.id}/{field}", shown, (c.id, field)))
     latest = {c.id: c for c in configurations}
 
     def settle(about: tuple[str, str], reply: _ValueReply) -> Configuration | str:
@@ -240,5 +235,5 @@ def model_values(
         latest[identity] = after
         return after
 
-    done = ask_step(model, "values", calls, _ValueReply, settle, options)
+    done = ask_step(model, "values", "rageval_values", calls, _ValueReply, settle, options)
     return Done(tuple(latest.values()), done.failed)

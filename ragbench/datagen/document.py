@@ -20,7 +20,6 @@ from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
 from ragbench.datagen.wording import fill_pattern, worded
 from ragbench.errors import ConfigError, check_known
-from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 _PROMPTS = {
@@ -87,22 +86,21 @@ def model_documents(
     check_known("mode", [mode], _PROMPTS)
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
-    template = load_prompt(options.pop("prompt", _PROMPTS[mode]))
-    calls = []
+    calls: list[tuple[str, dict[str, str], tuple[str, str]]] = []
     for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
-        common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}
+        common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[schema.language]}
         if mode == "configuration":
             title = fill_pattern(schema.title, c.text)
             for section in schema.sections:
                 names = [n for fact in section.facts for n in fact.fields if n not in withheld]
                 if names:
                     facts = field_list(c, [*schema.context, *names])
-                    filled = fill_prompt(template, **common, title=title, heading=section.heading, facts=facts)
-                    calls.append((f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
+                    shown = {**common, "title": title, "heading": section.heading, "facts": facts}
+                    calls.append((f"{c.id}/{section.heading}", shown, (c.id, section.heading)))
         else:
             shown = {"sample": sample} if mode == "one-shot" else {}
-            calls.append((f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
-    written = ask_step(model, "documents", calls, None, lambda about, text: (*about, text), options)
+            calls.append((f"{c.id}/{mode}", {**common, **shown}, (c.id, "")))
+    written = ask_step(model, "documents", _PROMPTS[mode], calls, None, lambda about, text: (*about, text), options)
     owner = {name: about[0] for name, _, about in calls}
     failed = {owner[name]: reason for name, reason in written.failed}
     documents = []
@@ -112,13 +110,13 @@ def model_documents(
         parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]
         if mode == "configuration":
             title, fields = fill_pattern(schema.title, c.text), schema.fact_fields
-            parts = [(heading, annotate(split_sentences(text, c.language), c, fields)) for heading, text in parts]
+            parts = [(heading, annotate(split_sentences(text, schema.language), c, fields)) for heading, text in parts]
             stated = {name for _, sentences in parts for sentence in sentences for name in sentence.facts}
             dropped = tuple(name for name in fields if name not in stated)
         else:
             title, _, body = parts[0][1].strip().partition("\n")
-            parts = [("", tuple(FactSentence(s) for s in split_sentences(body or title, c.language)))]
+            parts = [("", tuple(FactSentence(s) for s in split_sentences(body or title, schema.language)))]
             title, dropped = title.strip("# *"), ()
         sections = tuple(Section(*part) for part in parts)
-        documents.append(GeneratedDocument(c.id, title, c.language, sections, dropped, f"model, {mode}"))
+        documents.append(GeneratedDocument(c.id, title, schema.language, sections, dropped, f"model, {mode}"))
     return Done(tuple(documents), tuple(failed.items()))

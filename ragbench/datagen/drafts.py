@@ -8,7 +8,6 @@ For a question without an answer, RAGAS's extraction of sentences must find none
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter
@@ -23,7 +22,15 @@ from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
-from ragbench.datagen.parts import QRA, FactSentence, GeneratedDocument, Section, ask_step
+from ragbench.datagen.parts import (
+    QRA,
+    FactSentence,
+    GeneratedDocument,
+    Section,
+    ask_step,
+    json_lines,
+    question_row,
+)
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
@@ -31,7 +38,6 @@ from ragbench.labelling.people import LabelItem, current, load_labels, read_edit
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm.endpoints import endpoints_of
 from ragbench.paths import written_whole
-from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
@@ -119,7 +125,7 @@ def draft_questions(
     check_known("type of question", types, TYPES)
     if per_document < 1:
         raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
-    documents, template = load_documents(documents), load_prompt(options.pop("prompt", "draft_question"))
+    documents, prompt = load_documents(documents), options.pop("prompt", "draft_question")
     drafts: dict[str, QRA] = {}  # all that were asked for, by id
     fallen: dict[str, tuple[str, str]] = {}  # id -> status and reason of those that did not pass
     asked: dict[str, list[str]] = {d.id: [] for d in documents}
@@ -148,9 +154,10 @@ def draft_questions(
                 drop({draft.id: "no other document shares its words"}, "failed")
                 continue
             before, texts = " | ".join(asked[document.id]) or "none yet", "\n\n".join(p.text for p in shown)
-            filled = fill_prompt(template, kind=kind, meaning=TYPES[kind], asked=before, sentences=texts)
-            calls.append((draft.id, filled, draft))
-        done = ask_step(model, "drafts", calls, _Asked if kind == "unanswerable" else _Answered, settle, options)
+            fields = {"kind": kind, "meaning": TYPES[kind], "asked": before, "sentences": texts}
+            calls.append((draft.id, fields, draft))
+        form = _Asked if kind == "unanswerable" else _Answered
+        done = ask_step(model, "drafts", prompt, calls, form, settle, options)
         drop(done.failed, "failed")
         drafts |= {draft.id: draft for draft in done.made}
     done = model_references(model, standing(), passages, **options)
@@ -219,8 +226,7 @@ def _sentences_of(document: Document) -> list[str]:
 def _question(draft: QRA, drafted_by: str) -> Question:
     names = list(dict.fromkeys(r.doc_id.rpartition("@")[0] for r in draft.references))
     meta = {"doc_ids": names, "drafted_by": drafted_by, "accepted_by": ""}
-    references = tuple(r.text for r in draft.references)
-    return Question(draft.id, draft.question, draft.answer, references, draft.kind, "draft", meta)
+    return draft.record("draft", meta)
 
 
 # Checks
@@ -231,17 +237,21 @@ def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
 
     Returned are the reasons by id, of those that are answered all the same, and of those whose call failed.
     """
-    alone, with_rest = load_prompt("ragas_data_ungrounded"), load_prompt("ragas_data_answer")
-    calls = []
+    calls: dict[str, list[Any]] = {"ragas_data_ungrounded": [], "ragas_data_answer": []}  # by prompt
     for draft in drafts:
         for left_out in dict.fromkeys(r.doc_id for r in draft.references):
             rest = " ".join(r.text for r in draft.references if r.doc_id != left_out)
+            prompt = "ragas_data_answer" if rest else "ragas_data_ungrounded"
             fields = {"question": draft.question} | ({"context": rest} if rest else {})
-            calls.append((draft.id, fill_prompt(with_rest if rest else alone, **fields), draft))
-    done = ask_step(model, "without evidence", calls, None, lambda draft, text: (draft, text), options)
-    given = {draft.id: text for draft, text in done.made if plain_words(draft.answer) in plain_words(text)}
-    said = {i: f"answered without its evidence: {' '.join(text.split())[:80]!r}" for i, text in given.items()}
-    return said, dict(done.failed)
+            calls[prompt].append((draft.id, fields, draft))
+    said, failed = {}, {}
+    for prompt, some in calls.items():
+        done = ask_step(model, "without evidence", prompt, some, None, lambda *given: given, options)
+        failed |= dict(done.failed)
+        for draft, text in done.made:
+            if plain_words(draft.answer) in plain_words(text):
+                said[draft.id] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
+    return said, failed
 
 
 def _found(
@@ -306,12 +316,7 @@ def accept_drafts(
 
 def _write(questions: Sequence[Question], path: str | Path) -> Path:
     path = Path(path).expanduser()
-    rows = [
-        {"id": q.id, "question": q.text, "answer": q.answer, "references": list(q.references), "type": q.kind}
-        | {"level": q.level, **q.meta}
-        for q in questions
-    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
-        part.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+        part.write_text(json_lines(map(question_row, questions)), encoding="utf-8")
     return path

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from ragbench.llm import ask
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.records import Question
 
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 KINDS = (
@@ -30,8 +33,6 @@ class Configuration:
     """Values for a schema's fields, and how each is written in a text. One configuration makes one document."""
 
     id: str
-    domain: str
-    language: str
     subdomain: str
     values: Mapping[str, Any]
     text: Mapping[str, str]
@@ -119,6 +120,22 @@ class QRA:
         """The statements as one text."""
         return (" " if self.language == "en" else "").join(self.statements)
 
+    def record(self, level: str, meta: Mapping[str, Any]) -> Question:
+        """Return it as the package's own question; what ``meta`` does not take over is left behind."""
+        references = tuple(r.text for r in self.references)
+        return Question(self.id, self.question, self.answer, references, self.kind, level, meta)
+
+
+def question_row(q: Question) -> dict[str, Any]:
+    """Lay a question out as a row of a file that `ragbench.load_questions` reads."""
+    row = {"id": q.id, "question": q.text, "answer": q.answer, "references": q.references, "type": q.kind}
+    return {**row, "level": q.level, **q.meta}
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
@@ -131,26 +148,30 @@ class Done(Generic[Result]):
 def ask_step(
     model: Any,
     step: str,
-    calls: Sequence[tuple[str, str, Any]],
+    prompt: str,
+    calls: Sequence[tuple[str, Mapping[str, str] | None, Any]],
     form: type[BaseModel] | None,
     settle: Callable[[Any, Any], Result | str],
     options: Mapping[str, Any],
 ) -> Done[Result]:
-    """Ask a model about every call that has a prompt; what another is about is its result.
+    """Ask a model about every call that has fields for the prompt; what another is about is its result.
 
     Parameters
     ----------
-    calls : (id, prompt, what it is about).
+    prompt : its id, unless ``options`` name another.
+    calls : (id, fields of the prompt or None, what it is about).
     form : of the reply; None for text.
     settle : (what the call is about, the reply) -> result. A text in its place says why the reply cannot be used.
     options : of `ragbench.llm.ask`.
     """
-    asked = [(name, prompt) for name, prompt, _ in calls if prompt]
-    settings = {"ids": [name for name, _ in asked], "step": f"rageval {step}", **options}
-    replies = iter(ask(model, [prompt for _, prompt in asked], form, **settings) if asked else ())
+    settings = {"step": f"rageval {step}", **options}
+    template = load_prompt(settings.pop("prompt", prompt))
+    asked = {"ids": [name for name, fields, _ in calls if fields is not None]}
+    prompts = [fill_prompt(template, **fields) for _, fields, _ in calls if fields is not None]
+    replies = iter(ask(model, prompts, form, **asked | settings) if prompts else ())
     made, failed = [], []
-    for name, prompt, result in calls:
-        if prompt:
+    for name, fields, result in calls:
+        if fields is not None:
             reply = next(replies)
             result = settle(result, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
         if isinstance(result, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,6 @@ from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, worded
 from ragbench.errors import check_known
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
@@ -150,7 +149,6 @@ def model_questions(
     unanswerable question, a single document none over several; both are listed in ``failed``.
     """
     check_known("type of question", per_document, KINDS)
-    template = load_prompt(options.pop("prompt", "rageval_question"))
     pairs = list(zip(configurations, documents, strict=True))
     drafts, failed = [], []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
@@ -169,19 +167,18 @@ def model_questions(
             elif kind == "unanswerable" and not document.dropped:
                 failed.append((name, "no fact was left out"))
             else:
-                filled = fill_prompt(
-                    template,
-                    language=LANGUAGES[schema.language],
-                    kind=kind,
-                    meaning=_MEANING[kind],
-                    facts="\n\n".join(_facts(schema, pair, kind) for pair in about),
-                    names="; ".join(configuration.text[n] for configuration, _ in about for n in schema.named),
-                    asked=" | ".join(asked[c.id]) or "none yet",
-                )
+                shown = {
+                    "language": LANGUAGES[schema.language],
+                    "kind": kind,
+                    "meaning": _MEANING[kind],
+                    "facts": "\n\n".join(_facts(schema, pair, kind) for pair in about),
+                    "names": "; ".join(configuration.text[n] for configuration, _ in about for n in schema.named),
+                    "asked": " | ".join(asked[c.id]) or "none yet",
+                }
                 lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
                 draft = QRA(name, kind, schema.language, "", (), tuple(c.id for c, _ in about), lost=lost)
-                calls.append((name, filled, draft))
-        done = ask_step(model, "questions", calls, _QuestionReply, settle, options)
+                calls.append((name, shown, draft))
+        done = ask_step(model, "questions", "rageval_question", calls, _QuestionReply, settle, options)
         drafts += done.made
         failed += done.failed
     return Done(tuple(drafts), tuple(failed))
@@ -251,10 +248,10 @@ def model_references(
 
     A number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    fields = [
-        {"question": q.question, "answer": q.answer, "sentences": _numbered(s.text for s in _sentences(q, documents))}
-        for q in questions
-    ]
+
+    def fields(q: QRA) -> dict[str, str]:
+        sentences = _numbered(s.text for s in _sentences(q, documents))
+        return {"question": q.question, "answer": q.answer, "sentences": sentences}
 
     def settle(q: QRA, reply: _ReferencesReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -262,25 +259,8 @@ def model_references(
             return f"sentences {reply.sentences}, but there are {len(sentences)}"
         return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.sentences))))
 
-    return _ask_each(model, "references", questions, fields, _ReferencesReply, settle, options)
-
-
-def _ask_each(
-    model: Any,
-    step: str,
-    questions: Sequence[QRA],
-    fields: Sequence[Mapping[str, str]],
-    form: type[BaseModel],
-    settle: Callable[[QRA, Any], QRA | str],
-    options: dict[str, Any],
-) -> Done[QRA]:
-    """Ask one prompt about each question; for references, unanswerable ones pass without being asked."""
-    template = load_prompt(options.pop("prompt", f"rageval_{step}"))
-    calls = [
-        (q.id, "" if q.kind == "unanswerable" and step != "keypoints" else fill_prompt(template, **shown), q)
-        for q, shown in zip(questions, fields, strict=True)
-    ]
-    return ask_step(model, step, calls, form, settle, options)
+    calls = [(q.id, None if q.kind == "unanswerable" else fields(q), q) for q in questions]
+    return ask_step(model, "references", "rageval_references", calls, _ReferencesReply, settle, options)
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -367,16 +347,15 @@ def model_refine(
 
     Unanswerable questions pass without being asked.
     """
-    fields = [
-        {
+
+    def fields(q: QRA) -> dict[str, str]:
+        return {
             "language": LANGUAGES[q.language],
             "question": q.question,
             "statements": _numbered(q.statements),
             "references": "\n".join(f"- {r.text}" for r in q.references) or "none",
             "sentences": _numbered(s.text for s in _sentences(q, documents)),
         }
-        for q in questions
-    ]
 
     def settle(q: QRA, report: _RefineReply) -> QRA | str:
         sentences = _sentences(q, documents)
@@ -396,7 +375,8 @@ def model_refine(
         ordered = _in_order(references, sentences)
         return replace(q, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
-    return _ask_each(model, "refine", questions, fields, _RefineReply, settle, options)
+    calls = [(q.id, None if q.kind == "unanswerable" else fields(q), q) for q in questions]
+    return ask_step(model, "refine", "rageval_refine", calls, _RefineReply, settle, options)
 
 
 # Keypoints
@@ -426,9 +406,11 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
 
 def model_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    fields = [{"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer} for q in questions]
 
     def settle(q: QRA, reply: _KeypointsReply) -> QRA:
         return replace(q, keypoints=tuple(reply.keypoints))
 
-    return _ask_each(model, "keypoints", questions, fields, _KeypointsReply, settle, options)
+    calls = [
+        (q.id, {"language": LANGUAGES[q.language], "question": q.question, "answer": q.answer}, q) for q in questions
+    ]
+    return ask_step(model, "keypoints", "rageval_keypoints", calls, _KeypointsReply, settle, options)

@@ -14,9 +14,10 @@ from ragbench.datagen import questions as steps
 from ragbench.datagen.checks import check
 from ragbench.datagen.configuration import make_configurations, model_values
 from ragbench.datagen.document import left_out, model_documents, write_documents
-from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
+from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument, json_lines, question_row
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
+from ragbench.records import Dataset, Document
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,17 @@ class GeneratedSet:
     def problems(self) -> list[Problem]:
         """Run the validator, see `ragbench.datagen.checks`."""
         return check(self.configurations, self.documents, self.questions, self.schema.fact_fields)
+
+    def dataset(self) -> Dataset:
+        """Return it as the data set that `ragbench.data.load_questions` reads where `write_set` wrote it."""
+        about = {"domain": self.schema.domain, "language": self.schema.language}
+        texts = [Document(d.id, d.title, d.text, (), {**about, "writer": d.writer}) for d in self.documents]
+        questions = []
+        for q in self.questions:
+            meta = {**about, "doc_ids": q.doc_ids, "reference_doc_ids": [r.doc_id for r in q.references]}
+            meta |= {"keypoints": q.keypoints, "reasoning": [asdict(d) for d in q.derived]}
+            questions.append(q.record("one document" if len(q.doc_ids) == 1 else "several documents", meta))
+        return Dataset("generated", tuple(questions), tuple(texts), meta=about)
 
     def __repr__(self) -> str:
         name = f"{self.schema.domain}, {self.schema.language}"
@@ -122,45 +134,23 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
         got = f"{len(problems)} problems in the generated set\n    {shown}"
         raise DataError(got, "a set that passes the validator", "mend these")
     folder.mkdir(parents=True, exist_ok=True)
-    domain, language = generated.schema.domain, generated.schema.language
-    pairs = zip(generated.configurations, generated.documents, strict=True)
-    rows = {
-        "documents": [
-            {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
-            for d in generated.documents
-        ],
-        "questions": [
-            {
-                "id": q.id,
-                "question": q.question,
-                "answer": q.answer,
-                "references": [r.text for r in q.references],
-                "type": q.kind,
-                "level": "one document" if len(q.doc_ids) == 1 else "several documents",
-                "domain": domain,
-                "language": q.language,
-                "doc_ids": list(q.doc_ids),
-                "reference_doc_ids": [r.doc_id for r in q.references],
-                "keypoints": list(q.keypoints),
-                "reasoning": [asdict(d) for d in q.derived],
-            }
-            for q in generated.questions
-        ],
-        "configurations": [
-            {"id": c.id, "subdomain": c.subdomain, "values": dict(c.text), "dropped": list(d.dropped)} for c, d in pairs
-        ],
-    }
+    data, pairs = generated.dataset(), zip(generated.configurations, generated.documents, strict=True)
+    documents = [{"id": d.id, "title": d.title, "text": d.text, **d.meta} for d in data.documents]
+    values = [{"id": c.id, "subdomain": c.subdomain, "values": dict(c.text), "dropped": d.dropped} for c, d in pairs]
     summary = {
-        "domain": domain,
-        "language": language,
+        **data.meta,
         "seed": seed,
         "documents": len(generated.documents),
         "questions": len(generated.questions),
         "types": Counter(sorted(q.kind for q in generated.questions)),
         "subdomains": Counter(sorted(c.subdomain for c in generated.configurations)),
     }
-    files = {f"{name}.jsonl": "\n".join(json.dumps(r, ensure_ascii=False) for r in rs) for name, rs in rows.items()}
-    files["summary.json"] = json.dumps(summary, ensure_ascii=False, indent=1)
+    files = {
+        "documents.jsonl": json_lines(documents),
+        "questions.jsonl": json_lines(map(question_row, data.questions)),
+        "configurations.jsonl": json_lines(values),
+        "summary.json": json.dumps(summary, ensure_ascii=False, indent=1) + "\n",
+    }
     for name, text in files.items():
-        (folder / name).write_text(text + "\n", encoding="utf-8", newline="\n")
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
     return folder

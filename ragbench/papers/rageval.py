@@ -96,13 +96,8 @@ def dragonball(language: str = "en", domain: str = "finance", documents: int = 4
 
 def generated(language: str = "en", domain: str = "finance", documents: int = 20, seed: int = 7) -> Dataset:
     """Make documents and questions of one language and domain by templates, offline, as `load_dragonball` has them."""
-    made, about = make_set(load_schema(domain, language), documents, seed), {"domain": domain, "language": language}
-    questions = []
-    for q in made.questions:
-        meta = {**about, "doc_ids": q.doc_ids, "keypoints": q.keypoints}
-        questions.append(Question(q.id, q.question, q.answer, tuple(r.text for r in q.references), q.kind, "", meta))
-    texts = tuple(Document(d.id, d.title, d.text, (), about) for d in made.documents)
-    return Dataset("generated", tuple(questions), texts, meta={**about, "setting": f"templates, seed {seed}"})
+    data = make_set(load_schema(domain, language), documents, seed).dataset()
+    return replace(data, meta={**data.meta, "setting": f"templates, seed {seed}"})
 
 
 DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball, "generated": generated}
