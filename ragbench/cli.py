@@ -296,7 +296,7 @@ def _doctor(given: _Given) -> int:
     if given.model:
         chat = rb.chat_model(given.model, host=given.host, num_ctx=given.num_ctx)
         if given.pull:
-            rb.llm.doctor.pull(chat)
+            rb.llm.planning.pull(chat)
         report = rb.llm.fitness(chat)
         print(f"\n{report}")
         good = good and report.fit

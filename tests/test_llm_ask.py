@@ -15,7 +15,7 @@ from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
-from ragbench.llm.endpoints import full_name, retry_after
+from ragbench.llm.endpoints import _retry_after, full_name
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -138,14 +138,21 @@ def test_a_host_that_dies_leaves_its_prompts_to_the_other():
     assert sum(reply.host == two.url for reply in replies) > 30
 
 
+def test_the_last_prompt_of_a_host_that_fails_goes_to_one_that_had_nothing_left_to_do():
+    with FakeOllama(latency_s=0.3, fault=lambda prompt, before: Fault("404")) as one, FakeOllama() as two:
+        replies = ask([one.model(), two.model()], numbered(2), concurrency=1, **FAST)
+        assert len(one.calls) == 1
+    assert [reply.host for reply in replies] == [two.url] * 2
+
+
 def test_retry_after_is_read_as_seconds_or_as_a_date():
     from datetime import UTC, datetime, timedelta
 
-    assert (retry_after("3"), retry_after("0.5")) == (3.0, 0.5)
+    assert (_retry_after("3"), _retry_after("0.5")) == (3.0, 0.5)
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    assert 25 < retry_after(soon) <= 30
-    assert retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
-    assert (retry_after("soon"), retry_after(None)) == (None, None)
+    assert 25 < _retry_after(soon) <= 30
+    assert _retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
+    assert (_retry_after("soon"), _retry_after(None)) == (None, None)
 
 
 def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path):

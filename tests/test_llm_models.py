@@ -18,7 +18,7 @@ import ragbench as rb
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm import Cassette, ask, chat_model, model_facts, model_name
 from ragbench.llm.endpoints import endpoint_of, window
-from ragbench.llm.models import address
+from ragbench.llm.models import _address
 
 
 class Word(BaseModel):
@@ -131,7 +131,7 @@ def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
     ],
 )
 def test_addresses_are_completed_and_user_and_password_taken_out(host, expected):
-    assert address(host, 11434) == (expected, "anna:pw" if "anna" in host else None)
+    assert _address(host, 11434) == (expected, "anna:pw" if "anna" in host else None)
 
 
 @pytest.mark.parametrize(

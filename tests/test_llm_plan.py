@@ -11,7 +11,7 @@ from fake_ollama import DIGEST, FakeOllama
 from pydantic import BaseModel
 
 from ragbench.llm import Cassette, Plan, Usage, ask, fitness, plan
-from ragbench.llm.doctor import _STATEMENTS as STATEMENTS
+from ragbench.llm.planning import _STATEMENTS as STATEMENTS
 from ragbench.papers.thesis import steps
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
-from ragbench.llm.endpoints import FINISHED, Endpoint, Received, agreed_digest, endpoints_of, run
+from ragbench.llm.endpoints import FINISHED, LONGEST_PAUSE_S, Endpoint, Received, agreed_digest, endpoints_of, run
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable, without_address
 from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
@@ -32,7 +32,6 @@ from ragbench.llm.structured import (
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
-_LONGEST_PAUSE_S = 30.0
 OUTAGE_S = 60.0  # how long a server that has answered before may be away before its prompts count as failed
 
 
@@ -98,13 +97,11 @@ def ask(
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
     tasks = _tasks(prompts, schema, ids, groups, endpoints[0])
-    limits = {"concurrency": concurrency, "retries": retries, "backoff_s": backoff_s, "patience_s": patience_s}
-    limits["deadline_s"] = deadline_s or endpoints[0].deadline_s or DEADLINE_S
-    job = _Job(endpoints, tasks, tape, step, on_length == "keep", **limits)
+    deadline_s = deadline_s or endpoints[0].deadline_s or DEADLINE_S
+    limits = (concurrency, deadline_s, retries, patience_s, backoff_s)
+    job = _Job(endpoints, tasks, tape, step, on_length == "keep", *limits)
     if tape is not None and tape.mode == "replay":
-        missing = job.replay(tape)
-        if missing and on_miss == "raise":
-            raise missing
+        job.replay(tape, on_miss == "raise")
     elif tasks:
         _run(job, progress)
     replies = job.all_replies()
@@ -172,18 +169,6 @@ def _run(job: _Job, progress: bool | None) -> None:
             raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
 
 
-@dataclass(eq=False)
-class _Host:
-    """A server. ``dead``: why it is not asked any more; ``spoke``, ``answered``: whether it has said anything in this
-    run, and whether its model has."""
-
-    endpoint: Endpoint
-    digest: str | None = None
-    dead: CallError | None = None
-    spoke: bool = False
-    answered: bool = False
-
-
 @dataclass
 class _Job:
     """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
@@ -194,10 +179,10 @@ class _Job:
     step: str
     keep_cut: bool
     concurrency: int
-    retries: int
-    backoff_s: float
-    patience_s: float
     deadline_s: float
+    retries: int
+    patience_s: float
+    backoff_s: float
     digest: str = ""
     keys: Keys | None = None
     replies: dict[int, Reply] = field(default_factory=dict)  # by place
@@ -206,14 +191,14 @@ class _Job:
 
     # -- from the cassette ---------------------------------------------------------------------------------------------
 
-    def replay(self, tape: Cassette) -> CallError | None:
-        """Serve everything from the cassette, without a socket. Returns the error for what is missing, if any."""
-        first = self.endpoints[0]
+    def replay(self, tape: Cassette, strict: bool) -> None:
+        """Serve everything from the cassette, without a socket; what is missing is a failure, or raised if strict."""
+        first, of = self.endpoints[0], len(self.tasks)
         missing = self._look_up(tape, first.pinned_digest)
+        if missing and strict:
+            raise tape.miss([self.tasks[place].id for task in missing for place in task.places], first.model, of)
         for task in missing:
-            self._settle(task, self._failed(task, first, tape.miss([task.id], first.model, len(self.tasks))))
-        ids = [self.tasks[place].id for task in missing for place in task.places]
-        return tape.miss(ids, first.model, len(self.tasks)) if ids else None
+            self._settle(task, self._reply(task, first, tape.miss([task.id], first.model, of)))
 
     def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
@@ -241,9 +226,8 @@ class _Job:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
         first, error, parsed = self.endpoints[0], None, None
         if not answer["ok"]:
-            stored = answer["error"]
-            error = CallError(printable(stored["got"]), stored["expected"], printable(stored["do"]))
-            error.kind, error.model, error.status = stored["kind"], first.model, stored["status"]
+            stored = {name: printable(v) if isinstance(v, str) else v for name, v in answer["error"].items()}
+            error = CallError(**stored, model=first.model)
         elif task.schema is not None:
             parsed, _, problem = read_reply(answer["text"], task.schema)
             if problem:
@@ -251,139 +235,110 @@ class _Job:
                 error = first.fail("unusable", what, do="record anew")
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             error = first.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
-        same = {name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")}
-        same |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
-        return Reply(**same, ok=error is None, error=error, parsed=parsed, **self._who(task, first), cached=True)
+        kept = {name: answer[name] for name in _KEPT}
+        kept |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
+        return self._reply(task, first, error, parsed=parsed, cached=True, host="", **kept)
 
     # -- from the servers ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every task."""
-        hosts = [_Host(endpoint) for endpoint in self.endpoints]
+        # As long as everything is on the cassette, no host needs to be there.
+        on_server = await agreed_digest(self.endpoints, self.patience_s, self.backoff_s)
+        first, missing = self.endpoints[0], self.tasks
+        if self.cassette is None:
+            self.digest = on_server or ""
+        else:
+            missing = self._look_up(self.cassette, on_server)
+            if missing and on_server is not None:
+                self.cassette.register(first.provider, first.name, self.digest)
         groups: dict[Any, list[_Task]] = {}
-        for task in await self._not_recorded(hosts):
+        for task in missing:
             groups.setdefault(task.group, []).append(task)
         # Each prompt before those that continue it, which is what a server's prompt cache likes.
         queue = deque(deque(sorted(group, key=lambda task: len(str(task.messages)))) for group in groups.values())
-        workers = []
-        for host in hosts:
-            most = min(self.concurrency, host.endpoint.slots or self.concurrency)
-            workers += [self._work(host, hosts, queue) for _ in range(max(1, most))]
-        await asyncio.gather(*workers)
-        reason = next((host.dead for host in hosts if host.dead), None)
+        while queue and self.replaced is None and (alive := [each for each in self.endpoints if each.dead is None]):
+            most = {each: max(1, min(self.concurrency, each.slots or self.concurrency)) for each in alive}
+            await asyncio.gather(*(self._work(each, queue) for each in alive for _ in range(most[each])))
+        reason = self.replaced or next((each.dead for each in self.endpoints if each.dead), None)
         for task in (task for group in queue for task in group):
-            self._settle(task, self._failed(task, hosts[0].endpoint, self.replaced or reason))
+            self._settle(task, self._reply(task, first, reason))
         if self.replaced:
             log.warning("%s", self.replaced)
 
-    async def _not_recorded(self, hosts: Sequence[_Host]) -> list[_Task]:
-        """Ask the hosts which weights stand behind the name, serve what is recorded of them, and return the rest.
-
-        As long as everything is on the cassette, no host needs to be there.
-        """
-        for host in hosts:
-            try:
-                host.digest = await self._patiently(host.endpoint.digest)
-                await host.endpoint.check()
-                host.spoke = True
-            except CallError as error:
-                if error.kind == "digest":
-                    raise
-                host.dead = error
-        on_server = agreed_digest(self.endpoints, [host.digest for host in hosts])
-        first, tape = self.endpoints[0], self.cassette
-        if tape is None:
-            self.digest = on_server or ""
-            return self.tasks
-        missing = self._look_up(tape, on_server)
-        if missing and on_server is not None:
-            tape.register(first.provider, first.name, self.digest)
-        return missing
-
-    async def _patiently(self, call: Any) -> str:
-        """Wait for a server that still loads its model."""
-        pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
-        busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
-        return await AsyncRetrying(retry=busy, stop=stop_after_delay(self.patience_s), wait=pause, reraise=True)(call)
-
-    async def _work(self, host: _Host, hosts: Sequence[_Host], queue: deque[deque[_Task]]) -> None:
+    async def _work(self, endpoint: Endpoint, queue: deque[deque[_Task]]) -> None:
         """Ask one host for one group after the other, until there is none, or the host is gone."""
-        while queue and host.dead is None and self.replaced is None:
+        while queue and endpoint.dead is None and self.replaced is None:
             group = queue.popleft()
             while group:
                 task = group[0]
                 try:
-                    reply = await self._answer(host, hosts, task)
+                    reply = await self._answer(endpoint, task)
                 except CallError as error:
                     if error.kind in HOST_FAILURES:
-                        host.dead = host.dead or error
+                        endpoint.dead = endpoint.dead or error
                         queue.appendleft(group)  # for another host
                         break
-                    reply = self._failed(task, host.endpoint, error)
+                    reply = self._reply(task, endpoint, error)
                 except Exception as unnamed:
                     said = f"{type(unnamed).__name__} while it was read: {unnamed}"  # of a validator, for instance
-                    reply = self._failed(task, host.endpoint, host.endpoint.fail("unusable", said))
-                group.popleft()
-                if not await self._same_model(host):
-                    group.appendleft(task)
+                    reply = self._reply(task, endpoint, endpoint.fail("unusable", said))
+                if not await self._same_model(endpoint):
                     queue.appendleft(group)
                     return
+                group.popleft()
                 self._finish(task, reply)
 
-    async def _same_model(self, host: _Host) -> bool:
+    async def _same_model(self, endpoint: Endpoint) -> bool:
         """Ask for the digest again: what lies between two different ones is recorded as neither."""
-        if not (host.endpoint.changes and host.digest and host.endpoint.pinned_digest is None):
+        if not (endpoint.changes and endpoint.found and endpoint.pinned_digest is None):
             return True
         try:
-            now = await host.endpoint.digest()
+            now = await endpoint.digest()
         except CallError:
             return True  # away, or the model was deleted: the next call says so
-        if now == host.digest:
+        if now == endpoint.found:
             return True
-        digests = f"digest {host.digest[:12]}, now {now[:12] or 'not told'}"
+        digests = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
         what = f"the model was replaced under its name in mid-run: {digests}"
         do = "pull the old one again, or run again with a new cassette file"
-        self.replaced = self.replaced or host.endpoint.fail("digest", what, do=do)
+        self.replaced = self.replaced or endpoint.fail("digest", what, do=do)
         return False
 
-    async def _answer(self, host: _Host, hosts: Sequence[_Host], task: _Task) -> Reply:
+    async def _answer(self, endpoint: Endpoint, task: _Task) -> Reply:
         """Ask for one reply, and again where that may help. Raises CallError."""
-        began = time.monotonic()
 
-        def again(error: BaseException) -> bool:
-            return isinstance(error, CallError) and error.kind in TRANSIENT and host.dead is None
-
-        def enough(state: RetryCallState) -> bool:
-            error, waited = state.outcome.exception(), time.monotonic() - began  # type: ignore[union-attr]
+        def again(state: RetryCallState) -> bool:
+            error, waited = state.outcome.exception(), state.seconds_since_start  # type: ignore[union-attr]
+            if not isinstance(error, CallError) or error.kind not in TRANSIENT or endpoint.dead is not None:
+                return False
             if error.kind == "busy":
-                return waited + (error.retry_after or 0) > self.patience_s
+                return waited + (error.retry_after or 0) <= self.patience_s
             if error.kind == "down":
-                others = any(other.dead is None for other in hosts if other is not host)
-                return not host.spoke or others or waited > OUTAGE_S
-            return state.attempt_number > (min(1, self.retries) if error.kind == "timeout" else self.retries)
+                others = any(other.dead is None for other in self.endpoints if other is not endpoint)
+                return endpoint.spoke and not others and waited <= OUTAGE_S
+            return state.attempt_number <= (min(1, self.retries) if error.kind == "timeout" else self.retries)
 
-        pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
+        pause = wait_random_exponential(self.backoff_s, max=LONGEST_PAUSE_S)
 
         def wait(state: RetryCallState) -> float:
-            asked = getattr(state.outcome.exception(), "retry_after", None)  # type: ignore[union-attr]
+            asked = state.outcome.exception().retry_after  # type: ignore[union-attr]
             return pause(state) if asked is None else asked
 
-        retrying = AsyncRetrying(retry=retry_if_exception(again), stop=enough, wait=wait, reraise=True)
-        reply = await retrying(self._attempt, host, task)
-        if not host.answered:
-            host.answered = True
-            await host.endpoint.loaded()
-        host.spoke = True
+        reply = await AsyncRetrying(retry=again, wait=wait, reraise=True)(self._attempt, endpoint, task)
+        if not endpoint.answered:
+            endpoint.answered = True
+            await endpoint.loaded()
+        endpoint.spoke = True
         return reply
 
-    async def _attempt(self, host: _Host, task: _Task) -> Reply:
+    async def _attempt(self, endpoint: Endpoint, task: _Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
-        endpoint, draft = host.endpoint, None
+        messages, schema = task.messages, json.loads(task.json_schema) if task.json_schema else None
+        is_repair = False
         while True:
-            messages = task.messages if draft is None else repair_messages(task.messages, *draft, task.json_schema)
             task.attempts += 1
             start = time.perf_counter()
-            schema = json.loads(task.json_schema) if task.json_schema else None
             received = await endpoint.call(messages, schema, self.deadline_s)
             task.spent += received.usage(time.perf_counter() - start, endpoint.price)
             if any(secret in received.text for secret in endpoint.secrets):
@@ -391,23 +346,22 @@ class _Job:
                 raise endpoint.fail("unusable", "the reply holds the API key", raw=received.text, do=do)
             parsed, text, problem = _judge(endpoint, received, task.schema, self.keep_cut)
             if not problem:
-                fields = {"text": text, "parsed": parsed, "raw": received.text, "finish": received.finish}
-                return self._made(task, endpoint, ok=True, form=received.form, **fields)
-            if draft is not None:
+                about = {"raw": received.text, "finish": received.finish, "form": received.form}
+                return self._reply(task, endpoint, text=text, parsed=parsed, **about)
+            if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
                 raise endpoint.fail(kind, f"after one repair try: {problem}", raw=received.text)
-            draft, task.repaired = (received.text, problem), True
+            is_repair = task.repaired = True
+            messages = repair_messages(messages, received.text, problem, task.json_schema)
 
-    def _who(self, task: _Task, endpoint: Endpoint) -> dict[str, Any]:
-        return {"id": task.id, "step": self.step, "model": endpoint.model, "digest": self.digest, "key": task.key}
-
-    def _made(self, task: _Task, endpoint: Endpoint, **fields: Any) -> Reply:
-        calls = {"repairs": int(task.repaired), "attempts": task.attempts, "host": endpoint.host}
-        return Reply(usage=task.spent, seconds=task.spent.seconds, **calls, **self._who(task, endpoint), **fields)
-
-    def _failed(self, task: _Task, endpoint: Endpoint, error: CallError | None) -> Reply:
-        error = error or endpoint.fail("interrupted", "not answered yet")
-        return self._made(task, endpoint, text=error.raw, raw=error.raw, error=error)
+    def _reply(self, task: _Task, endpoint: Endpoint, error: CallError | None = None, **fields: Any) -> Reply:
+        """Build the reply to a task: an answer, or the failure that ``error`` is."""
+        about = {"id": task.id, "step": self.step, "model": endpoint.model, "digest": self.digest, "key": task.key}
+        about |= {"usage": task.spent, "seconds": task.spent.seconds, "host": endpoint.host}
+        about |= {"repairs": int(task.repaired), "attempts": task.attempts}
+        if error is not None:
+            about |= {"text": error.raw, "raw": error.raw}
+        return Reply(ok=error is None, error=error, **about | fields)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -429,7 +383,8 @@ class _Job:
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
         first = self.endpoints[0]
-        return [self.replies.get(place) or self._failed(task, first, None) for place, task in enumerate(self.tasks)]
+        late = first.fail("interrupted", "not answered yet")
+        return [self.replies.get(n) or self._reply(task, first, late) for n, task in enumerate(self.tasks)]
 
 
 def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) -> tuple[Any, str, str]:
@@ -466,12 +421,14 @@ def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) 
     return (None, said, "") if schema is None else read_reply(text, schema)
 
 
+_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
+
+
 def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
-    form = ("form",) if reply.form else ()
-    names = ("ok", "text", "raw", "finish", *form, "seconds", "repairs", "attempts")
-    answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict()}
-    if reply.error is None:
-        return answer | {"error": None}
-    stored = without_address(reply.error)
-    return answer | {"error": {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}}
+    names = ("ok", *_KEPT, *(("form",) if reply.form else ()))
+    answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict(), "error": None}
+    if reply.error is not None:
+        stored = without_address(reply.error)
+        answer["error"] = {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}
+    return answer

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
 from ragbench.embedding import full_name
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
@@ -39,6 +41,7 @@ from ragbench.llm.reply import Usage
 
 log = logging.getLogger("ragbench.llm")
 _ASK_S = 10.0  # for what is asked beside the prompts
+LONGEST_PAUSE_S = 30.0  # between two tries
 FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP", "load"})
 
 
@@ -64,8 +67,14 @@ class Received:
 
 
 class Endpoint:
-    """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply."""
+    """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply.
 
+    It also holds what one ``ask`` finds out about the server.
+    """
+
+    found: str | None = None  # the digest of the weights
+    dead: CallError | None = None  # why it is not asked any more
+    spoke = answered = False  # whether the server has said anything, and whether its model has
     bounded = False  # whether num_predict is the step's, not one that the model names
     changes = False  # whether another model may come to stand behind the name in mid-run
     slots: int | None = None  # most calls the server works on at once, where that is known
@@ -95,8 +104,11 @@ class Endpoint:
         return {name: value for name, value in given if _is_plain(value)}
 
     async def digest(self) -> str:
-        """Return the digest of the model's weights on the server; "" where the provider has none."""
-        return self.pinned_digest or ""
+        """Return the digest of the model's weights: the one given with it, else the server's ("": it has none)."""
+        return await self._digest() if self.pinned_digest is None else self.pinned_digest
+
+    async def _digest(self) -> str:
+        return ""
 
     async def check(self) -> None:
         """Raise CallError for a model that cannot chat, and warn of a window that the server lowers."""
@@ -133,8 +145,6 @@ class Endpoint:
                 return await self.complete(convert_to_messages(messages), schema)
         except TimeoutError:
             raise self.fail("timeout", f"not finished after {deadline_s:g} s") from None
-        except CallError:
-            raise
         except Exception as error:
             raise self.named(error, headers) from None
         finally:
@@ -156,7 +166,7 @@ class Endpoint:
         kind, said, status = from_exception(error)
         response = getattr(error, "response", None)
         seen = [*headers, *([response.headers] if response is not None else [])]
-        wait = retry_after(next((each["retry-after"] for each in reversed(seen) if "retry-after" in each), None))
+        wait = _retry_after(next((each["retry-after"] for each in reversed(seen) if "retry-after" in each), None))
         if wait is not None and kind == "busy":
             said += f" (Retry-After: {wait:g} s)"
         return self.fail(kind, said, status=status, retry_after=wait)
@@ -181,9 +191,7 @@ class OllamaEndpoint(Endpoint):
         left_out = {"messages", "model", "stream", "keep_alive"}
         return {k: v for k, v in self._base.items() if k not in left_out}
 
-    async def digest(self) -> str:
-        if self.pinned_digest is not None:
-            return self.pinned_digest
+    async def _digest(self) -> str:
         try:
             async with asyncio.timeout(_ASK_S):
                 models = (await self.client.list()).models
@@ -266,10 +274,8 @@ class _OpenAIEndpoint(Endpoint):
         options = without_secrets({k: v for k, v in self._base.items() if k not in left_out})
         return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
 
-    async def digest(self) -> str:
+    async def _digest(self) -> str:
         """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
-        if self.pinned_digest is not None:
-            return self.pinned_digest
         try:
             async with asyncio.timeout(_ASK_S):
                 listed = [model.model_dump() async for model in self.chat.root_async_client.models.list()]
@@ -326,21 +332,22 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
     """
     if isinstance(model, str | Mapping):
         model = chat_model(model)
-    limit = {"OllamaChat": "num_predict", "OpenAIChat": "max_tokens"}.get(type(model).__name__)
-    if num_predict is not None and limit is not None and getattr(model, limit) is None:
-        endpoint = endpoint_of(model.model_copy(update={limit: num_predict}))
-        endpoint.bounded = True
-        return endpoint
     if not hasattr(model, "ainvoke"):
         expected = "a LangChain chat model, or a name such as 'ollama:llama3:8b'"
         raise ConfigError(f"model {model!r}", expected, "make one with ragbench.llm.chat_model(...)")
-    classes = {cls.__name__ for cls in type(model).__mro__}
-    if "ChatOllama" in classes:
-        return OllamaEndpoint(model)
-    # Subclasses such as AzureChatOpenAI build other addresses.
-    if type(model).__name__ in ("ChatOpenAI", "OpenAIChat"):
-        return _OpenAIEndpoint(model) if getattr(model, "_server", None) is None else _LocalEndpoint(model)
-    return Endpoint(model)
+    name = type(model).__name__
+    limit = {"OllamaChat": "num_predict", "OpenAIChat": "max_tokens"}.get(name)
+    bounded = num_predict is not None and limit is not None and getattr(model, limit) is None
+    if bounded:
+        model = model.model_copy(update={limit: num_predict})
+    kind = Endpoint
+    if "ChatOllama" in {cls.__name__ for cls in type(model).__mro__}:
+        kind = OllamaEndpoint
+    elif name in ("ChatOpenAI", "OpenAIChat"):  # subclasses such as AzureChatOpenAI build other addresses
+        kind = _OpenAIEndpoint if getattr(model, "_server", None) is None else _LocalEndpoint
+    endpoint = kind(model)
+    endpoint.bounded = bounded
+    return endpoint
 
 
 def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
@@ -356,9 +363,23 @@ def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
     return endpoints
 
 
-def agreed_digest(endpoints: Sequence[Endpoint], digests: Sequence[str | None]) -> str | None:
-    """Return the one digest that the hosts of a model give (None: not said). Raises CallError for several."""
-    said = {digest: each for each, digest in zip(endpoints, digests, strict=True) if digest is not None}
+async def agreed_digest(endpoints: Sequence[Endpoint], patience_s: float = 0.0, backoff_s: float = 0.5) -> str | None:
+    """Ask the hosts of a model for its weights; return the one digest that they give (None: no host says).
+
+    A host that cannot be asked is ``dead``. ``patience_s``: for a server that still loads its model. Raises CallError
+    for several digests.
+    """
+    busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
+    pause = wait_random_exponential(backoff_s, max=LONGEST_PAUSE_S)
+    patiently = AsyncRetrying(retry=busy, stop=stop_after_delay(patience_s), wait=pause, reraise=True)
+    for each in endpoints:
+        try:
+            each.found = await patiently(each.digest)
+            await each.check()
+            each.spoke = True
+        except CallError as error:
+            each.dead = error
+    said = {each.found: each for each in endpoints if each.found is not None}
     if len(said) > 1:
         digests_at = ", ".join(f"{digest[:12]} at {each.host}" for digest, each in said.items())
         do = "pull the same model on every host"
@@ -376,7 +397,7 @@ def model_name(model: Any) -> str:
     return name if isinstance(name, str) else endpoint_of(model).model
 
 
-def retry_after(value: str | None) -> float | None:
+def _retry_after(value: str | None) -> float | None:
     """Read a Retry-After header: seconds, or an HTTP date. None where there is none or it makes no sense."""
     with contextlib.suppress(ValueError):
         return max(0.0, float(value or ""))
@@ -450,24 +471,17 @@ def model_facts(
     weights are meant, or where the hosts have different ones.
     """
     endpoints = endpoints_of(model, num_predict)
-    first, digest, away = endpoints[0], endpoints[0].pinned_digest, None
+    first, digest = endpoints[0], endpoints[0].pinned_digest
     if ask_server and not (cassette is not None and cassette.mode == "replay"):
-        found: list[str | None] = []
-        for each in endpoints:
-            try:
-                found.append(run(each.digest()))
-                run(each.check())
-            except CallError as error:
-                if error.kind != "down":
-                    raise
-                found.append(None)
-                away = error
-        told = agreed_digest(endpoints, found)  # "": a server that says nothing of its weights
-        digest = told or (told if digest is None else digest)
+        found = run(agreed_digest(endpoints))  # "": a server that says nothing of its weights
+        digest = digest if found is None else found
+    dead = [each.dead for each in endpoints if each.dead]
+    if refused := [error for error in dead if error.kind != "down"]:
+        raise refused[0]
     if digest is None and cassette is not None and cassette.mode != "off":
         digest = cassette.choose_digest(first.provider, first.name, None)
-    if digest is None and away is not None:
-        raise away
+    if digest is None and dead:
+        raise dead[0]
     secrets = tuple(secret for each in endpoints for secret in each.secrets)
     return ModelFacts(first.provider, first.name, digest, first.options(), first.num_ctx, len(endpoints), secrets)
 

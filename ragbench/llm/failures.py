@@ -54,6 +54,10 @@ class CallError(ModelError):
     retry_after: float | None = None
     raw = ""
 
+    def __init__(self, got: str, expected: str = "", do: str = "", **about: Any) -> None:
+        super().__init__(got, expected, do)
+        vars(self).update(about)
+
 
 def failure(
     kind: str,
@@ -74,10 +78,9 @@ def failure(
     if provider == "ollama":
         remedies = {"down": f"start it ({START_OLLAMA}), or pass host=...", "no_model": f"ollama pull {name}"}
         usual = remedies.get(kind, usual)
-    error = CallError(redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets))
-    error.kind, error.host, error.model = kind, host, model
-    error.status, error.retry_after, error.raw = status, retry_after, _hide(raw, secrets)
-    return error
+    words = redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets)
+    about = {"kind": kind, "host": host, "model": model, "status": status, "retry_after": retry_after}
+    return CallError(*words, **about, raw=_hide(raw, secrets))
 
 
 def without_address(error: CallError) -> CallError:
@@ -85,9 +88,7 @@ def without_address(error: CallError) -> CallError:
     words = [error.got, error.expected, error.do]
     for place in filter(None, (error.host, error.host.split("//")[-1].split("/")[0])):
         words = [text.replace(place, "the server") for text in words]
-    stored = CallError(*words)
-    stored.kind, stored.model, stored.status = error.kind, error.model, error.status
-    return stored
+    return CallError(*words, kind=error.kind, model=error.model, status=error.status)
 
 
 # -- from a server's own signs to a kind -------------------------------------------------------------------------------

@@ -120,47 +120,46 @@ def chat_model(
     for limit, value in (("deadline_s", deadline_s), ("num_ctx", num_ctx)):
         if value is not None and not value > 0:
             raise ConfigError(f"{limit}={value}", "a number above 0", "leave it out for the default")
-    if num_ctx is None and provider != "openai":
-        num_ctx = NUM_CTX
-    settings = {**options, "temperature": temperature, "seed": seed, "deadline_s": deadline_s}
-    settings |= {"price": price, "digest": digest}
-    if provider == "ollama":
-        return _ollama(name, host, num_ctx, num_predict, api_key, cloud, settings)
-    if provider == "gguf":
-        return _local(name, host, num_ctx, num_predict, settings)
-    return _openai(name, host, num_ctx, num_predict, api_key, settings)
-
-
-def _ollama(
-    name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, cloud: bool, settings: dict
-) -> Any:
-    _check(OllamaChat, settings)
-    if name.endswith((":cloud", "-cloud")) and not cloud:
+    if provider == "ollama" and name.endswith((":cloud", "-cloud")) and not cloud:
         expected = "a model on this machine"
         raise ConfigError(f"ollama:{name} sends prompts to ollama.com", expected, "pass cloud=True if that is meant")
-    base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
+    if num_ctx is None and provider != "openai":
+        num_ctx = NUM_CTX
+    chat = OllamaChat if provider == "ollama" else _openai_chat()
+    known = {*chat.model_fields, *(field.alias for field in chat.model_fields.values() if field.alias)}
+    check_known(f"option of {chat.__bases__[-1].__name__}", options, known)
+    settings = {**options, "temperature": temperature, "seed": seed, "num_ctx": num_ctx, "deadline_s": deadline_s}
+    settings |= {"price": price, "digest": digest}
+    if provider == "ollama":
+        return _ollama(name, host, num_predict, api_key, settings)
+    if provider == "gguf":
+        return _local(name, host, num_predict, settings)
+    return _openai(name, host, num_predict, api_key, settings)
+
+
+def _ollama(name: str, host: str | None, num_predict: int | None, api_key: str | None, settings: dict) -> Any:
+    base_url, user = _address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
     key = api_key or os.environ.get("OLLAMA_API_KEY") or None
-    settings |= {"num_ctx": num_ctx, "num_predict": num_predict, "async_client_kwargs": {"transport": Transport()}}
-    return OllamaChat(model=name, base_url=base_url, api_key=key, userinfo=user, **settings)
+    settings["async_client_kwargs"] = {"transport": Transport()}
+    about = {"base_url": base_url, "api_key": key, "userinfo": user, "num_predict": num_predict}
+    return OllamaChat(model=name, **about, **settings)
 
 
-def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, settings: dict) -> Any:
-    chat = _openai_chat()
-    server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)
+def _local(name: str, host: str | None, num_predict: int | None, settings: dict) -> Any:
+    file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
+    server = local.server_for(file, settings["num_ctx"], host)
     hooks = {"request": [server.reach_async]}
     settings["http_client"] = httpx.Client(trust_env=False, event_hooks={"request": [server.reach]})
     settings["http_async_client"] = httpx.AsyncClient(transport=Transport(), event_hooks=hooks)
     about = {"base_url": f"http://{server.label}/v1", "api_key": server.key, "max_tokens": num_predict}
-    _check(chat, settings)
-    model = chat(model=server.file.name, num_ctx=num_ctx, max_retries=0, **about, **settings)
+    model = _openai_chat()(model=file.name, max_retries=0, **about, **settings)
     model._server = server
     return model
 
 
-def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
-    chat = _openai_chat()
+def _openai(name: str, host: str | None, num_predict: int | None, api_key: str | None, settings: dict) -> Any:
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-    base_url, user = address(url, 80, "/v1") if url else (None, None)
+    base_url, user = _address(url, 80, "/v1") if url else (None, None)
     if base_url:
         # A server of one's own: bounded replies, and a password of the address in place of a key.
         login = tuple(unquote(part) for part in user.partition(":")[::2]) if user else None
@@ -171,9 +170,8 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
     if key is None:
         do = "set it, or pass host=... for a server of your own"
         raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
-    _check(chat, settings)
-    limits = {"max_tokens": num_predict, "num_ctx": num_ctx, "max_retries": 0}
-    return chat(model=name, base_url=base_url, api_key=key, **limits, **settings)
+    about = {"base_url": base_url, "api_key": key, "max_tokens": num_predict}
+    return _openai_chat()(model=name, max_retries=0, **about, **settings)
 
 
 @functools.cache
@@ -225,20 +223,10 @@ def _other(spec: str, provider: str, name: str, temperature: float, api_key: str
     raise ConfigError(f"unknown model provider {provider!r}", expected, do)
 
 
-def _check(cls: Any, settings: dict) -> None:
-    known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
-    check_known(f"option of {cls.__bases__[-1].__name__}", settings, known)
+def _address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
+    """Complete an address such as "gpu1" or "http://user:pw@gpu1:11434/"; return it and its "user:pw" (or None).
 
-
-def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
-    """Complete a server address, and take user and password out of it.
-
-    Parameters
-    ----------
-    host : ``"gpu1"``, ``"gpu1:11434"``, ``"http://user:pw@gpu1:11434/"`` ...
-    port, path : used where none is given (the port only without a scheme).
-
-    Returns (address without user and password, ``"user:password"`` or None).
+    ``port`` and ``path`` are used where none is given (the port only without a scheme).
     """
     given_scheme = "//" in host
     parts = urlsplit(host if given_scheme else f"http://{host}")

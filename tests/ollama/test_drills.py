@@ -21,7 +21,7 @@ from ollama import Client, ResponseError
 
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, ask, chat_model
-from ragbench.llm.doctor import pull
+from ragbench.llm.planning import pull
 
 pytestmark = [pytest.mark.ollama, pytest.mark.posix]
 PROMPTS = [f"Write one sentence about the number {number}." for number in range(12)]
