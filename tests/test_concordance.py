@@ -13,7 +13,6 @@ from notebook_parts import parts
 from scipy import stats as reference
 from sklearn.metrics import roc_auc_score
 
-from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics
 from ragbench.records import Question
@@ -128,7 +127,7 @@ def reply(request):
 def test_a_model_labels_in_the_same_form(minilm):
     cases = frame(("a", *ELY[1:]), ("b", "She was born in York.", ELY[2]))
     with FakeOllama(reply=reply) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url, seed=0)
+        model = server.model(seed=0)
         table = scored(cases, labels=model)
     assert table["RAGChecker precision"].tolist() == [1, 1]  # the made model says Entailment to everything
     assert table["RAGEval completeness"].tolist() == [1, 1]

@@ -15,7 +15,6 @@ from ragbench import papers, plots
 from ragbench.data import load_dataset, load_minihop
 from ragbench.errors import ConfigError
 from ragbench.labelling.claims import embedded_labels, ragchecker_labels
-from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
 from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
@@ -206,7 +205,7 @@ def speak(request):
 
 def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(world, tmp_path):
     with FakeOllama(reply=speak) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
+        model = server.model(num_ctx=32768)
         grid, rows = run(world, tmp_path, WITH_PROMPTS, dict.fromkeys(dg.PROMPTS, model))
         scored = score(grid, rows, lambda r: ragchecker_labels(model, r, joint=None, progress=False), "answers")
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {

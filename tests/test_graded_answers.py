@@ -20,7 +20,6 @@ from ragbench.labelling.graded_answers import (
     measure_judge,
 )
 from ragbench.labelling.grades import grade
-from ragbench.llm import chat_model
 from ragbench.paths import packaged_data
 from ragbench.records import Question
 
@@ -115,7 +114,7 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
 
 def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
     with FakeOllama(reply=lambda body: "junk") as server:
-        judge = chat_model("ollama:llama3:8b", host=server.url)
+        judge = server.model()
         (dev,) = measure_judge(judge, split="dev", limit=2, progress=False).to_dict("records")
         assert (dev["n"], dev["unscored"]) == (2, 2)
         assert np.isnan(dev["accuracy"])

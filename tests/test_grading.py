@@ -16,7 +16,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, _polarity, _tokens, evidence
 from ragbench.labelling.graded_answers import GradedAnswer, judge_report
 from ragbench.labelling.grades import _grading_prompts, grade, group_answers, repeated_grades
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette
 from ragbench.papers.thesis import steps
 from ragbench.records import GRADES, Answer, Question, facts_of
 from ragbench.text.negation import abstains
@@ -272,14 +272,10 @@ def grade_by_word(body):
     return json.dumps({"grades": [int(text[1]) for text in shown_answers(body)]})
 
 
-def judge_at(fake):
-    return chat_model("ollama:llama3:8b", host=fake.url, num_ctx=8192)
-
-
 def judged(reply, answers, **options):
     """The grades of a judge model that replies so, and how often it was asked."""
     with FakeOllama(reply=reply) as fake:
-        return grade(judge_at(fake), ALL, answers, progress=False, **options), len(fake.calls)
+        return grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options), len(fake.calls)
 
 
 def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
@@ -367,7 +363,7 @@ def test_a_bad_reply_costs_only_the_answers_of_its_own_prompt():
 def test_a_long_answer_is_cut_in_the_prompt_and_told():
     answers = [Answer("b1", "w5 " + "x" * 100_000, "g"), Answer("b1", "w4", "g")]
     with FakeOllama(reply=grade_by_word) as fake:
-        grades = grade(judge_at(fake), ALL, answers, per_prompt=2, progress=False)
+        grades = grade(fake.model(num_ctx=8192), ALL, answers, per_prompt=2, progress=False)
         assert len(fake.calls[0].prompt) < 8000
     assert [(g.value, g.meta["cut"]) for g in grades] == [(5, True), (4, False)]
 
@@ -434,7 +430,7 @@ def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
     questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
     answers = [Answer("q", text, "g") for text in ("Ann", "Bob")]
     with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
-        model = chat_model("ollama:llama3:8b", host=server.url, seed=3)
+        model = server.model(seed=3)
         grade(model, questions, answers, cassette=cassette)
         assert len(server.calls) == 2
         repeats = repeated_grades(model, questions, answers, repeats=3, cassette=cassette)

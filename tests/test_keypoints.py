@@ -134,7 +134,7 @@ test_unusable_arguments_say_what_was_expected = refusals(
     (lambda: reference_recall(["A.", None], ["A."]), DataError, r"references\[1\] is None"),
     (lambda: answer_rouge_l([None], ["A."]), DataError, r"answers\[0\] is None"),
     (lambda: passage_table([["A."], [""]], [["A."], ["A."]]), DataError, "question 1: reference 0 is empty"),
-    (lambda: passage_table([["A."], ["B."]], [["A."]]), DataError, "2 lists of references, 1 of passages"),
+    (lambda: passage_table([["A."], ["B."]], [["A."]]), DataError, "references 2, passages 1"),
 )
 
 

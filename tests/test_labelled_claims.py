@@ -113,9 +113,9 @@ def test_published_accuracy_follows_from_the_two_f1_so_it_counts_two_classes():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(DataError, match="1 and 2 items"):
+    with pytest.raises(DataError, match="human 2, predicted 1"):
         checker_quality([E, N], [E])
-    with pytest.raises(DataError, match="1 and 2 items"):
+    with pytest.raises(DataError, match="predicted 2, responses 1"):
         checker_quality([E, N], [E, N], ["a"])
     with pytest.raises(DataError, match="the label 'entailed'"):
         checker_quality([E], ["entailed"])

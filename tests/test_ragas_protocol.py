@@ -15,7 +15,7 @@ from ragbench import papers
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette
 from ragbench.papers.ragas import DIMENSIONS, NOTE, agreement_row, agreement_table, baseline_scores, score_pairs
 from ragbench.paths import packaged_data, published_figures
 
@@ -124,7 +124,7 @@ C = [Pair("w", F[0].question, "Ann built it. It is tall.", "Ann built it. It is 
 
 def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
     with FakeOllama(reply=model_reply) as server:
-        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), minilm, **QUIET)
+        scorer = ModelRagas(server.model(), minilm, **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
         a = score_pairs(scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance")
         c = score_pairs(scorer, C, "context_relevance")
@@ -140,7 +140,7 @@ def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
 
 def test_unread_replies_leave_a_pair_unscored_with_the_reason():
     with FakeOllama(reply=lambda body: "no JSON") as server:
-        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
+        scorer = ModelRagas(server.model(), **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
         c = score_pairs(scorer, C, "context_relevance")
     assert f["status"].tolist() == ["statements unread"]
@@ -151,7 +151,7 @@ def test_unread_replies_leave_a_pair_unscored_with_the_reason():
 
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
     with FakeOllama(reply=model_reply) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]
     assert len(prompts) == 4
@@ -171,7 +171,7 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         tables, bias = baseline_scores(model, pairs, "answer_relevance", **QUIET)
     assert bias == 0.0
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
@@ -181,7 +181,7 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 
 def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(tmp_path):
     with FakeOllama(reply=model_reply) as server, Cassette(tmp_path / "tape.sqlite") as tape:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         row = load_script("record_ragas_baselines").recorded(model, F[0], "faithfulness", tape)
         prompts = [call.prompt for call in server.calls]
     assert row == ("faithfulness", F[0].id, 9, 2, 1, 1)

@@ -11,7 +11,6 @@ from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
 from ragbench.labelling.checkers import ModelChecker, OnnxChecker, make_checker
 from ragbench.labelling.claims import embedded_checker_quality, load_labelled_claims
-from ragbench.llm import chat_model
 from ragbench.onnx_models import Classifier
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, ModelScorer, OnnxScorer, Rerank, make_retriever
@@ -115,7 +114,7 @@ def test_a_chat_model_scores_each_passage_and_a_plan_counts_the_calls_without_ma
 
 def test_a_reply_that_is_no_score_is_an_error_and_not_a_zero():
     with FakeOllama(reply=lambda request: '{"score": "high"}') as server:
-        scorer = ModelScorer(chat_model("ollama:llama3:8b", host=server.url), retries=0)
+        scorer = ModelScorer(server.model(), retries=0)
         with pytest.raises(ModelError, match="2 of 2 passages got no score"):
             scorer.score([("sun", "rain"), ("sun", "snow")])
 
@@ -163,7 +162,7 @@ def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
 
 def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
     with FakeOllama(reply=lambda request: "Notably, perhaps") as server:
-        checker = ModelChecker(chat_model("ollama:llama3:8b", host=server.url))
+        checker = ModelChecker(server.model())
         with pytest.raises(ModelError, match=r"1 of 1 claims got no label.*Notably"):
             checker.check(["It burnt."], "A text.")
 

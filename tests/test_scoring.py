@@ -97,7 +97,7 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
 def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_computed():
     rows = [{"user_input": "q", "response": "a", "reference": "r"}]
     with FakeOllama(reply=reply) as server, pytest.raises(DataError) as caught:
-        score(rows, ["token_f1", "claim_recall", "eir", "ragas"], rb.chat_model("ollama:llama3:8b", host=server.url))
+        score(rows, ["token_f1", "claim_recall", "eir", "ragas"], server.model())
     assert server.calls == []
     said = str(caught.value)
     for column, metric in (("chunks", "ragchecker"), ("references", "eir"), ("context", "ragas")):
@@ -142,14 +142,14 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
     wanted = ["precision", "claim_recall", "faithfulness", "rageval"]
     rows = [row | {"reference_contexts": ["a b"]} for row in SAID]
     with FakeOllama(reply=reply, fault=about_e9) as server:
-        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
         assert {step.name: step.calls for step in planned} == {"claims": 4 + 3, "claim check": 12 + 8, "keypoints": 2}
         score(rows, wanted, model, cassette=tape, retries=0)
         assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]  # before the first call
     with FakeOllama(reply=reply) as server:
-        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)
         assert server.calls
         assert all("e9 f9" in call.prompt for call in server.calls)  # only what failed is asked again
@@ -170,7 +170,7 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
 
 def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
     with FakeOllama(reply=reply, fault=about_e9) as server:
-        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         table = score(SAID[:2], ["ragchecker"], model, retries=0, progress=False)
     assert table["unscored"].tolist()[0] == 11
     assert table["reason"][0].startswith("a label could not be read: precision, recall")
@@ -282,7 +282,7 @@ def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(
     assert "Other labels were made without a language model" in methods
     assert "Claims were checked by Strict()." in methods
     with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None) as server:
-        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
         assert not any("claims to check" in call.prompt for call in server.calls)
         known = [row | {"reference_claims": ["a b"]} for row in SAID[:2]]

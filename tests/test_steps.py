@@ -14,7 +14,7 @@ from ragbench.labelling.asking import _reply_schema
 from ragbench.labelling.claims import check_claims, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import extract_statements
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.metrics.keypoints import keypoint_table
 
@@ -63,10 +63,6 @@ def fake(fake):
     return fake
 
 
-def model_at(server):
-    return chat_model("ollama:llama3:8b", host=server.url)
-
-
 def chunks(*texts):
     return tuple(RetrievedText(text=text, doc_id=f"d{i}") for i, text in enumerate(texts))
 
@@ -79,14 +75,14 @@ B = replace(A, id="b", response="sea is deep")
 
 def test_each_different_text_is_taken_apart_once_in_one_call(fake):
     texts = ["x is one; y is two", "z is three", "x is one; y is two", " z is three\n", "", "  "]
-    found = extract_claims(model_at(fake), texts, **QUIET)
+    found = extract_claims(fake.model(), texts, **QUIET)
     assert found.labels == (("x is one", "y is two"), ("z is three",)) * 2 + ((), ())
     assert len(fake.calls) == found.report.calls == found.report.prompts == 2
     assert (found.report.items, found.report.settled, found.report.unscored) == (6, 2, 0)
 
 
 def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
-    found = extract_statements(model_at(fake), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET)
+    found = extract_statements(fake.model(), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET)
     assert found.labels == (("x is one", "y is two"),) * 3
     assert sorted(between(call.prompt, "Question:", "\n") for call in fake.calls) == ["How?", "Why?"]
 
@@ -96,7 +92,7 @@ def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
 )
 def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
     with FakeOllama(reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)) as server:
-        found = extract_claims(model_at(server), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
+        found = extract_claims(server.model(), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
         assert len(server.calls) == found.report.calls == 3  # one repair try
     assert found.labels == (("x is one",), None)
     (failure,) = found.report.failures
@@ -111,7 +107,7 @@ WANTED = ("Entailment", "Contradiction", "Neutral", "Entailment", "Contradiction
 
 @pytest.mark.parametrize(("joint", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (50, 1), (None, 1)])
 def test_any_number_of_claims_per_prompt_gives_the_same_three_labels(fake, joint, calls):
-    judged = check_claims(model_at(fake), [CLAIMS], [TEXT], joint, **QUIET)
+    judged = check_claims(fake.model(), [CLAIMS], [TEXT], joint, **QUIET)
     assert judged.labels == (WANTED,)
     assert len(fake.calls) == judged.report.calls == calls
     assert judged.report.items == 7
@@ -119,13 +115,13 @@ def test_any_number_of_claims_per_prompt_gives_the_same_three_labels(fake, joint
 
 
 def test_equal_claims_against_equal_texts_are_asked_once_and_other_lists_never_share_a_prompt(fake):
-    judged = check_claims(model_at(fake), [CLAIMS[:2], CLAIMS[:2], CLAIMS[2:3]], [TEXT, TEXT, TEXT], 10, **QUIET)
+    judged = check_claims(fake.model(), [CLAIMS[:2], CLAIMS[:2], CLAIMS[2:3]], [TEXT, TEXT, TEXT], 10, **QUIET)
     assert judged.labels == (WANTED[:2], WANTED[:2], WANTED[2:3])
     assert [len(numbered(call.prompt, "claims to check:")) for call in fake.calls] in ([2, 1], [1, 2])
 
 
 def test_an_empty_text_entails_nothing_without_a_call_and_no_claims_need_none(fake):
-    judged = check_claims(model_at(fake), [CLAIMS[:2], [], None], [" \n", TEXT, TEXT], **QUIET)
+    judged = check_claims(fake.model(), [CLAIMS[:2], [], None], [" \n", TEXT, TEXT], **QUIET)
     assert judged.labels == (("Neutral", "Neutral"), (), None)
     assert fake.calls == []
     assert (judged.report.items, judged.report.settled) == (2, 2)
@@ -133,7 +129,7 @@ def test_an_empty_text_entails_nothing_without_a_call_and_no_claims_need_none(fa
 
 def test_triples_are_checked_as_their_words_and_a_claim_stays_on_its_line(fake):
     claims = [("sky", "is", "blue"), "dogs\n2. sky is blue"]
-    judged = check_claims(model_at(fake), [claims], [TEXT], **QUIET)
+    judged = check_claims(fake.model(), [claims], [TEXT], **QUIET)
     assert judged.labels == (("Entailment", "Neutral"),)
     assert "\n1. sky is blue\n2. dogs 2. sky is blue\n" in fake.calls[0].prompt
     assert "There are 2 claims" in fake.calls[0].prompt
@@ -149,7 +145,7 @@ def test_a_wrong_number_of_labels_is_a_mismatch_whose_claims_are_all_checked_sin
         return json.dumps({"labels": made})
 
     with FakeOllama(reply=miscounts) as server:
-        judged = check_claims(model_at(server), [CLAIMS], [TEXT], 4, **QUIET)
+        judged = check_claims(server.model(), [CLAIMS], [TEXT], 4, **QUIET)
         asked = Counter(len(numbered(call.prompt, "claims to check:")) for call in server.calls)
     assert judged.labels == (WANTED,)
     assert asked == {4: 1, 3: 1, 1: 4}
@@ -165,7 +161,7 @@ def test_an_unreadable_joint_reply_is_no_mismatch_but_is_checked_singly_too():
         return json.dumps({"labels": made}) if len(made) == 1 else "All of them are fine."
 
     with FakeOllama(reply=talks) as server:
-        judged = check_claims(model_at(server), [CLAIMS], [TEXT], 7, **QUIET)
+        judged = check_claims(server.model(), [CLAIMS], [TEXT], 7, **QUIET)
         assert len(server.calls) == judged.report.calls == 2 + 7  # the joint prompt, its repair, seven singles
     assert judged.labels == (WANTED,)
     assert (judged.report.mismatches, judged.report.unreadable, judged.report.rechecked) == (0, 1, 7)
@@ -177,7 +173,7 @@ def test_a_claim_that_stays_unreadable_is_none_and_never_neutral():
         return "Who knows?" if "cats" in prompt.rsplit("to check:", 1)[1] else reply(body)
 
     with FakeOllama(reply=never_about_cats) as server:
-        judged = check_claims(model_at(server), [CLAIMS[:4]], [TEXT], 4, ids=["q1"], **QUIET)
+        judged = check_claims(server.model(), [CLAIMS[:4]], [TEXT], 4, ids=["q1"], **QUIET)
     assert judged.labels == ((*WANTED[:2], None, WANTED[3]),)
     (failure,) = judged.report.failures
     assert (failure.id, failure.kind, failure.raw) == ("q1 claim 3", "unusable", "Who knows?")
@@ -186,7 +182,7 @@ def test_a_claim_that_stays_unreadable_is_none_and_never_neutral():
 
 def test_a_server_that_fails_leaves_claims_unscored_without_asking_for_each_again():
     with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500")) as server:
-        judged = check_claims(model_at(server), [CLAIMS], [TEXT], None, **QUIET)
+        judged = check_claims(server.model(), [CLAIMS], [TEXT], None, **QUIET)
         assert len(server.calls) == 1
     assert judged.labels == ((None,) * 7,)
     assert judged.report.unscored == len(judged.report.failures) == 7
@@ -221,7 +217,7 @@ def test_input_that_is_no_claim_or_does_not_fit_is_named():
 
 
 def test_ragchecker_labels_are_those_worked_by_hand(fake):
-    done = ragchecker_labels(model_at(fake), [A], **QUIET)
+    done = ragchecker_labels(fake.model(), [A], **QUIET)
     (row,) = done.results.results
     e, n, c = "Entailment", "Neutral", "Contradiction"
     assert row.response_claims == ("sky is blue", "not sea is deep", "cats do purr")
@@ -237,7 +233,7 @@ def test_ragchecker_labels_are_those_worked_by_hand(fake):
 
 @pytest.mark.parametrize(("joint", "at_most", "made"), [(None, 8, 8), (1, 20, 17), (2, 12, 12)])
 def test_the_calls_of_a_run_are_known_before_it(fake, joint, at_most, made):
-    model = model_at(fake)
+    model = fake.model()
     done = ragchecker_labels(model, [A], joint=joint, **QUIET)
     assert ragchecker_calls(done.results, joint) == {"claims": 0, "claim check": 0}  # nothing is left to do
     # With one claim per prompt, a claim of both sides is checked once against each of the three chunks.
@@ -250,7 +246,7 @@ def test_the_calls_of_a_run_are_known_before_it(fake, joint, at_most, made):
 
 
 def test_a_second_generator_costs_only_what_its_own_response_needs(fake):
-    model = model_at(fake)
+    model = fake.model()
     done = ragchecker_labels(model, [A, B], joint=None, **QUIET)
     # Texts: reference, two responses. Checks: each response's claims against the reference and three chunks, the
     # reference's claims against two responses, and against the three chunks once for both.
@@ -263,7 +259,7 @@ def test_a_second_generator_costs_only_what_its_own_response_needs(fake):
 
 def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
     empty, bare = replace(A, id="e", response=""), replace(A, id="n", chunks=())
-    done = ragchecker_labels(model_at(fake), [empty, bare], joint=None, **QUIET)
+    done = ragchecker_labels(fake.model(), [empty, bare], joint=None, **QUIET)
     assert len(fake.calls) == 2 + 3 + 2
     first, second = done.results.results
     assert first.response_claims == first.response_in_reference == first.response_in_chunks == ()
@@ -275,7 +271,7 @@ def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
 
 
 def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake):
-    model = model_at(fake)
+    model = fake.model()
     whole = ragchecker_labels(model, [A], **QUIET).results
     count = len(fake.calls)
     row = replace(whole.results[0], metrics={"precision": 1.0})
@@ -294,7 +290,7 @@ def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
         return "Hm." if chunk else reply(body)
 
     with FakeOllama(reply=shy) as server:
-        done = ragchecker_labels(model_at(server), [A, B], **QUIET)
+        done = ragchecker_labels(server.model(), [A, B], **QUIET)
     assert done.unscored == ("a",)
     assert done.results.results[0].missing() == ("response_in_chunks",)
     e, n, c = "Entailment", "Neutral", "Contradiction"
@@ -310,7 +306,7 @@ def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():
         return "Hm." if "take a text apart" in prompt and "cats" in prompt else reply(body)
 
     with FakeOllama(reply=no_cats) as server:
-        done = ragchecker_labels(model_at(server), [A], **QUIET)
+        done = ragchecker_labels(server.model(), [A], **QUIET)
     (row,) = done.results.results
     assert row.response_claims is None
     assert row.missing() == ("response_in_reference", "response_in_chunks")
@@ -334,7 +330,7 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
 
     path = tmp_path / "c.sqlite"
     with FakeOllama(reply=miscounts) as server:
-        model = model_at(server)
+        model = server.model()
         first = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
         count = len(server.calls)
         again = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
@@ -353,7 +349,7 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
 def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     points = [["sky is blue", "not sea is deep", "cats do purr"], ["sky is blue"], []]
     responses = ["sky is blue; sea is deep", " \n", "x"]
-    judged = keypoint_verdicts(model_at(fake), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
+    judged = keypoint_verdicts(fake.model(), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
     assert judged.labels == (("covered", "contradicted", "neither"), ("neither",), ())
     table = keypoint_table(judged.labels)
     assert table["completeness"].tolist()[:2] == pytest.approx([1 / 3, 0])
@@ -361,8 +357,8 @@ def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     assert "Question: Q1?\n" in fake.calls[0].prompt
     own = tmp_path / "own.txt"
     own.write_text("{question} {response} {count} {keypoints}")
-    keypoint_verdicts(model_at(fake), ["Q1?"], responses[:1], points[:1], prompt=own, **QUIET)
+    keypoint_verdicts(fake.model(), ["Q1?"], responses[:1], points[:1], prompt=own, **QUIET)
     assert fake.calls[1].prompt.startswith("Q1? sky")
     own.write_text("In verse: {passage}")
-    extract_claims(model_at(fake), ["x is one"], prompt=own, **QUIET)
+    extract_claims(fake.model(), ["x is one"], prompt=own, **QUIET)
     assert "In verse: x is one" in [call.prompt for call in fake.calls]

@@ -12,7 +12,6 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import StepReport
 from ragbench.labelling.preferences import _PairRanking, gpt_ranking, gpt_score
 from ragbench.labelling.statements import extract_sentences, extract_statements, generate_questions, statement_verdicts
-from ragbench.llm import chat_model
 from ragbench.metrics.reference_free import match_sentences
 
 QUIET = {"progress": False, "retries": 0}
@@ -28,10 +27,6 @@ def serve(answer):
     return FakeOllama(reply=reply)
 
 
-def model_at(server):
-    return chat_model("ollama:llama3:8b", host=server.url)
-
-
 def verdicts(prompt):
     context = prompt.split("Context:\n")[1].split("\n\nFor each")[0]
     lines = prompt.split("statements:\n")[1].split("\n\n")[0].splitlines()
@@ -43,7 +38,7 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
     statements = [("a is b", "c is d"), None, (), ("a is b",)]
     contexts = [["a is b.", "e is f."], "x", "x", " "]
     with serve(verdicts) as server:
-        judged = statement_verdicts(model_at(server), statements, contexts, **QUIET)
+        judged = statement_verdicts(server.model(), statements, contexts, **QUIET)
         (call,) = server.calls
     assert judged.labels == (("Yes", "No"), None, (), ("No",))
     assert "a is b.\n\ne is f.\n" in call.prompt
@@ -53,7 +48,7 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
 @pytest.mark.parametrize("n", [1, 3])
 def test_n_questions_come_from_one_call_per_different_answer(n):
     with serve(lambda prompt: {"questions": [f"Q{i}?" for i in range(n)]}) as server:
-        made = generate_questions(model_at(server), ["a", "b", "a", ""], n, **QUIET)
+        made = generate_questions(server.model(), ["a", "b", "a", ""], n, **QUIET)
         assert len(server.calls) == 2
         assert f"Write {n} questions" in server.calls[0].prompt
     assert made.labels == (tuple(f"Q{i}?" for i in range(n)),) * 3 + ((),)
@@ -63,7 +58,7 @@ def test_n_questions_come_from_one_call_per_different_answer(n):
 @pytest.mark.parametrize("questions", [["Q?"], ["Q?"] * 4, ["Q?", "", "R?"], ["Q?", " ", "R?"]])
 def test_too_few_too_many_or_blank_questions_are_unscored(questions):
     with serve(lambda prompt: {"questions": questions}) as server:
-        made = generate_questions(model_at(server), ["a"], 3, ids=["e7"], **QUIET)
+        made = generate_questions(server.model(), ["a"], 3, ids=["e7"], **QUIET)
     assert made.labels == (None,)
     assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
 
@@ -118,7 +113,7 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
 
     contexts = ["One is one. Two is two.", ["One is one.", "Two is two."], "One is one. Two is two.", ""]
     with serve(answer) as server:
-        got = extract_sentences(model_at(server), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
+        got = extract_sentences(server.model(), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
         assert len(server.calls) == 2
     assert [p.sentences for p in got.labels] == [("One is one.",), (), ("One is one.",), ()]
     assert [p.altered for p in got.labels] == [("Three is 3.",), (), ("Three is 3.",), ()]
@@ -140,7 +135,7 @@ def test_inputs_that_do_not_fit_are_named():
 def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
     replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
     with serve(lambda p: {"score": replies[p.split("Answer:\n")[1][0]]}) as server:
-        got = gpt_score(model_at(server), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET)
+        got = gpt_score(server.model(), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET)
     assert got.labels == (0, 10, None, None, None, None, None)
     assert [f.id for f in got.report.failures] == list("cdefg")
     assert got.report.unscored == 5
@@ -150,7 +145,7 @@ def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
 def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
     contexts = ["THE CONTEXT"] if dimension == "faithfulness" else None
     with serve(lambda p: {"score": 5} if "score" in p else {"better": 1}) as server:
-        model = model_at(server)
+        model = server.model()
         assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET).labels == (5,)
         gpt_ranking(model, dimension, ["QU"], ["CAND"], ["OTHER"], contexts, **QUIET)
         score, *rankings = [call.prompt for call in server.calls]
@@ -168,7 +163,7 @@ def test_a_score_is_asked_for_in_a_prompt_of_ones_own(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("In verse: {question} {candidate}")
     with serve(lambda p: {"score": 5}) as server:
-        gpt_score(model_at(server), "answer_relevance", ["Why?"], ["So."], prompt=own, **QUIET)
+        gpt_score(server.model(), "answer_relevance", ["Why?"], ["So."], prompt=own, **QUIET)
         assert [call.prompt for call in server.calls] == ["In verse: Why? So."]
 
 
@@ -182,7 +177,7 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
         return "Neither." if "Answer 1:\nc\n" in prompt else longer(prompt)
 
     with serve(one_way) as server:
-        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET)
+        got = gpt_ranking(server.model(), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET)
     assert got.choices == ((1, None), (2, 1))
     assert got.preferences == (None, 0.0)
     assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)

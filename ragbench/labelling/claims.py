@@ -27,6 +27,7 @@ from ragbench.labelling.graded_answers import check_split
 from ragbench.paths import packaged_data
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
+from ragbench.stats.inputs import same_length
 
 _Form = Literal["sentence", "triple"]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
@@ -281,9 +282,7 @@ def checker_intervals(
     Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
     94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers.
     """
-    sizes = {len(human), len(predicted), len(predicted if responses is None else responses)}
-    if len(sizes) > 1:
-        raise DataError(f"lists of {' and '.join(map(str, sorted(sizes)))} items", "one item per claim in each")
+    same_length(human=human, predicted=predicted, responses=predicted if responses is None else responses)
     if strange := [label for label in (*human, *(p for p in predicted if p is not None)) if label not in LABELS]:
         raise DataError(f"the label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
     kept = [i for i, label in enumerate(predicted) if label is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from pydantic import BaseModel, create_model, field_validator
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import one_line
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.llm import Reply, ask, chat_model, label_schema
+from ragbench.llm import ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.failures import without_address
 from ragbench.llm.models import BOUNDS
@@ -152,7 +152,24 @@ def grade(
     replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **options)
     grades: dict[int, Grade] = {}
     for written, reply in zip(prompts, replies, strict=True):
-        grades |= _read_grades(written, reply, answers, order)
+        values = reply.parsed.grades if reply.ok else [None] * len(written.places)
+        for position, (place, value) in enumerate(zip(written.places, values, strict=True), 1):
+            meta: dict[str, Any] = {
+                **answers[place].meta,
+                "generator": answers[place].generator,
+                "position": position,
+                "shown": len(written.places),
+                "order": order,
+                "cut": place in written.cut,
+                "repairs": reply.repairs,
+                "usage": reply.usage.to_dict(),
+                "seconds": reply.seconds,
+                "form": reply.form,
+                "prompt_estimate": prompt_tokens(written.text),
+            }
+            if reply.error is not None:
+                meta |= {"error": reply.error.kind, "detail": str(without_address(reply.error))}
+            grades[place] = Grade(written.question_id, value, reply.model, reply.raw or reply.text, meta)
     return [grades[place] for place in range(len(answers))]
 
 
@@ -204,28 +221,3 @@ def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) 
     words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
     rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
     return tuple(group[i] for i in rng.permutation(len(group)))
-
-
-def _read_grades(
-    prompt: _GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
-) -> Iterator[tuple[int, Grade]]:
-    """Yield (position among all answers, Grade) for each answer of a prompt."""
-    values = reply.parsed.grades if reply.ok else [None] * len(prompt.places)
-    for position, (place, value) in enumerate(zip(prompt.places, values, strict=True), 1):
-        meta: dict[str, Any] = {
-            **answers[place].meta,
-            "generator": answers[place].generator,
-            "position": position,
-            "shown": len(prompt.places),
-            "order": order,
-            "cut": place in prompt.cut,
-            "repairs": reply.repairs,
-            "usage": reply.usage.to_dict(),
-            "seconds": reply.seconds,
-            "form": reply.form,
-            "prompt_estimate": prompt_tokens(prompt.text),
-        }
-        if not reply.ok:
-            meta["error"] = reply.error.kind if reply.error is not None else "unknown"
-            meta["detail"] = str(without_address(reply.error)) if reply.error is not None else "no reply"
-        yield place, Grade(prompt.question_id, value, reply.model, reply.raw or reply.text, meta)

@@ -122,7 +122,7 @@ class ModelRagas:
 
     def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
         self.model, self.n, self.options = model, n, options
-        self._embedder = embedder
+        self.embedder = embedder or default_embedder()
         self.reports: list[StepReport] = []
 
     def faithfulness(
@@ -143,7 +143,7 @@ class ModelRagas:
         guessed = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(guessed.report)
         texts = itertools.chain.from_iterable(filter(None, guessed.labels))
-        vectors = embed_distinct(self._embedder or default_embedder(), [*questions, *texts])
+        vectors = embed_distinct(self.embedder, [*questions, *texts])
         generated = [None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.labels]
         table = answer_relevance_table([vectors[q] for q in questions], generated)
         return table.rename(columns={"answer_relevance": "score"})
@@ -166,7 +166,7 @@ class ModelRagas:
 _CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
 _SHORT = 4  # words up to which an answer is taken for a bare name or number
 _GATE = 0.4  # cosine of question and answer from which the answer is to that question
-_MIX, _KEEP, _FLOOR = 0.7, 0.7, 0.15  # of a sentence's worth to a question
+_KEEP, _FLOOR = 0.7, 0.15  # of a sentence's worth to a question
 
 _KINDS = {
     "number": r"\bhow (?:many|much|long|far|old|tall|high|deep|large|big|often|wide|fast)\b",
@@ -239,9 +239,8 @@ class EmbeddedRagas:
     question and answer over `_GATE`, at most 1, so that it only tells answers to something else; a bare name or number
     has 1.
 
-    *Context relevance*: a sentence's worth to the question is `_MIX` x coverage of the question's words + (1 - `_MIX`)
-    x cosine. Needed are the sentences worth at least `_KEEP` times the best; none is when the best is worth less than
-    `_FLOOR`. The score is Eq 2's, needed / all.
+    *Context relevance*: a sentence's worth is the support that it gives the question. Needed are the sentences worth at
+    least `_KEEP` times the best; none is when the best is worth less than `_FLOOR`. The score is Eq 2's, needed / all.
 
     ``embedder``: with unit vectors; default the embedded MiniLM.
 
@@ -298,23 +297,14 @@ class EmbeddedRagas:
         """Return the sentences of each context that its question needs."""
         names_of({}, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
-        vectors = embed_distinct(self._checker.embedder, [*questions, *itertools.chain(*split)])
+        ready = self._checker.warm(questions, list(itertools.chain(*split)))
         needed = []
         for question, sentences in zip(questions, split, strict=True):
-            worth = _worth(question, sentences, vectors)
+            (worth,) = ready.support([question], sentences)
             best = worth.max(initial=0.0)
             chosen = tuple(itertools.compress(sentences, worth >= _KEEP * best)) if best >= _FLOOR else ()
             needed.append(ExtractedSentences(chosen, (), len(sentences), insufficient=not chosen))
         return needed
-
-
-def _worth(question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
-    weights = parse(question).weight
-    total = sum(weights.values()) or 1.0
-    stems = [frozenset(parse(s).stems) for s in sentences]
-    covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
-    near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
-    return _MIX * covered + (1 - _MIX) * near
 
 
 def _backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> list[float]:

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import as_list
+from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.common import lcs_length, lcs_tokens
 from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences
@@ -126,9 +126,7 @@ def passage_table(
     DataFrame, one row per question: recall, eir, references (their number), words (of the passages).
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
-    if not len(references) == len(passages) == len(languages):
-        got = f"{len(references)} lists of references, {len(passages)} of passages, {len(languages)} languages"
-        raise DataError(got, "one of each per question")
+    same_length(references=references, passages=passages, languages=languages)
     rows = []
     for number, (wanted, retrieved, code) in enumerate(zip(references, passages, languages, strict=True)):
         try:
@@ -196,8 +194,7 @@ def answer_rouge_l(
     check_language(language)
     check_known("variant", [variant], ("words", "released"))
     answers, references = as_list(answers, "answers"), as_list(references, "references")
-    if len(answers) != len(references):
-        raise DataError(f"{len(answers)} answers, {len(references)} references", "one of each per question")
+    same_length(answers=answers, references=references)
     if variant == "released" and (language != "en" or tokenizer is not None):
         what = "a tokenizer" if tokenizer is not None else f"language={language!r}"
         raise ConfigError(f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'")
