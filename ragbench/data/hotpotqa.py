@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
@@ -65,14 +65,19 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
     def question(row: dict, where: str) -> tuple[str, Question | None]:
         asked = as_record(_Asked, row, where)
+        pages = {
+            title: Document(paragraphs.add(title, "".join(sentences), sentences), title, "", sentences)
+            for title, sentences in dict(asked.context).items()
+        }
         try:
-            return asked.id, _question(asked, f"{where} ({asked.id})", paragraphs)
+            references, meta = evidence(asked.supporting_facts, pages, f"{where} ({asked.id})")
         except DataError as error:
             if not official or excluded:
                 raise
             excluded.append((asked.id, error.got))
             print(f"HotpotQA: question {asked.id} is left out ({error.got})")
             return asked.id, None
+        return asked.id, Question(asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta)
 
     rows = itertools.islice(read_list(path), limit)
     pairs = each_record(path, rows, question, lambda pair: [f"the id {pair[0]!r}"])
@@ -111,23 +116,25 @@ class Paragraphs:
         return self._ids[title, text]
 
 
-def _question(row: _Asked, where: str, documents: Paragraphs) -> Question:
-    """Make a question; DataError for a supporting fact that points nowhere."""
-    paragraphs = dict(row.context)
-    ids = {title: documents.add(title, "".join(sentences), sentences) for title, sentences in paragraphs.items()}
-    references = []
-    for title, index in row.supporting_facts:
-        if title not in paragraphs or not 0 <= index < len(paragraphs[title]):
-            size = f"has {len(paragraphs[title])} sentences" if title in paragraphs else "is not in the context"
+def evidence(
+    facts: Sequence[tuple[str, int]], pages: Mapping[str, Document], where: str
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the sentences that supporting facts, (title, index from 0), point at, and the ``meta`` of their question.
+
+    DataError for a fact that points nowhere.
+    """
+    for title, index in facts:
+        count = len(pages[title].sentences) if title in pages else 0
+        if not 0 <= index < count:
+            lacks = f"that document has {count} sentences" if title in pages else f"{title!r} is no document's title"
             raise DataError(
-                f"{where}: supporting fact [{title!r}, {index}] points nowhere, that paragraph {size}",
-                "a title of the context and a sentence index counted from 0",
-                "mend or remove that fact",
+                f"{where}: supporting fact [{title!r}, {index}] points nowhere: {lacks}",
+                "the title of a document and the index of one of its sentences, counted from 0",
+                "mend the fact; or pass the documents, each with a list of 'sentences', as second argument",
             )
-        references.append(paragraphs[title][index].strip())
-    doc_ids = tuple(dict.fromkeys(ids[title] for title, _ in row.supporting_facts))
-    meta = {"supporting_facts": row.supporting_facts, "doc_ids": doc_ids}
-    return Question(row.id, row.question, row.answer, tuple(references), row.type, row.level, meta)
+    doc_ids = tuple(dict.fromkeys(pages[title].id for title, _ in facts))
+    texts = tuple(pages[title].sentences[index].strip() for title, index in facts)
+    return texts, {"supporting_facts": facts, "doc_ids": doc_ids}
 
 
 def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:

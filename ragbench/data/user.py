@@ -22,12 +22,12 @@ from pydantic import BeforeValidator, StrictInt
 from ragbench.data.answers import is_missing, warn_of_no_word
 from ragbench.data.documents import is_document, read_document, read_folder
 from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, place_id
-from ragbench.data.hotpotqa import load_hotpotqa
+from ragbench.data.hotpotqa import evidence, load_hotpotqa
 from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
 from ragbench.errors import DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
-from ragbench.text.layout import Form, comparable, contains
+from ragbench.text.layout import Form, comparable
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 QUESTION_ENDINGS = (".jsonl", *CSV_ENDINGS)
@@ -231,27 +231,12 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     asked = as_record(_Asked, row, where, add=_ADD)
     warn_of_no_word(asked.answer, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
-    found = []
-    for title, index in asked.supporting_facts:
-        if title not in by_title:
-            raise DataError(
-                f"{where}: supporting fact names {title!r}, which is no document's title",
-                "a title of the documents file",
-                "check the spelling, or pass the documents file as second argument",
-            )
-        if not 0 <= index < (count := len(by_title[title].sentences)):
-            raise DataError(
-                f"{where}: supporting fact [{title!r}, {index}], but that document has {count} sentences",
-                f"an index from 0 to {count - 1}" if count else "a document with a list of sentences",
-                "mend the index, or give the document as a list under 'sentences'",
-            )
-        found.append(by_title[title].sentences[index].strip())
+    found, about = evidence(asked.supporting_facts, by_title, where)
     if found:
-        meta["supporting_facts"] = asked.supporting_facts
-        meta["doc_ids"] = tuple(dict.fromkeys(by_title[title].id for title, _ in asked.supporting_facts))
+        meta |= about
     name = as_id(row.get("_id", row.get("id", place_id(where))))
     kind, level = str(row.get("type", "")), str(row.get("level", ""))
-    return Question(name, asked.question, asked.answer, asked.references or tuple(found), kind, level, meta)
+    return Question(name, asked.question, asked.answer, asked.references or found, kind, level, meta)
 
 
 def _document(row: dict, where: str) -> Document:
@@ -300,10 +285,11 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
     searched = "\0".join(comparable([], text, form)[1].text for text in texts)
 
     def held(reference: str) -> bool:
-        if not texts or comparable([reference], "", form)[0][0] in searched:
+        wanted = comparable([reference], "", form)[0][0]
+        if not texts or wanted in searched:
             return True
         # A word that is divided at a line end keeps its hyphen beside a reference that writes it so.
-        return "-" in reference and any(contains(text, reference, form) for text in texts)
+        return "-" in reference and any(wanted in comparable([reference], text, form)[1].text for text in texts)
 
     problems: list[Problem] = []
     uses = Counter(question.id for question in dataset.questions)

@@ -20,7 +20,7 @@ from typing import Any
 from ragbench.errors import ConfigError, check_known
 from ragbench.stats.inputs import as_list
 from ragbench.text.common import lcs_length
-from ragbench.text.languages import UNSPACED
+from ragbench.text.languages import ANY_UNSPACED, HAN, KANA
 from ragbench.text.words import stemmer, stems
 
 _Words = Callable[[str], Sequence[str]]
@@ -30,9 +30,6 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CLOSED = ("yes", "no", "noanswer")
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
-_KANA = re.compile("[\u3040-\u30ff]")
-_WITHOUT_BLANKS = re.compile(f"[{UNSPACED}]")
 
 
 def _normalise_answer(text: str) -> str:
@@ -47,7 +44,7 @@ def _words_of_script(text: str) -> list[str]:
     """
     # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
     kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in unicodedata.normalize("NFKC", text))
-    return _WITHOUT_BLANKS.sub(r" \g<0> ", "".join(kept).casefold()).split()
+    return ANY_UNSPACED.sub(r" \g<0> ", "".join(kept).casefold()).split()
 
 
 def _other_script(*texts: str) -> bool:
@@ -147,9 +144,9 @@ def bleu(
 
 
 def _bleu_tokenizer(texts: Sequence[str]) -> str:
-    if not _other_script(*texts) or not _WITHOUT_BLANKS.search("".join(texts)):
+    if not _other_script(*texts) or not ANY_UNSPACED.search("".join(texts)):
         return "13a"
-    return "zh" if _HAN.search("".join(texts)) and not _KANA.search("".join(texts)) else "char"
+    return "zh" if HAN.search("".join(texts)) and not KANA.search("".join(texts)) else "char"
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
+from ragbench.text.languages import ANY_UNSPACED, LANGUAGES, UNSPACED, language_of
 from ragbench.text.layout import undivided
 from ragbench.text.words import STOP_WORDS, stemmer
 
@@ -31,7 +31,7 @@ _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four digits.
 _NOISE = re.compile(r".{21}|(.)\1{3}|(?:\d\D*){5}", re.DOTALL)
-_UNSPACED, _ONE_SCRIPT = re.compile(f"[{UNSPACED}]"), re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
+_ONE_SCRIPT = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 _SOFT_HYPHEN = "\u00ad"
 _SAMPLE = 500  # chunks that are looked at to choose a language
 
@@ -86,11 +86,11 @@ class Tokenizer:
         if self.pattern != "words" or text.isascii():
             return re.findall(f"{_CHARACTER[self.pattern]}+", text)
         runs = _runs().findall(text.replace("_", " "))
-        if not _UNSPACED.search(text):
+        if not ANY_UNSPACED.search(text):
             return runs
         tokens = []
         for word in (part for run in runs for part in _ONE_SCRIPT.findall(run)):
-            pairs = [a + b for a, b in itertools.pairwise(word)] if _UNSPACED.match(word) else []
+            pairs = [a + b for a, b in itertools.pairwise(word)] if ANY_UNSPACED.match(word) else []
             tokens += pairs or [word]
         return tokens
 

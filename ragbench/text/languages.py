@@ -34,9 +34,9 @@ _LEAST_WORDS = 2  # different ones
 
 _KNOWN = {language: frozenset(words.split()) for language, words in FUNCTION_WORDS.items()}
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+")
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
-_KANA = re.compile("[\u3040-\u30ff]")
+ANY_UNSPACED = re.compile(f"[{UNSPACED}]")
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
+KANA = re.compile("[\u3040-\u30ff]")
 _LEAST_KANA = 0.05  # of the characters of a Japanese text; a Chinese one may quote a Japanese name
 
 
@@ -51,10 +51,10 @@ def language_of(texts: Iterable[str]) -> str | None:
     def total(pattern: re.Pattern[str]) -> int:
         return sum(n for word, n in counts.items() if pattern.match(word))
 
-    unspaced = total(_UNSPACED)
+    unspaced = total(ANY_UNSPACED)
     words = counts.total() - unspaced
     if unspaced > 2 * words:  # a word of these scripts has about two characters
-        return "chinese" if 2 * total(_HAN) > unspaced and total(_KANA) < _LEAST_KANA * unspaced else None
+        return "chinese" if 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced else None
     shares = {}
     for language, known in _KNOWN.items():
         hits = [counts[word] for word in known if word in counts]

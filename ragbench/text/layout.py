@@ -110,12 +110,6 @@ def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tu
     return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(text, form, facts)
 
 
-def contains(text: str, fact: str, form: Form | None = "NFC") -> bool:
-    """Tell whether a fact stands in a text, differences of layout aside; an empty fact does not."""
-    (wanted,), normalised = comparable([fact], text, form)
-    return bool(wanted) and wanted in normalised.text
-
-
 def undivided(text: str) -> str:
     """Join words that a hyphen divides at a line end, as `normalise` does, and leave the rest of the text as it is.
 
