@@ -10,7 +10,7 @@ from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document as LangChainDocument
-from langchain_core.embeddings import Embeddings
+from word_bags import Bags
 
 from ragbench import chunking
 from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
@@ -21,18 +21,9 @@ from ragbench.text.sentences import sentence_spans
 from ragbench.text.tokens import truncate
 
 
-class Topics(Embeddings):
-    """Two-dimensional vectors: the shares of the words 'cat' and 'dog' in a text."""
-
-    def __init__(self):
-        self.seen = []
-
-    def embed_documents(self, texts):
-        self.seen += texts
-        return [[t.count("cat") + 1e-3, t.count("dog") + 1e-3] for t in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
+def topics():
+    """Embed texts by how often they hold 'cat' and 'dog'."""
+    return Bags("cat", "dog", inside=True)
 
 
 def doc(text, name="d"):
@@ -101,8 +92,8 @@ def visible(texts):
 @given(TEXTS, st.integers(1, 8))
 def test_chunks_of_any_script_lose_no_character(text, size):
     one = [doc(text)]
-    ways = [token_chunks(one, size, 0.0), semantic_chunks(one, Topics(), min_chars=0, percentile=50)]
-    ways += [semantic_chunks(one, Topics(), "paper", max_tokens=size)]
+    ways = [token_chunks(one, size, 0.0), semantic_chunks(one, topics(), min_chars=0, percentile=50)]
+    ways += [semantic_chunks(one, topics(), "paper", max_tokens=size)]
     ways += [sentence_chunks(one, size, unit, language) for unit in chunking.UNITS for language in ("en", "zh")]
     for chunks in ways:
         assert visible(chunk.text for chunk in chunks) == visible(text)
@@ -126,7 +117,7 @@ def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_the
         "ievably",
     ]
     sentence = "An unbelievably long sentence of hydrochlorofluorocarbons that goes on and on."
-    pieces = semantic_chunks([doc(sentence)], Topics(), "paper", max_tokens=12)
+    pieces = semantic_chunks([doc(sentence)], topics(), "paper", max_tokens=12)
     assert " ".join(c.text for c in pieces) == sentence
 
 
@@ -155,7 +146,7 @@ def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
 
 def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
     text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(f"dog狗跑了{i}！" for i in range(20))
-    chunks = semantic_chunks([doc(text)], Topics(), "paper")
+    chunks = semantic_chunks([doc(text)], topics(), "paper")
     assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
 
 
@@ -180,7 +171,7 @@ DOGS = " ".join(f"The dog ran number {i}." for i in range(6))
 
 
 def test_as_run_breaks_where_the_subject_changes():
-    cut = segment([doc(f"{CATS} {DOGS}")], Topics(), "as_run", min_chars=0, window=1)[0]
+    cut = segment([doc(f"{CATS} {DOGS}")], topics(), "as_run", min_chars=0, window=1)[0]
     # windows of +-1 sentence: only the steps 4->5, 5->6, 6->7 of 11 mix cats and dogs, and the middle one the most
     assert np.argmax(cut.distances) == 5
     assert cut.threshold == pytest.approx(np.percentile(cut.distances, 80))
@@ -190,35 +181,35 @@ def test_as_run_breaks_where_the_subject_changes():
 
 def test_as_run_distances_equal_a_slow_version():
     text = f"{CATS} {DOGS} {CATS}"
-    cut = segment([doc(text)], Topics(), "as_run", min_chars=0)[0]
+    cut = segment([doc(text)], topics(), "as_run", min_chars=0)[0]
     sentences = [text[a:b] for a, b in cut.sentences]
     vectors = []
     for i in range(len(sentences)):
         joined = " ".join(sentences[max(0, i - 3) : i + 4])
-        vectors.append(np.array(Topics().embed_query(joined)))
+        vectors.append(np.array(topics().embed_query(joined)))
     expected = [1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.pairwise(vectors)]
     np.testing.assert_allclose(cut.distances, expected, atol=1e-6)
 
 
 def test_paper_profile_slides_windows_of_three_by_two_against_a_fixed_threshold():
-    embedder = Topics()
+    embedder = topics()
     cut = segment([doc(f"{CATS} {DOGS}")], embedder, "paper")[0]
     # twelve sentences: windows start at 0, 2, 4, 6, 8, 10
     assert len(cut.distances) == 5
     assert cut.starts == (2, 4, 6, 8, 10)
-    assert embedder.seen[0].count(".") == 3
+    assert embedder.asked[0][0].count(".") == 3
     # window 4..6 holds two cats and one dog, window 6..8 dogs only: similarity 1/sqrt(5) < 0.5
     assert cut.breaks == (2,)
-    chunks = semantic_chunks([doc(f"{CATS} {DOGS}")], Topics(), "paper")
+    chunks = semantic_chunks([doc(f"{CATS} {DOGS}")], topics(), "paper")
     assert [c.text for c in chunks] == [CATS, DOGS]
 
 
 def test_identical_windows_need_no_embedding_and_make_no_break():
-    embedder = Topics()
+    embedder = topics()
     text = "One cat. Two dogs. Three cats. Four dogs."
     chunks = semantic_chunks([doc(text)], embedder, "as_run", min_chars=0)
     assert [c.text for c in chunks] == [text]
-    assert embedder.seen == []
+    assert embedder.asked == []
     assert semantic_chunks([doc("  \n ")], embedder) == []
 
 
@@ -228,7 +219,7 @@ def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
         (f"Alpha beta gamma. Delta one. {long}", ["Alpha beta gamma.", "Delta one.", *cut]),
         (f"{long} Alpha beta gamma.", [*cut, "Alpha beta gamma."]),
     ):
-        chunks = semantic_chunks([doc(text)], Topics(), "paper", max_tokens=6)
+        chunks = semantic_chunks([doc(text)], topics(), "paper", max_tokens=6)
         assert [(c.id, c.text) for c in chunks] == [(f"d#{i}", piece) for i, piece in enumerate(expected)]
 
 
@@ -237,9 +228,9 @@ test_wrong_settings_are_named = refusals(
     (lambda: token_chunks([doc("x")], overlap=1.0), r"overlap=1\.0"),
     (lambda: token_chunks(["x"]), DataError, "documents: item 0 is str"),
     (lambda: split_chunks([doc("x")], object()), "split is object(.|\n)*split_text"),
-    (lambda: semantic_chunks([doc("x")], Topics(), "as-run"), "unknown chunking profile 'as-run'"),
-    (lambda: semantic_chunks([doc("x")], Topics(), percentile=101), "percentile=101"),
-    (lambda: semantic_chunks([doc("x")], Topics(), percentile=5, threshold=0.5), "both percentile and threshold"),
-    (lambda: segment([doc("x")], Topics(), windw=3), "unknown chunking setting 'windw'"),
-    (lambda: semantic_chunks([doc("x")], Topics(), max_tokens=0), "max_tokens=0"),
+    (lambda: semantic_chunks([doc("x")], topics(), "as-run"), "unknown chunking profile 'as-run'"),
+    (lambda: semantic_chunks([doc("x")], topics(), percentile=101), "percentile=101"),
+    (lambda: semantic_chunks([doc("x")], topics(), percentile=5, threshold=0.5), "both percentile and threshold"),
+    (lambda: segment([doc("x")], topics(), windw=3), "unknown chunking setting 'windw'"),
+    (lambda: semantic_chunks([doc("x")], topics(), max_tokens=0), "max_tokens=0"),
 )

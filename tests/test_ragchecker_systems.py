@@ -9,6 +9,7 @@ import pytest
 from experiment_parts import Copier
 from fake_ollama import FakeOllama
 from notebook_parts import parts as notebook_parts
+from word_bags import Bags
 
 from ragbench.data import load_dataset
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
@@ -24,18 +25,6 @@ from ragbench.stats import means
 BOOK = notebook_parts("22")
 E, N = "Entailment", "Neutral"
 CONTEXT = "The dam is old. The Nile flows north. A river has a mouth. The Nile flows north. The river Nile is long."
-
-
-class Bags:
-    words = ("river", "nile", "dam", "north")
-
-    def __init__(self):
-        self.asked = []
-
-    def embed_documents(self, many):
-        self.asked.append(list(many))
-        rows = [[*(re.findall(r"\w+", t.lower()).count(w) for w in self.words), 1e-3] for t in many]
-        return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).tolist()
 
 
 def test_lead_is_how_the_context_begins():

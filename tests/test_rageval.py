@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import math
 import re
+import string
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from word_bags import Bags
 
 from ragbench.chunking import sentence_chunks
 from ragbench.data import load_dataset
@@ -264,14 +266,7 @@ def test_queries_are_cut_after_128_tokens():
 
 
 def test_dense_uses_the_embedder_it_is_given():
-    class Letters:
-        def embed_documents(self, texts):
-            return [[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts]
-
-        def embed_query(self, text):
-            return self.embed_documents([text])[0]
-
-    letters = {"letters": partial(make_retriever, "SIM", embedder=Letters())}
+    letters = {"letters": partial(make_retriever, "SIM", embedder=Bags(*string.ascii_lowercase, inside=True))}
     rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
     assert rows["recall"].tolist()[:2] == [1.0, 1.0]
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3

@@ -1,12 +1,14 @@
 """Retrievers, data sets and chunkers by name, and a user's own as the README shows it."""
 
 import re
+import string
 import sys
 
 import numpy as np
 import pytest
 from checks import refusals
 from experiment_parts import people
+from word_bags import Bags
 
 import ragbench as rb
 from ragbench import cli
@@ -22,14 +24,8 @@ from ragbench.retrieval import RETRIEVERS, Index, make_retriever
 CHUNKS = [Chunk("c", "the red fox", "d1"), Chunk("a", "a red red bird", "d2"), Chunk("b", "the fox and a dog", "d1")]
 
 
-class Letters:
-    """Vectors of letter counts."""
-
-    def embed_documents(self, texts):
-        return [[text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
+def letters():
+    return Bags(*string.ascii_lowercase, inside=True)
 
 
 def readme_code(first_line: str) -> str:
@@ -140,24 +136,24 @@ class SharedLetters:
 
 @pytest.mark.parametrize("name", RETRIEVERS)
 def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
-    given = {} if name == "BM25" else {"embedder": Letters()}
+    given = {} if name == "BM25" else {"embedder": letters()}
     given |= {"reranker": SharedLetters()} if name == "Rerank" else {}
     assert "b" in [hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]]
 
 
 def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():
-    letters, chunks = Letters(), list(CHUNKS)
-    sim = make_retriever("SIM", chunks, embedder=letters)
-    assert make_retriever("MMR", chunks, embedder=letters).dense is sim
-    assert make_retriever("SIM", chunks, embedder=Letters()) is not sim
-    sim = make_retriever("SIM", chunks, embedder=letters)
+    mine, chunks = letters(), list(CHUNKS)
+    sim = make_retriever("SIM", chunks, embedder=mine)
+    assert make_retriever("MMR", chunks, embedder=mine).dense is sim
+    assert make_retriever("SIM", chunks, embedder=letters()) is not sim
+    sim = make_retriever("SIM", chunks, embedder=mine)
     chunks.append(Chunk("new", "zebra", "d3"))
-    assert make_retriever("SIM", chunks, embedder=letters).search(["zebra"], 1)[0][0].chunk.id == "new"
+    assert make_retriever("SIM", chunks, embedder=mine).search(["zebra"], 1)[0][0].chunk.id == "new"
     assert len(sim.chunks) == 3
 
 
 def test_the_papers_retrievers_are_settings_of_the_table():
-    systems = {name: build(CHUNKS) for name, build in thesis.retrievers(embedder=Letters()).items()}
+    systems = {name: build(CHUNKS) for name, build in thesis.retrievers(embedder=letters()).items()}
     assert systems["BM25"].settings() == rb.BM25(CHUNKS, variant="terrier").settings()
     assert {name: system.settings().get("over") == systems["SIM"].settings() for name, system in systems.items()} == {
         "BM25": False, "SIM": False, "MMR": True, "MLQ": True, "REO": True,
