@@ -170,7 +170,7 @@ def _plan(given: _Given) -> None:
 def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
-    from ragbench.report.export import save_scores
+    from ragbench.report.export import save_scores, score_means
     from ragbench.scoring import labels_of, require_labeller
 
     grid = rb.Experiment.from_yaml(given.experiment)
@@ -190,7 +190,7 @@ def _run(given: _Given) -> int:
         with grid.open_cassette() as cassette:
             options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
             scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
-        print(_score_means(scores))
+        print(_rounded(score_means(scores)))
         print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n")
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
@@ -198,9 +198,8 @@ def _run(given: _Given) -> int:
     return 1 if len(failed) else 0
 
 
-def _score_means(table: Any) -> str:
-    by = ["system"] if "system" in table else []
-    return rb.means(table, by, table.attrs["numbers"], groups="question_id").round(3).to_string(index=False)
+def _rounded(table: Any) -> str:
+    return table.round(3).to_string(index=False)
 
 
 def _run_summary(rows: Any) -> str:
@@ -239,7 +238,7 @@ def _score(given: _Given) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.experiment.grid import import_code
     from ragbench.labelling.checkers import asks_model, make_checker
-    from ragbench.report.export import check_target, export_scores
+    from ragbench.report.export import check_target, export_scores, score_means
 
     if given.code:
         import_code(Path.cwd(), given.code)
@@ -263,7 +262,7 @@ def _score(given: _Given) -> None:
         print(rb.plan_score(*asked, **options))
         return
     table = rb.score(*asked, **options)
-    print(_score_means(table))
+    print(_rounded(score_means(table)))
     print(export_scores(table, folder, Path(given.answers).name, html=given.html))
 
 

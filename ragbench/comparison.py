@@ -15,7 +15,7 @@ import pandas as pd
 
 from ragbench.data.relevance import document_clusters as document_clusters  # scores are compared by these
 from ragbench.errors import DataError, check_known
-from ragbench.experiment.rows import AXIS_COLUMNS, system_names
+from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import compare_pairs, interval_text, with_interval
 from ragbench.stats.tables import check_length_was_fixed, cluster_of_question
@@ -42,7 +42,7 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
     scored = rows.assign(**{"system": system_names(rows), IR_SCORE: rows["ir_score"].astype(float)})
     numbers = [IR_SCORE]
     if rows["grade"].notna().any():
-        scored[RIGHT] = rows["grade"].eq(5).astype(float).where(rows["grade"].notna()).astype(float)
+        scored[RIGHT] = fully_right(rows)
         numbers.append(RIGHT)
     scored.attrs["numbers"] = numbers
     return scored

@@ -22,7 +22,7 @@ from ragbench.llm import chat_model
 from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
-from ragbench.report.audit import _ranges, audit, audit_ledger, audit_rows, render
+from ragbench.report.audit import audit, audit_ledger, audit_rows, render
 
 RIGHT = "share of grade 5"
 
@@ -310,26 +310,29 @@ def test_a_notebook_ends_with_checks_of_its_own_tables(path):
 
 def test_ranges_by_hand():
     rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]})
-    told = _ranges(rows, "s", ["size", "d"])  # an axis may have the name of a count
-    assert list(told.columns) == ["size", "d", "n", "unscored", "mean", "if_worst", "if_best"]
-    assert told.to_numpy().tolist() == [
-        ["a", 1, 2, 1, 0.75, 0.5, pytest.approx(2.5 / 3)],
-        ["b", 2, 1, 1, 0.25, 0.125, 0.625],
-    ]
-    fewer_is_better = _ranges(rows, "s", bounds=(1, 0))
-    assert fewer_is_better[["if_worst", "if_best"]].to_numpy().tolist() == [[0.75, 0.35]]
+    columns = ["most_in", "mean", "if_worst", "if_best"]
+
+    def told(rows, bounds=(0, 1), by=()):
+        return found(audit_rows(rows, {"s": bounds}, by), "s", "unscored")[columns].tolist()
+
+    # An axis may have the name of a count. Half of the second cell is unscored, a third of the first.
+    assert told(rows, by=["size", "d"]) == ["b, 2: 1", 0.25, 0.125, 0.625]
+    assert told(rows[:3], by="size") == ["a: 1", 0.75, 0.5, pytest.approx(2.5 / 3)]
+    assert told(rows, (1, 0)) == ["", pytest.approx(1.75 / 3), 0.75, 0.35]  # less is better
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12), st.lists(st.floats(0, 1), min_size=12))
 def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
-    told = _ranges(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s").iloc[0]
-    whole = np.mean([t if v is None else v for v, t in zip(values, truth, strict=False)])
-    assert told["if_worst"] - 1e-9 <= whole <= told["if_best"] + 1e-9
+    row = found(audit_rows(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s"), "s", "unscored")
     scored = [v for v in values if v is not None]
-    assert told["n"] == len(scored)
-    if scored:
-        assert told["mean"] == pytest.approx(np.mean(scored))
-    assert told["if_best"] - told["if_worst"] == pytest.approx(told["unscored"] / len(values))
+    assert (row["rows"], row["of"]) == (len(values) - len(scored), len(values))
+    if len(scored) == len(values):
+        assert row[["mean", "if_worst", "if_best"]].isna().all()
+        return
+    whole = np.mean([t if v is None else v for v, t in zip(values, truth, strict=False)])
+    assert row["if_worst"] - 1e-9 <= whole <= row["if_best"] + 1e-9
+    assert row["if_best"] - row["if_worst"] == pytest.approx(row["rows"] / len(values))
+    assert row["mean"] == pytest.approx(np.mean(scored) if scored else np.nan, nan_ok=True)
 
 
 # -- the ledger --------------------------------------------------------------------------------------------------------

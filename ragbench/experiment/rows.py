@@ -148,6 +148,11 @@ def without_text(rows: pd.DataFrame) -> list[str]:
     return warnings
 
 
+def fully_right(rows: pd.DataFrame) -> pd.Series:
+    """Return 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
+    return rows["grade"].eq(5).astype(object).where(rows["grade"].notna(), np.nan).astype(float)
+
+
 def system_names(rows: pd.DataFrame) -> list[str]:
     """Name the system of each row: retriever, the other axes that take several values, and N ("BM25, k=5@300")."""
     with_documents = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]

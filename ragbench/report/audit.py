@@ -2,8 +2,8 @@
 
 An audit never mends anything and never calls a model: it reads what the rows say of themselves.
 
-Reading order: ``_ranges`` (the mean if the unscored rows had all been worst or best) -> ``audit_rows`` (any data
-frame) -> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the papers') -> ``render``.
+Reading order: ``audit_rows`` (any data frame) -> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the
+papers') -> ``_unscored`` (the mean if the unscored rows had all been worst or best) -> ``render``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment import load_manifest, load_rows
-from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
+from ragbench.experiment.axes import NONE, QUERY_ONLY
+from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
@@ -39,10 +39,6 @@ NO_DOCUMENTS = "no documents"
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 # What a ledger cell can be, by the unit in which the paper gives it.
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
-
-
-def _number(rows: pd.DataFrame, name: str) -> pd.Series:
-    return pd.to_numeric(rows[name], errors="coerce").astype(float)
 
 
 def _mixed(digests: pd.Series, models: pd.Series) -> pd.Series:
@@ -90,24 +86,6 @@ _CHECKS: Mapping[str, tuple[str, tuple[str, ...], Callable[..., pd.Series], str]
     ),
     "mixed judges": (RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
 }
-
-
-def _ranges(rows: pd.DataFrame, score: str, by: Sequence[str] = (), bounds: _Bounds = (0.0, 1.0)) -> pd.DataFrame:
-    """Return n, unscored and the mean of a score per cell, and the mean with all unscored at the worst or best value.
-
-    The cells are those of the columns ``by``; ``bounds`` are (worst, best), so (1, 0) where less is better. The true
-    mean lies between if_worst and if_best, whatever the reason rows are unscored (Manski 1990).
-    """
-    worst, best = bounds
-    keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
-    sums = _number(rows, score).groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"])
-    cells = sums.index.to_frame(index=False)[list(by)]  # an axis may be called "size"
-    count, size, total = (sums[name].to_numpy() for name in ("count", "size", "sum"))
-    cells["n"], cells["unscored"] = count, size - count
-    cells["mean"] = total / np.where(count > 0, count, np.nan)
-    for name, value in (("if_worst", worst), ("if_best", best)):
-        cells[name] = (total + value * (size - count)) / size
-    return cells
 
 
 def audit_rows(
@@ -188,20 +166,16 @@ def _score_checks(
     missing: str = "no reason given",
 ) -> Iterator[_Entry]:
     """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
-    unscored = _number(rows, score).isna()
-    why = _counted(_reasons(rows[unscored]).replace("", missing))
-    entry = _flagged(rows, by, table, "unscored", unscored, len(unscored), why)
-    if unscored.any():
-        cells = _ranges(rows, score, by, bounds)
-        place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
-        widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
-        entry |= {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
-        if by:
-            entry["most_in"] = f"{_cell_name(tuple(widest[name] for name in by))}: {widest['unscored']}"
-    yield entry
+    values = pd.to_numeric(rows[score], errors="coerce").astype(float)
+    unscored = values.isna()
+    keys, apart = ([rows[name] for name in names] for names in (by, within))
+    cells = values.groupby(keys or (lambda _: 0), **_AS_THEY_COME).agg(["count", "size", "sum"])
+    cells = cells.assign(unscored=cells["size"] - cells["count"], worst=bounds[0], best=bounds[1])
+    cells = cells.rename(columns={"count": "n", "sum": "total"})
+    cells["name"] = list(map(_cell_name, cells.index)) if by else ""
+    yield _unscored(table, cells.reset_index(drop=True), _counted(_reasons(rows[unscored]).replace("", missing)))
     if not by:
         return
-    keys, apart = ([rows[name] for name in names] for names in (by, within))
     # Without names, the nth scored row of a cell counts as question n.
     asked = rows.get(unit, (~unscored).groupby(keys, **_AS_THEY_COME).cumsum()).mask(unscored)
     fewer, count, spans = 0, 0, []
@@ -212,6 +186,24 @@ def _score_checks(
             fewer += int((sizes < whole).sum())
             spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
     yield _entry(table, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
+
+
+def _unscored(table: str, cells: pd.DataFrame, detail: str = "") -> _Entry:
+    """Note how many are unscored, and of the cell whose mean is the least certain what it could be.
+
+    ``cells`` : a name, n, unscored and total (the sum of the scores) each, and the worst and best value of a score (1
+    and 0 where less is better). The true mean lies between if_worst and if_best, whatever the reason rows are unscored
+    (Manski 1990).
+    """
+    n, unscored, total = cells["n"], cells["unscored"], cells["total"]
+    entry = _entry(table, "unscored", unscored.sum(), n.sum() + unscored.sum(), detail=detail)
+    ends = {f"if_{end}": (total + cells[end] * unscored) / (n + unscored) for end in ("worst", "best")}
+    reach = (ends["if_best"] - ends["if_worst"]).abs().where(unscored > 0)
+    if reach.notna().any():
+        at = reach.idxmax()
+        entry |= {"mean": total[at] / n[at] if n[at] else np.nan} | {name: end[at] for name, end in ends.items()}
+        entry["most_in"] = f"{cells.at[at, 'name']}: {unscored[at]:g}" if cells.at[at, "name"] else ""
+    return entry
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -290,19 +282,15 @@ def audit(
     if stopped := stopped_by_looking(rows):
         refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
         entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
-    for table, part, cell, score in (
-        (IR_SCORE, scored_contexts(rows), RETRIEVED, ("ir_score", "no references")),
-        (ANSWERS, answered(rows), ANSWERED, None),
-        (RIGHT, graded(rows), CELL, (RIGHT, "no reason given")),
-    ):
-        if len(part):
-            part, by = part.reset_index(drop=True), varying(part, cell)
-            if score:
-                column, missing = score
-                within = [name for name in by if name == "data"]
-                entries += _score_checks(part, column, (0.0, 1.0), by, "question_id", within, table, missing)
-            names = [name for name, (of, *_) in _CHECKS.items() if of == table]
-            entries += _column_checks(part, by, table, names)
+    missing = {IR_SCORE: ("ir_score", "no references"), RIGHT: (RIGHT, "no reason given")}
+    for table, (part, by) in run_parts(rows).items():
+        if part.empty:
+            continue
+        if table in missing:
+            score, why = missing[table]
+            within = [name for name in by if name == "data"]
+            entries += _score_checks(part, score, (0.0, 1.0), by, "question_id", within, table, why)
+        entries += _column_checks(part, by, table, [name for name, (of, *_) in _CHECKS.items() if of == table])
     if tape is not None:
         with Cassette(tape, mode="replay") as replies:
             problems, count = replies.verify(), len(replies)
@@ -323,27 +311,22 @@ def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | Non
     return path if path.is_file() else None
 
 
-def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
-    """Return each question once per cell: the row that has the column, where one has it."""
-    known_first = rows.loc[rows[column].isna().sort_values(kind="stable").index]
-    return known_first.drop_duplicates([*cell, "question_id"]).sort_index()
+def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
+    """Return contexts, answers and grades of a run, each question once per cell, and the columns that tell cells apart.
 
+    Of the rows that share a context or an answer one with a score, or a text, counts. Grades have 1.0 for grade 5.
+    """
 
-def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question and retrieved context (N > 0)."""
-    return _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
+    def once(part: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
+        known_first = part.loc[part[column].isna().sort_values(kind="stable").index]
+        return known_first.drop_duplicates([*cell, "question_id"]).sort_index()
 
-
-def answered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question and answer."""
-    return _once(rows[rows["generator"] != "none"], ANSWERED, "answer")
-
-
-def graded(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that were to be graded, with 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    asked = rows[rows["judge"] != "none"]
-    right = asked["grade"].eq(5).astype(object).where(asked["grade"].notna(), np.nan).astype(float)
-    return asked.assign(**{RIGHT: right})
+    contexts = once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
+    answers = once(rows[rows["generator"] != NONE], ANSWERED, "answer")
+    grades = rows[rows["judge"] != NONE]
+    grades = grades.assign(**{RIGHT: fully_right(grades)})
+    parts = {IR_SCORE: (contexts, RETRIEVED), ANSWERS: (answers, ANSWERED), RIGHT: (grades, CELL)}
+    return {name: (part.reset_index(drop=True), varying(part, cell)) for name, (part, cell) in parts.items()}
 
 
 def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
@@ -384,21 +367,14 @@ def _ledger_table(table: str, cells: pd.DataFrame) -> list[_Entry]:
         first, more = names[flagged][:1].sum() or "", int(flagged.sum()) - 1
         return _entry(table, check, more + 1, int(of), first + (f" and {more} more" if more > 0 else ""), detail)
 
-    n, missing, empty = cells["n"], cells["unscored"], cells["value"].isna()
+    n, empty = cells["n"], cells["value"].isna()
     why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
     countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
-    unscored = _entry(table, "unscored", missing.sum(), n.sum() + missing.sum())
-    limits = np.array([_LEDGER_BOUNDS.get(unit, (np.nan, np.nan)) for unit in cells["unit"]])
-    worst, best = ((cells["value"] * n + limits[:, end] * missing) / (n + missing) for end in (0, 1))
-    reach = (best - worst).abs().where(missing > 0)
-    if reach.notna().any():
-        at = reach.idxmax()
-        unscored |= {"mean": cells.at[at, "value"], "if_worst": worst[at], "if_best": best[at]}
-        unscored["most_in"] = f"{names[at]}: {missing[at]:g}"
+    worst, best = zip(*(_LEDGER_BOUNDS.get(unit, (np.nan, np.nan)) for unit in cells["unit"]), strict=True)
     return [
         entry("cells without a number", empty, len(cells), _counted(why)),
         entry("cells without n", countless, len(cells)),
-        unscored,
+        _unscored(table, cells.assign(name=names, total=cells["value"] * n, worst=worst, best=best)),
         entry("cells with unequal n", n < n.max(), n.notna().sum(), f"n from {n.min():g} to {n.max():g}"),
     ]
 

@@ -34,22 +34,31 @@ from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.paths import written_whole
 from ragbench.plots import GRADE_NAMES as GRADES
 from ragbench.report.audit import (
-    ANSWERED,
+    ANSWERS,
     CELL,
+    IR_SCORE,
     NO_DOCUMENTS,
     RETRIEVED,
-    answered,
+    RIGHT,
     audit,
     audit_rows,
     cassette_of,
-    graded,
     name_rows,
     render,
-    scored_contexts,
+    run_parts,
     varying,
 )
-from ragbench.report.methods import CLAIMS, MOST_COMPARED, RESAMPLES, Methods, methods, score_methods, with_citations
-from ragbench.report.tables import FIT, PREAMBLE, RunTable, as_texts, label_of, render_table
+from ragbench.report.methods import (
+    CLAIMS,
+    MOST_COMPARED,
+    RESAMPLES,
+    Methods,
+    are_compared,
+    methods,
+    score_methods,
+    with_citations,
+)
+from ragbench.report.tables import FIT, PREAMBLE, Table, label_of
 from ragbench.stats import binomial_ci, means, with_interval
 from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
@@ -118,11 +127,11 @@ def export(
     if tape is None and (rows["digest"].notna().any() or rows["judge_digest"].notna().any()):
         notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
     facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-    labelled = {f"tab:{label_of(name)}:{each.stem}": each for each in tables}
     as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
-    parts = {"tables": labelled, "figures": figures, "methods": paragraphs, "checks": checks, "files": files}
-    return _write(to, html, name, facts, notes, **parts, worst=_worst_answers(rows), cassette=tape)
+    parts = {"tables": tables, "figures": figures, "methods": paragraphs, "checks": checks, "files": files}
+    parts |= {"label": f"{label_of(name)}:", "worst": _worst_answers(rows), "cassette": tape}
+    return _write(to, html, name, facts, notes, **parts)
 
 
 def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
@@ -140,22 +149,30 @@ def _csv(rows: pd.DataFrame) -> Iterator[str]:
         yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
-def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
+def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[Table]:
     """Yield the tables that the rows of a run allow; each question is once per cell."""
     notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
-    contexts, answers, marks = scored_contexts(rows), answered(rows), graded(rows)
+    parts = run_parts(rows)
+    contexts, by = parts[IR_SCORE]
     if contexts["ir_score"].notna().any():
-        yield from _ir_scores(contexts, name, notes)
-    if len(answers):
-        yield _seconds(answers, name, notes)
+        frame = means(contexts, by, "ir_score", resamples=RESAMPLES)
+        yield Table("ir_score", f"{name}: mean IR score per cell", frame, _with_intervals(frame, "IR score"), notes)
+        if "N" in by and len(by) > 1:
+            wide = frame.assign(system=_system_names(frame, RETRIEVED))
+            wide = wide.pivot(index="N", columns="system", values="mean")[[*dict.fromkeys(wide["system"])]]
+            caption = f"{name}: mean IR score by the budget of N tokens"
+            yield Table("ir_score_by_n", caption, wide.reset_index(), None, notes)
+    if len(parts[ANSWERS][0]):
+        yield _seconds(*parts[ANSWERS], name, notes)
+    marks, by = parts[RIGHT]
     if len(marks):
-        yield _grades(marks, name, notes)
+        yield _grades(marks, by, name, notes)
         judged = (marks["N"] > 0) & marks["ir_score"].notna()
         if judged.any():
             yield _thresholds(marks[judged], name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
-    yield RunTable("audit", caption, audit, _worded(shown))
+    yield Table("audit", caption, audit, _worded(shown))
 
 
 def _fixed(rows: pd.DataFrame) -> str:
@@ -190,18 +207,7 @@ def _with_intervals(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFra
     return shown.rename(columns={mean: f"{head} [95% interval]"})
 
 
-def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Iterator[RunTable]:
-    frame = means(contexts, varying(contexts, RETRIEVED), "ir_score", resamples=RESAMPLES)
-    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, _with_intervals(frame, "IR score"), notes)
-    if "N" in frame and len(varying(frame, [n for n in RETRIEVED if n in frame and n != "N"])):
-        systems = _system_names(frame, RETRIEVED)
-        wide = frame.assign(system=systems).pivot(index="N", columns="system", values="mean")
-        wide = wide[list(dict.fromkeys(systems))].reset_index()
-        yield RunTable("ir_score_by_n", f"{name}: mean IR score by the budget of N tokens", wide, None, notes)
-
-
-def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
-    by = varying(answers, ANSWERED)
+def _seconds(answers: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> Table:
     frame = means(answers, by, "seconds", resamples=RESAMPLES).rename(columns={"unscored": "untimed"})
     counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
     if counts:
@@ -210,11 +216,10 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTab
         frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
     cached = int(answers["cached"].map(lambda value: value is True).sum())
     notes += (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
-    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(_with_intervals(frame, "seconds")), notes)
+    return Table("seconds", f"{name}: seconds per answer", frame, _worded(_with_intervals(frame, "seconds")), notes)
 
 
-def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
-    by = varying(marks, CELL)
+def _grades(marks: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> Table:
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
     key = marks.groupby(by, sort=False, dropna=False).ngroup() if by else pd.Series(0, index=marks.index)
     frame = pd.concat([cells, grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])], axis=1)
@@ -223,10 +228,10 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
         frame.insert(frame.columns.get_loc("n"), f"grade 5 {end}", [getattr(interval, end) for interval in rights])
     shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
     shown = shown.rename(columns=lambda head: re.sub(r"grade (\d)", lambda m: f"{m[1]} {GRADES[m[0]]}", head))
-    return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
+    return Table("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
-def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
+def _thresholds(marks: pd.DataFrame, name: str) -> Table:
     """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N (section 3.3)."""
     largest = int(marks["N"].max())
     points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
@@ -250,7 +255,7 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
         "Plateau: values that agree with the grades equally well; not a confidence interval.",
     )
     shown = frame if frame["note"].any() else frame.drop(columns="note")
-    return RunTable("thresholds", caption, frame, _worded(shown), under)
+    return Table("thresholds", caption, frame, _worded(shown), under)
 
 
 def _worded(table: pd.DataFrame) -> pd.DataFrame:
@@ -308,7 +313,7 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> I
         yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
-def _worst_answers(rows: pd.DataFrame) -> RunTable:
+def _worst_answers(rows: pd.DataFrame) -> Table:
     """List the ten rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
     Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
@@ -322,7 +327,7 @@ def _worst_answers(rows: pd.DataFrame) -> RunTable:
     frame["grade"] = lowest["grade"].map(lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore")
     frame["answer"] = lowest["answer"].astype(object).fillna("")
     caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
-    return RunTable("worst", caption, frame.reset_index(drop=True))
+    return Table("worst", caption, frame.reset_index(drop=True))
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -341,14 +346,13 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
         files["claim_labels.json"] = [json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False), "\n"]
         if left := len(table) - len(whole):
             notes.insert(0, f"claim_labels.json lacks {left} answers whose labels are missing or unread")
-    tables = {f"tab:{each.stem}": each for each in _score_tables(table, name)}
     checks = audit_rows(table, table.attrs["numbers"], ["system"] if "system" in table else [])
     facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
-    parts = {"tables": tables, "figures": _score_figures(table, name), "methods": score_methods(table)}
-    return _write(to, html, name, facts, notes, **parts, checks=checks, files=files)
+    parts = {"tables": [*_score_tables(table, name)], "figures": _score_figures(table, name), "checks": checks}
+    return _write(to, html, name, facts, notes, **parts, methods=score_methods(table), files=files)
 
 
-def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
+def _score_tables(table: pd.DataFrame, name: str) -> Iterator[Table]:
     """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
     systems = table["system"].nunique() if "system" in table else 1
     notes = []
@@ -358,16 +362,15 @@ def _score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
         notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
     if stopped := stopped_by_looking(table):
         notes.append(f"No pair is tested: the run was looked at until {stopped}; see the methods for its interval.")
-    averages = _averages(table)
-    yield RunTable("means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes))
-    if 1 < systems <= MOST_COMPARED and not stopped:
+    averages = score_means(table)
+    yield Table("means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes))
+    if are_compared(table):
         pairs = compare_scores(table, resamples=RESAMPLES)
-        yield RunTable(
-            "comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs)
-        )
+        yield Table("comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs))
 
 
-def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:
+def score_means(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Average the numbers of a table from `ragbench.score` by system, with their intervals."""
     by = ["system"] if "system" in table else []
     return means(table, by, names or table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
 
@@ -381,7 +384,7 @@ def _score_figures(table: pd.DataFrame, name: str) -> Iterator[_Drawn]:
     labelled = table if "system" in table else table.assign(system=name)
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
     alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
-    yield "scores", plots.score_strips(long, _averages(labelled, drawn)), long, alt
+    yield "scores", plots.score_strips(long, score_means(labelled, drawn)), long, alt
 
 
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:
@@ -417,17 +420,18 @@ def _write(
     facts: str,
     notes: list[str],
     *,
-    tables: Mapping[str, RunTable],
+    tables: Sequence[Table],
     figures: Iterable[_Drawn],
     methods: Methods,
     checks: pd.DataFrame,
     files: Mapping[str, Iterable[str]],
-    worst: RunTable | None = None,
+    label: str = "",
+    worst: Table | None = None,
     cassette: Path | None = None,
 ) -> _Exported:
     """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was.
 
-    ``tables`` are by label, ``files`` texts by name; ``facts`` and ``worst`` stand on the page alone.
+    ``label`` begins the labels of LaTeX; ``files`` are texts by name; ``facts`` and ``worst`` stand on the page alone.
     """
     target, earlier, done = Path(to).expanduser().resolve(), check_target(to), _Exported(Path(to).expanduser())
     folder = target.with_name(f".{target.name}.part")
@@ -445,9 +449,8 @@ def _write(
             with open(new(name), "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.writelines(texts)
 
-        for label, table in tables.items():
-            texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
-            for kind, text in texts.items():
+        for table in tables:
+            for kind, text in table.texts(label + table.stem).items():
                 write(f"tables/{table.stem}.{kind}", [text])
         alts = {}
         for stem, figure, numbers, alts[stem] in figures:
@@ -456,7 +459,7 @@ def _write(
         write("methods.md", [methods.markdown])
         write("methods.tex", [methods.latex])
         write("references.bib", [methods.bibliography])
-        write("all.tex", [_document(name, [table.stem for table in tables.values()], alts)])
+        write("all.tex", [_document(name, [table.stem for table in tables], alts)])
         for file, texts in files.items():
             write(file, texts)
         if cassette is not None:
@@ -465,7 +468,7 @@ def _write(
             notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
         done.notes = notes
         if html:
-            shown = [table for table in tables.values() if table.stem != "audit"]  # the page ends with it
+            shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
             shown += [worst] if worst is not None and len(worst.frame) else []
             pictures = [(folder / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
             write("report.html", [_page(name, facts, shown, pictures, methods, checks, notes)])
@@ -486,7 +489,7 @@ def _write(
 def _page(
     title: str,
     facts: str,
-    tables: Sequence[RunTable],
+    tables: Sequence[Table],
     figures: Sequence[tuple[Path, str]],
     methods: Methods,
     audit: pd.DataFrame,
@@ -496,7 +499,7 @@ def _page(
     images = [(alt, file.read_bytes()) for file, alt in figures]
     # The width stands in a PNG's head: by it, letters have one size in all figures.
     drawn = [(alt, base64.b64encode(png).decode(), int.from_bytes(png[16:20]) * _CSS // _DPI) for alt, png in images]
-    texts = [(each, as_texts(each.frame if each.shown is None else each.shown)[0]) for each in tables]
+    texts = [(each, each.cells()[0]) for each in tables]
     parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts, "checks": render(audit)}
     paragraphs = [with_citations(paragraph) for paragraph in methods.paragraphs]
     parts |= {"paragraphs": paragraphs, "heading": CLAIMS, "claims": methods.claims}

@@ -23,6 +23,7 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
+from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
@@ -165,6 +166,12 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     return _cited(_written("run", **facts), entries, _written("claims of a run", **facts))
 
 
+def are_compared(table: pd.DataFrame) -> bool:
+    """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked."""
+    systems = table["system"].nunique() if "system" in table else 1
+    return 1 < systems <= MOST_COMPARED and not stopped_by_looking(table)
+
+
 def score_methods(table: pd.DataFrame) -> Methods:
     """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who labelled."""
     columns = table.attrs["numbers"]
@@ -176,13 +183,12 @@ def score_methods(table: pd.DataFrame) -> Methods:
         source = METRICS[every[column][0]].source if column in every else "of this study"
         sources.setdefault(source, []).append(column.replace("_", " "))
     papers = {source: _PAPERS.get(re.split(r"\W", source)[0].lower()) for source in sources}
-    systems = table["system"].nunique() if "system" in table else 1
     model, checker = table.attrs.get("model"), table.attrs.get("checker")
     labelled = "labelled_by" in table
     facts = {
         "version": __version__,
         "answers": f"{len(table):,}",
-        "systems": systems,
+        "systems": table["system"].nunique() if "system" in table else 1,
         "questions": f"{table['question_id'].nunique():,}",
         "metrics": [(source, papers[source], names) for source, names in sources.items()],
         "model": model and _model(model, entries),
@@ -195,7 +201,7 @@ def score_methods(table: pd.DataFrame) -> Methods:
         "languages": table.attrs.get("languages"),
         "undefined": f"{int(table[columns].isna().sum().sum()):,}",
         "values": f"{table[columns].size:,}",
-        "compared": 1 < systems <= MOST_COMPARED,
+        "compared": are_compared(table),
     }
     return _cited(_written("scores", **facts), entries, _written("claims of scores", **facts))
 

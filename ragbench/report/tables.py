@@ -27,14 +27,38 @@ _LONG = 45  # rows that still fit on one page
 
 
 @dataclass(frozen=True)
-class RunTable:
-    """A table of a run: ``frame`` for the CSV, ``shown`` for readers (None: the same)."""
+class Table:
+    """A table: ``frame`` for the CSV, ``shown`` for readers (None: the same), ``notes`` to stand under it."""
 
     stem: str
     caption: str
     frame: pd.DataFrame
     shown: pd.DataFrame | None = None
     notes: Sequence[str] = ()
+
+    def cells(self) -> tuple[pd.DataFrame, set[str]]:
+        """Return the cells as readers see them, and the names of the columns of numbers."""
+        flat = _flat(self.frame if self.shown is None else self.shown)
+        numbers = (pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind) for kind in flat.dtypes)
+        return flat.astype(object).map(_text), {name for name, number in zip(flat, numbers, strict=True) if number}
+
+    def texts(self, label: str) -> dict[str, str]:
+        """Return what `table` writes, by kind; ``label`` is LaTeX's."""
+        if not self.caption.strip():
+            raise ConfigError("an empty caption", "one sentence on what the table shows", "say it")
+        plain = _flat(self.frame)
+        if not len(plain.columns):
+            raise ConfigError("a table without columns", "at least one", "check the data frame")
+        cells, right = self.cells()
+        lines = [map(in_markdown, cells.columns), ["---:" if name in right else "---" for name in cells]]
+        lines += [map(in_markdown, row) for row in cells.to_numpy()]
+        under = [f"\n{in_markdown(note)}" for note in self.notes]
+        rows = [f"| {' | '.join(line)} |" for line in lines]
+        return {
+            "csv": in_csv(plain).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+            "md": "\n".join([in_markdown(self.caption), "", *rows, *under, ""]),
+            "tex": _latex(cells, right, self.caption, label, self.notes),
+        }
 
 
 def table(
@@ -57,7 +81,7 @@ def table(
     stem = Path(stem).expanduser()
     base = stem if stem.parent != Path() else results_dir("tables") / stem
     base.parent.mkdir(parents=True, exist_ok=True)
-    texts = render_table(df, caption, stem.name, shown=shown, notes=notes)
+    texts = Table(stem.name, caption, df, shown, notes).texts(stem.name)
     # Not with_suffix: "table_3.1" has a dot of its own.
     paths = {kind: base.with_name(f"{base.name}.{kind}") for kind in texts}
     for kind, text in texts.items():
@@ -65,45 +89,12 @@ def table(
     return paths
 
 
-def render_table(
-    df: pd.DataFrame,
-    caption: str,
-    label: str,
-    *,
-    shown: pd.DataFrame | None = None,
-    notes: Sequence[str] = (),
-) -> dict[str, str]:
-    """Return the texts that ``table`` writes, by kind."""
-    if not caption.strip():
-        raise ConfigError("an empty caption", "one sentence on what the table shows", "say it")
-    plain = _flat(df)
-    if not len(plain.columns):
-        raise ConfigError("a table without columns", "at least one", "check the data frame")
-    texts, right = as_texts(df if shown is None else shown)
-    lines = [[*texts.columns], ["---:" if name in right else "---" for name in texts], *texts.to_numpy().tolist()]
-    cells = [line if i == 1 else [in_markdown(cell) for cell in line] for i, line in enumerate(lines)]
-    under = [f"\n{in_markdown(note)}" for note in notes]
-    return {
-        "csv": in_csv(plain).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
-        "md": "\n".join([in_markdown(caption), "", *(f"| {' | '.join(line)} |" for line in cells), *under, ""]),
-        "tex": _latex(texts, right, caption, label, notes),
-    }
-
-
-def as_texts(df: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
-    """Return a table's cells as they are printed, and the names of its columns of numbers."""
-    flat = _flat(df)
-    numbers = (pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind) for kind in flat.dtypes)
-    right = {name for name, number in zip(flat, numbers, strict=True) if number}
-
-    def text(value: Any) -> str:
-        if pd.api.types.is_scalar(value) and pd.isna(value):
-            return MISSING
-        if pd.api.types.is_bool(value):
-            return "yes" if value else "no"
-        return f"{value:.3f}" if pd.api.types.is_float(value) else " ".join(str(value).split())
-
-    return flat.astype(object).map(text), right
+def _text(value: Any) -> str:
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return MISSING
+    if pd.api.types.is_bool(value):
+        return "yes" if value else "no"
+    return f"{value:.3f}" if pd.api.types.is_float(value) else " ".join(str(value).split())
 
 
 def _flat(df: pd.DataFrame) -> pd.DataFrame:
@@ -126,7 +117,7 @@ def _latex(texts: pd.DataFrame, right: set[str], caption: str, label: str, notes
     styler = texts.map(cell).rename(columns=in_latex).style.hide(axis="index")
     spec = "".join("r" if name in right else "l" for name in texts)
     options: dict[str, Any] = {"column_format": spec, "hrules": True, "caption": in_latex(caption)}
-    options["label"] = label_of(label if label.startswith("tab:") else f"tab:{label}")
+    options["label"] = label_of(f"tab:{label}")
     under = "".join(rf"\par\smallskip\footnotesize {in_latex(note)}" + "\n" for note in notes)
     if len(texts) > _LONG:
         tex = styler.to_latex(**options, environment="longtable") + under
