@@ -171,10 +171,10 @@ def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores, score_means
-    from ragbench.scoring import labels_of, require_labeller
+    from ragbench.scoring import require_labeller
 
     grid = rb.Experiment.from_yaml(given.experiment)
-    require_labeller(labels_of(grid.metrics, ["grade"] if grid.judge else []), grid.labels, grid.checker)
+    require_labeller(grid.metrics, ["grade"] if grid.judge else [], grid.labels, grid.checker)
     rows = grid.run(until=given.until)
     failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)

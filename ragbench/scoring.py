@@ -102,8 +102,8 @@ def score(
     known = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
     check_known("option", options, [*known, "rows", "metrics", "labels", "columns", "checker"])
     table, asked = _prepare(rows, metrics, columns)
-    wanted = labels_of(metrics, _existing_columns(table))
-    who = _source(wanted, labels, checker, cassette, options)
+    wanted = require_labeller(metrics, _existing_columns(table), labels, checker)
+    who = _source(labels, checker, cassette, options)
     caveat = _language_caveat(table) if wanted and who.model is None else ""
     if caveat:
         do = "name a model that reads the language, labels='ollama:...'"
@@ -152,8 +152,8 @@ def plan_score(
     ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
     """
     table = _prepare(rows, metrics, columns)[0]
-    wanted = labels_of(metrics, _existing_columns(table))
-    return _plan(table, wanted, _source(wanted, labels, checker, cassette, {}), cassette, speeds)
+    wanted = require_labeller(metrics, _existing_columns(table), labels, checker)
+    return _plan(table, wanted, _source(labels, checker, cassette, {}), cassette, speeds)
 
 
 def metric_table() -> pd.DataFrame:
@@ -204,12 +204,6 @@ def _needed(metric: str, existing: Collection[str] = ()) -> dict[str, str]:
 
 def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[table.notna().any()])
-
-
-def labels_of(metrics: Sequence[str], existing: Collection[str] = ()) -> list[str]:
-    """Return the labels that metrics need, beside existing columns; a label after what it is made from."""
-    needed = (name for metric in _metrics_of(find_numbers(metrics)) for name in _needed(metric, existing))
-    return list(dict.fromkeys(name for name in needed if name in LABELS))
 
 
 def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
@@ -283,8 +277,13 @@ def _language_caveat(table: pd.DataFrame) -> str:
 # Who labels
 
 
-def require_labeller(wanted: Sequence[str], labels: Any, checker: Any) -> None:
-    """ConfigError where labels must be made and nobody is named who makes them."""
+def require_labeller(metrics: Sequence[str], existing: Collection[str], labels: Any, checker: Any) -> list[str]:
+    """Return the labels to be made beside existing columns, each after what it is made from.
+
+    ConfigError where labels must be made and nobody is named who makes them.
+    """
+    needed = (name for metric in _metrics_of(find_numbers(metrics)) for name in _needed(metric, existing))
+    wanted = list(dict.fromkeys(name for name in needed if name in LABELS))
     asked = [name for name in wanted if LABELS[name].calls and not (checker is not None and name == "claim_labels")]
     if asked and labels is None:
         raise ConfigError(
@@ -293,12 +292,10 @@ def require_labeller(wanted: Sequence[str], labels: Any, checker: Any) -> None:
             "name a model: labels='ollama:llama3:8b' (--labels, or labels: in experiment.yaml). 'embedded' takes "
             "simple rules, which can be right less often than one constant answer (docs/models.md): for trying out",
         )
+    return wanted
 
 
-def _source(
-    wanted: Sequence[str], labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]
-) -> _LabelSource:
-    require_labeller(wanted, labels, checker)
+def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
     if isinstance(checker, str):
         checker = make_checker(checker, **({"cassette": cassette} if asks_model(checker) else {}))
     return _LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
@@ -316,11 +313,13 @@ def _plan(
     if who.checker is not None:
         calls.pop("claim check", None)
     planned = plan(calls, who.model, cassette, **speeds) if who.model is not None else Plan()
-    if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:  # one claim and one text a prompt
-        checks = 0
-        for result in _results(_complete_rows("claim_labels", table)):
-            both = 20 if who.model is not None else len(split_claims(result.response) + split_claims(result.reference))
-            checks += both * (1 + len(result.chunks))
+    if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:
+        results = _results(_complete_rows("claim_labels", table))
+        if who.model is None:  # rules take the texts apart
+            claims = [(split_claims(r.response), r.reference_claims or split_claims(r.reference)) for r in results]
+            each = zip(results, claims, strict=True)
+            results = [replace(r, response_claims=said, reference_claims=true) for r, (said, true) in each]
+        checks = ragchecker_calls(results, joint=1)["claim check"]  # one claim and one text a prompt
         planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
     return planned
 
