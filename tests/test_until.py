@@ -160,6 +160,7 @@ def test_p_values_of_a_stopped_run_are_refused_and_the_audit_and_the_report_say_
     text = (tmp_path / "out" / "methods.md").read_text()
     assert "after 20 of 40 questions: named is shown to be higher than lost" in text
     assert "@waudbysmith2024betting" in text
+    assert "permutation" not in text
     assert not (tmp_path / "out" / "tables" / "comparison.csv").exists()
 
 
