@@ -1,8 +1,8 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
-says who was asked what. `record_replies` asks the generator, and ``scripts/ship_recording.py`` makes and checks the two
-files. Answers are graded when they are replayed. A prompt that no longer has its reply is an error.
+says who was asked what. ``scripts/ship_recording.py`` asks the model, makes the two files and checks them. Answers are
+graded when they are replayed. A prompt that no longer has its reply is an error.
 
 A grid that was broken off is shipped as far as it is whole: the first questions of its order. The order is random, so
 they are a random sample, except for the shipped evidence grids, which were asked with the longest prompts first.
@@ -29,7 +29,6 @@ from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
 from ragbench.llm import Cassette, chat_model, model_name
-from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.paths import cache_dir, packaged_data, results_dir, written_whole
 from ragbench.records import Dataset, Question
@@ -194,23 +193,6 @@ def _known(name: str) -> _Recording:
     return RECORDINGS[name]
 
 
-def working_file(name: str) -> Path:
-    """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
-    return results_dir(FOLDER) / f"{name}.sqlite"
-
-
-def record_replies(name: str) -> Path:
-    """Ask the model what its grids plan, and return the cassette; run again to go on where it stopped."""
-    recording = _known(name)
-    settings: dict[str, Any] = {}
-    if recording.model == "smollm2" or recording.model.startswith("gguf:"):
-        settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
-    for grid in recording.grids:
-        folder = results_dir(FOLDER, f"{name}-{grid}")
-        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run()
-    return working_file(name)
-
-
 # -- what is shipped ---------------------------------------------------------------------------------------------------
 
 
@@ -236,9 +218,7 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     if not kept.exists():
         with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
             cassette.import_(file)
-    return Cassette(
-        kept, "replay", command=f'python -c "import ragbench as rb; rb.recordings.record_replies({name!r})"'
-    )
+    return Cassette(kept, "replay", command=f"python scripts/ship_recording.py {name} --record")
 
 
 def rows(name: str, grid: str, *, fresh: bool = False, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:

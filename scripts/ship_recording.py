@@ -1,6 +1,7 @@
-"""Ship a recording of `ragbench.recordings`: its replies and its manifest in data/recordings/, checked.
+"""Record what `ragbench.recordings` plans, and ship it: replies and manifest in data/recordings/, checked.
 
-    python scripts/ship_recording.py smollm2            # what `record_replies` has recorded, as far as it is whole
+    python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on where it stopped
+    python scripts/ship_recording.py smollm2            # ships what is recorded, as far as it is whole
     python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
 
 Faults are printed, and the status is 1 if there are any.
@@ -22,12 +23,13 @@ from typing import Any
 import pandas as pd
 
 from ragbench import recordings
-from ragbench.errors import DataError, ModelError
+from ragbench.errors import DataError, ModelError, check_known
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import canonical
 from ragbench.llm.endpoints import endpoint_of
-from ragbench.paths import project_root
+from ragbench.onnx_models import cores
+from ragbench.paths import project_root, results_dir
 from ragbench.prompts import prompt_hash
 
 
@@ -55,13 +57,31 @@ def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None =
     return rows.assign(recorded=recorded), cassette.asked
 
 
+def working_file(name: str) -> Path:
+    """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
+    return results_dir(recordings.FOLDER) / f"{name}.sqlite"
+
+
+def record(name: str) -> Path:
+    """Ask the model what its grids plan, and return the cassette."""
+    check_known("recording", [name], recordings.RECORDINGS)
+    recording = recordings.RECORDINGS[name]
+    settings: dict[str, Any] = {"cassette": working_file(name)}
+    if recording.model == "smollm2" or recording.model.startswith("gguf:"):
+        settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
+    for grid in recording.grids:
+        folder = results_dir(recordings.FOLDER, f"{name}-{grid}")
+        recordings.grid_experiment(name, grid, folder=folder, **settings).run()
+    return working_file(name)
+
+
 def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
     """Ship a recording as far as it is whole: write its replies and its manifest; return the file of replies.
 
-    ``cassette``: that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
+    ``cassette``: that `record` writes, here or in another checkout; a run under way is not disturbed.
     ``folder``: to write to; default ``data/recordings``.
     """
-    path = Path(cassette or recordings.working_file(name))
+    path = Path(cassette or working_file(name))
     folder = folder or project_root() / "data" / recordings.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     grids, keys = {}, set()
@@ -158,7 +178,9 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
 
 
 if __name__ == "__main__":
-    recording, *only_verify = sys.argv[1:]
-    if only_verify != ["--verify"]:
-        print(ship(recording))
-    sys.exit("\n".join(verify(recording)) or None)
+    recorded, *only = sys.argv[1:]
+    if only == ["--record"]:
+        sys.exit(print(record(recorded)))
+    if only != ["--verify"]:
+        print(ship(recorded))
+    sys.exit("\n".join(verify(recorded)) or None)

@@ -125,7 +125,7 @@ def small(monkeypatch, tmp_path, fake):
 @pytest.fixture
 def shipped(small, monkeypatch):
     """The same, exported, and what is shipped with the package as far as these tests see."""
-    shipping.ship("small", recordings.record_replies("small"), small)
+    shipping.ship("small", shipping.record("small"), small)
     monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
     return small
 
@@ -148,9 +148,9 @@ def copy_without(cassette, path, unwanted):
 
 
 def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
-    cassette = recordings.record_replies("small")
+    cassette = shipping.record("small")
     asked = len(fake.calls)
-    recordings.record_replies("small")
+    shipping.record("small")
     assert len(fake.calls) == asked
     file = shipping.ship("small", cassette, small)
     first = file.read_bytes()
@@ -165,7 +165,7 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
 
 def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tmp_path):
     first, second, _ = (q.id for q in recordings.in_order(Dataset("towns", QUESTIONS, TOWNS)))
-    part = copy_without(recordings.record_replies("small"), tmp_path / "part.sqlite", f"{second}/none/")
+    part = copy_without(shipping.record("small"), tmp_path / "part.sqlite", f"{second}/none/")
     file = shipping.ship("small", part, small)
     told = recordings.manifest("small", small)["grids"]
     assert {grid: plan["questions"] for grid, plan in told.items()} == {"retrievers": [first], "budgets": [first]}
@@ -182,7 +182,7 @@ def test_questions_that_were_shipped_in_another_order_stay_shipped(shipped, tmp_
     told = recordings.manifest("small", shipped)
     told["grids"]["retrievers"]["questions"] = others
     (shipped / "small.json").write_text(json.dumps(told))
-    part = copy_without(recordings.working_file("small"), tmp_path / "part.sqlite", f"{first}/none/")
+    part = copy_without(shipping.working_file("small"), tmp_path / "part.sqlite", f"{first}/none/")
     shipping.ship("small", part, shipped)
     assert recordings.manifest("small", shipped)["grids"]["retrievers"] == {
         "planned": 3, "covered": 2, "questions": others,
@@ -208,7 +208,7 @@ def test_verify_finds_what_the_manifest_says_wrongly(shipped):
 
 
 def test_replies_that_are_not_the_manifests_are_refused(small):
-    file = shipping.ship("small", recordings.record_replies("small"), small)
+    file = shipping.ship("small", shipping.record("small"), small)
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes())[:-10]))
     with pytest.raises(DataError, match=r"small\.jsonl\.gz has sha256"):
         shipping.verify("small", small)
@@ -219,7 +219,7 @@ def test_a_replay_with_a_miss_stops(shipped, reworded):
     reworded()
     with pytest.raises(CallError, match="prompts are not on small-") as caught:
         recordings.rows("small", "retrievers")
-    assert "rb.recordings.record_replies('small')" in str(caught.value)
+    assert "python scripts/ship_recording.py small --record" in str(caught.value)
 
 
 def test_fresh_rows_ask_the_model_and_not_the_recording(shipped, fake):
@@ -248,7 +248,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     # One that holds no question fails its rows, and is a reply all the same.
     lists = {"Ely or Ulm": "Here it is:", "Riga or Ely": "1. Riga\n2. Ulm", "Ulm or Riga": "Ely\n" + "Ulm " * 60}
     fake.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
-    cassette = recordings.record_replies("small")
+    cassette = shipping.record("small")
     shipping.ship("small", cassette, small)
     assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 3
     fake.stop()
