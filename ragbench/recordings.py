@@ -36,7 +36,6 @@ from ragbench.retrieval import llm_decomposer
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"
-_BUDGETS = (0, *thesis.CUTOFFS)
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
@@ -54,33 +53,28 @@ class _RecordedGrid:
     prompts: Mapping[str, str] = field(default_factory=dict)  # each is asked under its name; none: the thesis's
 
 
-def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
-    """Return the settings of the thesis's retrievers and the gold documents, for wanted cells and those of N = 0."""
-    gold = {q.text: q.meta["doc_ids"] for q in questions}
+def _thesis_grid(
+    questions: list[Question], _: Dataset, names: Sequence[str] = (), N: Sequence[int] = (), gold: bool = False
+) -> dict[str, Any]:
+    """Return the settings of the thesis's retrievers, all or some, and with ``gold`` of the gold documents uncut."""
+    every = thesis.retrievers()
+    retrievers = {name: every[name] for name in names or every}
+    k = {name: thesis.TOP_K[name] for name in retrievers}
+    if not gold:
+        return {"chunker": {"semantic": semantic_chunks}, "retriever": retrievers, "k": k, "N": N}
+
+    def keep(cell: Cell) -> bool:
+        of_gold = cell.retriever == GOLD
+        return not cell.N or ((cell.chunker == "documents") == of_gold == (cell.N == ALL_OF_GOLD))
+
+    documents = {q.text: q.meta["doc_ids"] for q in questions}
     return {
         "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
-        "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
-        "k": thesis.TOP_K,
-        "N": _BUDGETS,
-        "keep": lambda cell: not cell.N or (wants(cell) and (cell.chunker == "documents") == (cell.retriever == GOLD)),
+        "retriever": {**retrievers, GOLD: partial(Assigned, documents=documents)},
+        "k": k,
+        "N": (*N, ALL_OF_GOLD),
+        "keep": keep,
     }
-
-
-def _six_at_300(cell: Cell) -> bool:
-    return (ALL_OF_GOLD if cell.retriever == GOLD else 300) == cell.N
-
-
-def _five_at_1000(cell: Cell) -> bool:
-    return cell.N == 1000 and cell.retriever != GOLD
-
-
-def _bm25(cell: Cell) -> bool:
-    return cell.retriever == "BM25"
-
-
-def _one_retriever(_: list[Question], __: Dataset, name: str, **k_and_budgets: Any) -> dict[str, Any]:
-    build = thesis.retrievers()[name]
-    return {"chunker": {"semantic": semantic_chunks}, "retriever": {name: build}, **k_and_budgets}
 
 
 def _evidence_grid(questions: list[Question], minihop: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
@@ -99,18 +93,19 @@ def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]
     return two_hop_questions(ordered)[:count]
 
 
-_BM25_AT_300 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(0, 300))
-_BM25_AT_1000 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(1000,))
-_MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
-    "retrievers": _RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
-    "thesis": _RecordedGrid(60, partial(_thesis_grid, wants=_five_at_1000)),  # the published N
-    "budgets": _RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
+    "retrievers": _RecordedGrid(180, partial(_thesis_grid, N=(0, 300), gold=True)),
+    "thesis": _RecordedGrid(60, partial(_thesis_grid, N=(0, 1000))),  # the published N
+    "budgets": _RecordedGrid(100, partial(_thesis_grid, names=["BM25"], N=(0, *thesis.CUTOFFS))),
     "evidence": _RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
     "distracted": _RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
-    "probes": _RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
-    "decompositions": _RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
-    "prompts": _RecordedGrid(50, _BM25_AT_1000, prompts=ragchecker.PROMPTS),
+    "probes": _RecordedGrid(
+        80,
+        partial(_thesis_grid, names=["BM25"], N=(0, 300)),
+        lambda _, __, count: in_order(load_minihop_probes())[:count],
+    ),
+    "decompositions": _RecordedGrid(180, partial(_thesis_grid, names=["MLQ"], N=thesis.CUTOFFS), decomposes=True),
+    "prompts": _RecordedGrid(50, partial(_thesis_grid, names=["BM25"], N=(1000,)), prompts=ragchecker.PROMPTS),
 }
 
 
