@@ -111,7 +111,9 @@ def test_needed_sentences_are_those_near_the_best_and_score_is_their_share(score
 
 
 def test_a_context_on_something_else_has_insufficient_information(scorer):
-    assert scorer.context_relevance(["Who painted Guernica?"], ["Ferns grow. Moss thrives."])["score"].tolist() == [0.0]
+    asked = ["Who painted Guernica?"], ["Ferns grow. Moss thrives."]
+    assert scorer.needed(*asked)[0].insufficient
+    assert scorer.context_relevance(*asked)["score"].tolist() == [0.0]
 
 
 def test_empty_texts_have_defined_values_and_a_reason(scorer):
