@@ -348,10 +348,8 @@ def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[
         labelled = embedded_labels(results, who.checker)
     else:
         labelled = ragchecker_labels(who.model, results, checker=who.checker, cassette=cassette, **who.options)
-    partial: dict[Any, dict[str, Any]] = defaultdict(dict)
-    for (name, check), part in labelled.partial.items():
-        partial[name][check] = part  # with None for what could not be read, as the inspector shows it
-    return [replace(result, **partial[result.id]) for result in labelled.results.results]
+    # With None for what could not be read, as the inspector shows it.
+    return [replace(result, **labelled.partial.get(result.id, {})) for result in labelled.results.results]
 
 
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:

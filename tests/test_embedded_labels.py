@@ -137,6 +137,8 @@ def test_claims_are_checked_once_against_a_text_however_many_results_share_both(
     counting = Counting()
     found = label(*systems, checker=counting)
     assert len(counting.asked) == len(set(counting.asked)) == 6
+    # Different texts taken apart, and labels of different claims and texts: two claims of either side, three texts.
+    assert {name: report.items for name, report in found.reports.items()} == {"claims": 2, "claim check": 12}
     rows = found.results.results
     assert [len(r.response_in_chunks[0]) for r in rows] == [2, 1, 0, 2]
     assert rows[3] == replace(rows[0], id="3")

@@ -296,7 +296,7 @@ def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
     assert done.unscored == ("a",)
     assert done.results.results[0].missing() == ("response_in_chunks",)
     e, n, c = "Entailment", "Neutral", "Contradiction"
-    assert done.partial == {("a", "response_in_chunks"): ((e, n, n), (n, c, n), (None, e, n))}
+    assert done.partial == {"a": {"response_in_chunks": ((e, n, n), (n, c, n), (None, e, n))}}
     assert [row.id for row in done.scored.results] == ["b"]
     assert [f.id for f in done.reports["claim check"].failures] == ["a response_in_chunks[0] claim 3"]
     assert from_ragchecker(json.loads(json.dumps(to_ragchecker(done.results)))).results == done.results.results

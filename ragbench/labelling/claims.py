@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults
+from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import DataError, check_known
 from ragbench.labelling.asking import JointStep, LabelResult, LabelStep, StepReport, names_of, texts_schema
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, check_lists, split_claims
@@ -83,7 +83,7 @@ class _Labelled:
 
     results: RagResults
     unscored: tuple[str | int, ...]  # ids of the results that lack a check for this reason; ``scored`` are the others
-    partial: Mapping[tuple[str | int, str], tuple]  # (id, check) -> its labels, None for the unread ones
+    partial: Mapping[str | int, Mapping[str, tuple]]  # id -> check -> its labels, None for the unread ones
     reports: Mapping[str, StepReport]  # "claims" and "claim check" -> what the step took
 
     @property
@@ -143,17 +143,21 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     checker = EmbeddedChecker() if checker is None else checker
     return _label(
         results,
-        lambda texts, _: _settled("claims", [tuple(split_claims(text)) for text in texts]),
+        lambda texts, _: _settled("claims", [tuple(split_claims(text)) for text in texts], len(set(texts))),
         lambda claims, texts, _: _checked(checker, claims, texts),
     )
 
 
 def _checked(checker: Any, claims: Sequence[Any], texts: Sequence[str]) -> LabelResult:
-    return _settled("claim check", check_lists(checker, claims, texts))
+    labels = check_lists(checker, claims, texts)
+    different = {
+        (tuple(map(claim_text, some or ())), text): some or () for some, text in zip(claims, texts, strict=True)
+    }
+    return _settled("claim check", labels, sum(map(len, different.values())))
 
 
-def _settled(step: str, labels: Sequence[Any]) -> LabelResult:
-    return LabelResult(tuple(labels), StepReport(step, items=len(labels), settled=len(labels)))
+def _settled(step: str, labels: Sequence[Any], different: int) -> LabelResult:
+    return LabelResult(tuple(labels), StepReport(step, items=different, settled=different))
 
 
 def ragchecker_calls(
@@ -222,7 +226,7 @@ def _label(
     parts: dict[tuple[int, str], list] = defaultdict(list)
     for pair, labels in zip(pairs, judged.labels, strict=True):
         parts[pair.result, pair.check].append(labels)
-    partial = {}
+    partial: dict[Any, dict[str, tuple]] = defaultdict(dict)
     for n, row in enumerate(rows):
         for name in row.missing():
             claims, columns = getattr(row, _claims_of(name)), parts[n, name]
@@ -231,14 +235,14 @@ def _label(
             matrix = name.endswith("chunks")
             table = tuple(tuple(c[i] for c in columns) for i in range(len(claims))) if matrix else columns[0]
             if any(None in labels for labels in (table if matrix else [table])):
-                partial[row.id, name] = table
+                partial[row.id][name] = table
             else:
                 rows[n] = replace(rows[n], metrics=None, **{name: table})
     labelled = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
     if rows != before:
         labelled = replace(labelled, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
-    return _Labelled(labelled, unscored, partial, {"claims": extracted.report, "claim check": judged.report})
+    return _Labelled(labelled, unscored, dict(partial), {"claims": extracted.report, "claim check": judged.report})
 
 
 _MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
