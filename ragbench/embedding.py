@@ -362,6 +362,9 @@ class CachedEmbeddings(_Arrays):
     def __repr__(self) -> str:
         return f"CachedEmbeddings({self._given_id or self.embedder!r})"
 
+    def __reduce__(self) -> tuple:  # a lock does not go to another process
+        return CachedEmbeddings, (self.embedder, self._given_id, self._folder)
+
     @functools.cached_property
     def model_id(self) -> str:
         """The name that vectors are kept under. A model behind a server is asked for its digest only here."""

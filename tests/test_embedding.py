@@ -4,6 +4,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import math
+import pickle
 import sqlite3
 import threading
 import time
@@ -23,6 +24,7 @@ from ragbench.data import load_minihop
 from ragbench.embedding import E5, EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
+from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
 from ragbench.text.tokens import default_tokenizer, minilm_dir, verify_minilm
@@ -250,6 +252,12 @@ def test_cache_asks_the_model_once_per_text(tmp_path):
     assert second.asked == ["new one"]
     np.testing.assert_array_equal(a[:, 0], [1, 2, 1, 3])
     np.testing.assert_array_equal(b[:, 0], [3, 1, 7])
+
+
+def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process():
+    sent = pickle.loads(pickle.dumps(EmbeddedChecker()))
+    assert repr(sent.embedder) == "CachedEmbeddings(MiniLM())"
+    assert sent.check(["The Nile is a river."], "The Nile is a river.") == ["Entailment"]
 
 
 @pytest.mark.parametrize("queries_apart", [False, True])
