@@ -180,7 +180,7 @@ def replay(count: int) -> None:
 
 def fill(path: Path, model, prompts: list[str], schema: type[BaseModel] | None) -> None:
     endpoint = endpoint_of(model)
-    keys = Keys(endpoint.provider, endpoint.name, DIGEST, endpoint.options())
+    keys = Keys(endpoint.provider, endpoint.name, DIGEST, endpoint.options)
     text = "An answer of one sentence." if schema is None else '{"grade": "5"}'
     usage = {"calls": 1, "prompt_tokens": 1000, "output_tokens": 7, "uncounted": 0, "prompt_seconds": 0.1}
     usage |= {"output_seconds": 0.1, "seconds": 0.2, "cost": None}

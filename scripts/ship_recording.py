@@ -136,7 +136,7 @@ def _asked_of(name: str) -> dict[str, Any]:
     recording = recordings.RECORDINGS[name]
     driver = endpoint_of(recording.chat_model())
     prompts = {prompt for grid in recording.grids for prompt in (recordings.GRIDS[grid].prompts or PROMPTS).values()}
-    who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
+    who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options}
     return who | {
         "prompts": {prompt: prompt_hash(prompt) for prompt in sorted(prompts)},
         "order_seed": recordings.ORDER_SEED,

@@ -201,7 +201,7 @@ def test_a_prompt_that_holds_the_key_is_not_sent(fake):
 def test_a_key_in_the_body_of_requests_is_in_no_option_on_the_cassette_and_in_no_repr():
     told = {"extra_body": {"api_key": KEY, "more": [{"token": KEY}], "top_k": 3}, "default_query": {"key": KEY}}
     model = chat_model("openai:x", host="http://127.0.0.1:9/v1", default_headers={"X-Key": KEY}, **told)
-    assert endpoint_of(model).options()["extra_body"] == {"more": [{}], "top_k": 3}  # what can change a reply is kept
+    assert endpoint_of(model).options["extra_body"] == {"more": [{}], "top_k": 3}  # what can change a reply is kept
     assert KEY not in repr(model)
 
 

@@ -109,7 +109,7 @@ def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path
 def test_a_model_file_is_known_by_its_name_without_its_path(tmp_path):
     endpoint = endpoint_of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
     assert (endpoint.model, endpoint.num_ctx) == ("gguf:Some-Model", 8192)
-    assert str(tmp_path) not in json.dumps([endpoint.options(), endpoint.model, endpoint.host])
+    assert str(tmp_path) not in json.dumps([endpoint.options, endpoint.model, endpoint.host])
 
 
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):

@@ -206,7 +206,7 @@ class _Job:
         digest = tape.choose_digest(first.provider, first.name, on_server)
         if digest is None:
             return self.tasks
-        self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options())
+        self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options)
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = tape.get(task.key for task in self.tasks)

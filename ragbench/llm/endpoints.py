@@ -69,7 +69,8 @@ class Received:
 class Endpoint:
     """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply.
 
-    It also holds what one ``ask`` finds out about the server.
+    ``options`` is all that can change a reply, apart from messages and schema. It also holds what one ``ask`` finds out
+    about the server.
     """
 
     found: str | None = None  # the digest of the weights
@@ -91,17 +92,14 @@ class Endpoint:
         self.deadline_s = getattr(model, "deadline_s", None)
         self.price = getattr(model, "price", None)
         self.pinned_digest = getattr(model, "digest", None)
-        self.secrets = secret_strings(_fields(model))
+        fields = [(name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})]
+        self.secrets = secret_strings(fields)
+        self.options = {name: value for name, value in fields if not _NO_OPTION.search(name) and _is_plain(value)}
 
     @property
     def model(self) -> str:
         """Provider and name, ``"ollama:llama3:8b"``."""
         return f"{self.provider}:{self.name}"
-
-    def options(self) -> dict[str, Any]:
-        """Everything that can change a reply, apart from messages and schema."""
-        given = ((name, value) for name, value in _fields(self.chat) if not _NO_OPTION.search(name))
-        return {name: value for name, value in given if _is_plain(value)}
 
     async def digest(self) -> str:
         """Return the digest of the model's weights: the one given with it, else the server's ("": it has none)."""
@@ -183,13 +181,9 @@ class OllamaEndpoint(Endpoint):
         self.provider, self.name = "ollama", full_name(model.model)
         self.client = model._async_client
         self.host = str(self.client._client.base_url).rstrip("/")
-        self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
-        self.num_predict = self._base["options"].get("num_predict")
+        self.options = _without(model._chat_params([]), "messages", "model", "stream", "keep_alive")
+        self.num_predict = self.options["options"].get("num_predict")
         self._counts_cached = True
-
-    def options(self) -> dict[str, Any]:
-        left_out = {"messages", "model", "stream", "keep_alive"}
-        return {k: v for k, v in self._base.items() if k not in left_out}
 
     async def _digest(self) -> str:
         try:
@@ -264,15 +258,13 @@ class _OpenAIEndpoint(Endpoint):
 
         super().__init__(model)
         self.provider, self.host = "openai", str(model.root_async_client.base_url).rstrip("/")
+        left_out = ("messages", "model", "stream", "user", "store", "metadata", "service_tier", "extra_headers")
         payload = ChatOpenAI._get_request_payload(model, [])
-        self._base = {k: v for k, v in payload.items() if v is not None and k not in ("messages", "stream")}
+        self.options = without_secrets(_without(payload, *left_out, "prompt_cache_key"))
+        if self.num_ctx:
+            self.options["num_ctx"] = self.num_ctx
         # Servers differ in how they take a schema; what answers is kept, for this model at this host.
         self.forms = ["json_schema", "json_object"]
-
-    def options(self) -> dict[str, Any]:
-        left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
-        options = without_secrets({k: v for k, v in self._base.items() if k not in left_out})
-        return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
 
     async def _digest(self) -> str:
         """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
@@ -356,7 +348,7 @@ def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
     if not models:
         raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
     endpoints = [endpoint_of(each, num_predict) for each in models]
-    kinds = list(dict.fromkeys(canonical([each.model, each.options()]) for each in endpoints))
+    kinds = list(dict.fromkeys(canonical([each.model, each.options]) for each in endpoints))
     if len(kinds) > 1:
         same = "one model with the same options on every host"
         raise ConfigError(f"two different models: {kinds[0]} and {kinds[1]}", same, "call ask once per model")
@@ -422,8 +414,8 @@ _NO_OPTION = re.compile(
 )
 
 
-def _fields(model: Any) -> list[tuple[str, Any]]:
-    return [(name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})]
+def _without(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None and name not in names}
 
 
 def _is_plain(value: Any) -> bool:
@@ -483,7 +475,7 @@ def model_facts(
     if digest is None and dead:
         raise dead[0]
     secrets = tuple(secret for each in endpoints for secret in each.secrets)
-    return ModelFacts(first.provider, first.name, digest, first.options(), first.num_ctx, len(endpoints), secrets)
+    return ModelFacts(first.provider, first.name, digest, first.options, first.num_ctx, len(endpoints), secrets)
 
 
 def window(model: Any) -> int | None:

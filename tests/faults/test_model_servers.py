@@ -200,7 +200,7 @@ def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(spec, user, 
             with contextlib.suppress(Exception):  # the client's own errors are not ours
                 model.invoke("p")
             assert {call.headers["authorization"] for call in server.calls} == {f"Basic {pair}"}
-            told = [repr(model), str(model), str(getattr(model, "base_url", "")), str(endpoint_of(model).options())]
+            told = [repr(model), str(model), str(getattr(model, "base_url", "")), str(endpoint_of(model).options)]
             told.append(repr(ask(model, ["p"], **LIMITS)))
             main(["doctor", "--model", spec, "--host", host])
             axes = {"generator": {"llama": model}, "judge": None, "N": (0,), "options": QUICK}
