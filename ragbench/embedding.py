@@ -155,16 +155,12 @@ def _encoded(model: Any, encodings: Sequence[Any]) -> np.ndarray:
     return vectors
 
 
-# Kind of failure -> what was expected, what to do; the kinds are those of chat models.
-_FAILURES = {
-    "down": ("an Ollama server listening there", "start it (`ollama serve`), or pass host=..."),
-    "no_model": ("an embedding model that this server has", "ollama pull {name}"),
-    "auth": ("a key that the server accepts", "set OLLAMA_API_KEY"),
-    "busy": ("a free server", "run again later; vectors made so far are kept"),
-    "timeout": ("vectors within deadline_s", "raise deadline_s, or look whether the server hangs"),
-    "server": ("HTTP 200", "look into the server's log, then run again; vectors made so far are kept"),
-    "truncated": ("a text that fits the model's context", "make smaller chunks, take another model, or long: average"),
-    "unusable": ("one vector of numbers for each text", "check that host=... is an Ollama server"),
+# What to do about a failure, where it is not the same as for a chat model.
+_DO = {
+    "busy": "run again later; vectors made so far are kept",
+    "server": "look into the server's log, then run again; vectors made so far are kept",
+    "truncated": "make smaller chunks, take another model, or long: average",
+    "unusable": "check that host=... is an Ollama server, which gives one vector of numbers for each text",
 }
 
 
@@ -243,6 +239,8 @@ class OllamaEmbedder(_Arrays):
         return {str(model.model): model.digest or "" for model in self._request(self._client.list).models}
 
     def _name_and_digest(self) -> str:
+        from ragbench.llm.models import full_name
+
         wanted = full_name(self.name)
         listed = self._listed()
         digests = [digest for name, digest in listed.items() if full_name(name) == wanted]
@@ -254,35 +252,23 @@ class OllamaEmbedder(_Arrays):
         """Call the server; twice more when it is busy."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+        from ragbench.llm.failures import from_exception
+
         again = retry_if_exception(lambda error: getattr(error, "kind", "") == "busy")
         for attempt in Retrying(stop=stop_after_attempt(3), wait=wait_exponential(max=8), retry=again, reraise=True):
             with attempt:
                 try:
                     return call()
-                except Exception as error:  # of httpx, ollama, json and pydantic
-                    raise self._failure(_kind(error), f"{type(error).__name__}: {str(error)[:200]}") from None
+                except Exception as error:  # of httpx, ollama, json and pydantic (the last two are ValueErrors)
+                    kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
+                    raise self._failure(kind, f"{type(error).__name__}: {str(error)[:200]}") from None
 
     def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
-        expected, usual = _FAILURES[kind]
+        from ragbench.llm.failures import failure
+
         server = self._client._client.base_url  # without a user or password
-        got = f"ollama:{self.name} at {server.host}:{server.port}: {detail}"
-        error = ModelError(got, expected, do or usual.format(name=self.name))
-        error.kind = kind
-        return error
-
-
-def _kind(error: Exception) -> str:
-    import httpx
-
-    status, message = getattr(error, "status_code", 0), str(error).lower()
-    if isinstance(error, ConnectionError):
-        return "down"
-    if isinstance(error, httpx.TimeoutException):
-        return "timeout"
-    if "context length" in message:
-        return "truncated"
-    by_status = {401: "auth", 403: "auth", 404: "no_model", 429: "busy", 503: "busy"}
-    return by_status.get(status, "server" if status >= 500 or isinstance(error, httpx.HTTPError) else "unusable")
+        where = f"{server.host}:{server.port}"
+        return failure(kind, detail, where, f"ollama:{self.name}", do=do or _DO.get(kind, ""))
 
 
 def _halves(text: str) -> list[str]:
@@ -295,16 +281,6 @@ def _halves(text: str) -> list[str]:
     parts, glue = (words, " ") if len(words) > 1 else (words[0], "")
     middle = len(parts) // 2
     return [glue.join(parts[:middle]), glue.join(parts[middle:])]
-
-
-def full_name(name: str) -> str:
-    """Return the name that Ollama lists for one.
-
-    >>> full_name("registry.ollama.ai/library/SmolLM2"), full_name("host:5000/bge-m3"), full_name("llama3:8B")
-    ('smollm2:latest', 'host:5000/bge-m3:latest', 'llama3:8b')
-    """
-    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
 
 
 def _require_texts(texts: Sequence[str]) -> None:

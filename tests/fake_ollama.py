@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragbench.embedding import full_name
+from ragbench.llm.models import full_name
 
 DIGEST = hashlib.sha256(b"made model").hexdigest()
 EMBEDDER = "all-minilm:latest"  # the one model that makes vectors and cannot chat

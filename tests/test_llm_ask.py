@@ -15,7 +15,8 @@ from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
-from ragbench.llm.endpoints import _retry_after, full_name
+from ragbench.llm.endpoints import _retry_after
+from ragbench.llm.models import full_name
 
 FAST = {"backoff_s": 0.01, "progress": False}
 

@@ -23,7 +23,6 @@ from typing import Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from ragbench.embedding import full_name
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette, canonical
 from ragbench.llm.context import answer_headers
@@ -36,7 +35,7 @@ from ragbench.llm.failures import (
     sounds_secret,
     without_secrets,
 )
-from ragbench.llm.models import chat_model
+from ragbench.llm.models import chat_model, full_name
 from ragbench.llm.reply import Usage
 
 log = logging.getLogger("ragbench.llm")

@@ -223,6 +223,16 @@ def _other(spec: str, provider: str, name: str, temperature: float, api_key: str
     raise ConfigError(f"unknown model provider {provider!r}", expected, do)
 
 
+def full_name(name: str) -> str:
+    """Return the name that Ollama lists for one.
+
+    >>> full_name("registry.ollama.ai/library/SmolLM2"), full_name("host:5000/bge-m3"), full_name("llama3:8B")
+    ('smollm2:latest', 'host:5000/bge-m3:latest', 'llama3:8b')
+    """
+    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
+
+
 def _address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
     """Complete an address such as "gpu1" or "http://user:pw@gpu1:11434/"; return it and its "user:pw" (or None).
 
