@@ -6,11 +6,12 @@ import copy
 import json
 
 import pytest
+from notebook_parts import parts
 
 from ragbench.data import load_dragonball, load_dragonball_answers
 from ragbench.errors import ConfigError, DataError
-from ragbench.papers.rageval import table_1
 
+BOOK = parts("41")
 DOCUMENTS = [
     {"domain": "Finance", "language": "en", "doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."},
     {"domain": "Law", "language": "zh", "doc_id": 7, "court_name": "某法院", "content": "判决如下。"},
@@ -69,7 +70,7 @@ def test_filters_keep_questions_and_documents_of_the_language_and_domain(folder)
 
 
 def test_statistics_by_hand(folder):
-    table = table_1(load_dragonball(folder())).set_index(["row", "column"])
+    table = BOOK.table_1(load_dragonball(folder())).set_index(["row", "column"])
     assert table.loc[("Legal CN", "documents"), "value"] == 1
     assert table.loc[("Finance CN", "documents"), "value"] == 0
     assert table.loc[("Factual", "share of questions"), "value"] == pytest.approx(100 / 3)
@@ -117,7 +118,7 @@ def test_recorded_answers_pair_with_their_questions(tmp_path):
 @pytest.mark.data
 def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
     data = load_dragonball(data_mirror / "rageval")
-    table = table_1(data).set_index("row")
+    table = BOOK.table_1(data).set_index("row")
     documents = table[table["column"] == "documents"]
     assert documents["value"].tolist() == documents["paper"].tolist()
     counts = {"Information Integration": 1490, "Factual": 1298, "Multi-hop Reasoning": 1080, "Summary": 1159}

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,14 +27,12 @@ import pandas as pd
 
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.data import load_dragonball
-from ragbench.data.dragonball import DOMAINS, LANGUAGES
 from ragbench.datagen import load_schema, make_set
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.generation import ABSTENTIONS, ExtractiveReader
 from ragbench.metrics.keypoints import KEYPOINT_METRICS, passage_table
-from ragbench.papers import published
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import make_retriever
@@ -48,20 +45,6 @@ PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine
 _INPUT_TOKENS = 4096  # section 5.1
 # Measure: its name in Tables 3 to 5.
 _MEASURES = {name: name.capitalize() for name in KEYPOINT_METRICS} | {"rouge_l": "Rouge-L"}
-# Rows of Table 1: our name of a domain or type, and the paper's.
-_TABLE_1 = {
-    "finance": "Finance",
-    "law": "Legal",
-    "medicine": "Medical",
-    "information integration": "Information Integration",
-    "factual": "Factual",
-    "multi-hop": "Multi-hop Reasoning",
-    "summary": "Summary",
-    "numerical comparison": "Numerical Comparison",
-    "temporal sequence": "Time-series",
-    "unanswerable": "Irrelevant/Unanswerable",
-}
-_COUNTS = ("0 Documents", "1 Document", "2 Documents", "3 Documents", "4 Documents", "More than 4")
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
     "TopK 5": (512, 5),
@@ -101,29 +84,6 @@ def generated(language: str = "en", domain: str = "finance", documents: int = 20
 
 
 DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball, "generated": generated}
-
-
-def table_1(dataset: Dataset) -> pd.DataFrame:
-    """Recompute Table 1 from the files (both languages, all domains), beside the paper's cells.
-
-    Columns: row, column, value (counts, or percent with n as the count behind), n, paper.
-
-    Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
-    references come from more than three documents.
-    """
-    total = len(dataset.questions)
-    documents = Counter((d.meta["domain"], d.meta["language"]) for d in dataset.documents)
-    places = [(d, language) for d in DOMAINS for language in reversed(LANGUAGES)]
-    counts = [(f"{_TABLE_1[d]} {PRINTED[language]}", "documents", documents[d, language]) for d, language in places]
-    kinds = Counter(q.kind for q in dataset.questions)
-    counts += [(row, "share of questions", kinds[k]) for k, row in _TABLE_1.items() if k not in DOMAINS]
-    sizes = Counter(min(len(q.references), 5) for q in dataset.questions)
-    counts += [(row, "share by reference count", sizes[i]) for i, row in enumerate(_COUNTS)]
-    table = pd.DataFrame([*counts, ("All", "questions", total)], columns=["row", "column", "n"])
-    share = table["column"].str.startswith("share")
-    table.insert(2, "value", (100 * table["n"] / total).where(share, table["n"]))
-    paper = published("rageval", "Table 1").rename(columns={"value": "paper"})[["row", "column", "paper"]]
-    return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
 
 
 def _one_language(questions: Sequence[Question]) -> str:
