@@ -252,7 +252,7 @@ test_bad_input_is_named = refusals(
     (lambda: Dense(ONE, Fixed(a=[1.0], b=[1.0, 2.0])).vectors, ModelError, "Fixed returned vectors of several lengths"),
     (lambda: Dense(ONE, Fixed(a=[1.0], b=[2.0], q=[1.0, 2.0])).search(["q"], 1), ModelError, "dimension 2"),
     (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), "such as 'nope'"),
-    (lambda: MMR(BM25(ONE)), "dense is BM25"),
+    (lambda: MMR(BM25(ONE)), "over is BM25"),
     (lambda: MMR(Dense(ONE, Hashed()), fetch_k=0), "fetch_k=0"),
     (lambda: MMR(Dense(ONE, Hashed()), lambda_mult=1.1), "lambda_mult=1.1"),
 )

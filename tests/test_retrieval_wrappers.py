@@ -289,7 +289,7 @@ test_bad_input_is_named = refusals(
     (lambda: MultiQuery(bm25(), ["a"]), r"decompose=\[\'a\'\]"),
     (lambda: MultiQuery(bm25(), rule_decomposer, keep=0), "keep=0"),
     (lambda: llm_decomposer("m", "decompose"), "unknown prompt 'decompose'(?s:.)*multiquery_decomposition"),
-    (lambda: Hybrid([]), r"retrievers=\[\]"),
+    (lambda: Hybrid([]), r"over=\[\]"),
     (lambda: Hybrid([bm25()], constant=-1), "constant=-1"),
     (lambda: Hybrid([bm25(), 3]), "retriever is int"),
     (lambda: bm25().invoke(" "), "query 0 is ' '"),
@@ -301,9 +301,9 @@ def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
     assert "chunks=6" in repr(bm25())
     over = LongContextReorder(Hybrid([bm25(), Listed(table={})], depth=7), budget=50)
     assert repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
-    assert repr(over.retriever).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
-    assert "depth=7" in str(over.retriever)
-    assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.retriever))
+    assert repr(over.over).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
+    assert "depth=7" in str(over.over)
+    assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.over))
 
 
 def answering(*documents):

@@ -106,7 +106,9 @@ class Returns(Index):
 
 
 def test_settings_of_a_retriever_of_ones_own_are_its_fields():
+    bm25 = rb.BM25(CHUNKS)
     assert Returns(CHUNKS, found=3).settings() == {"retriever": "Returns", "found": 3}
+    assert Returns(CHUNKS, found=[bm25, len]).settings()["found"][0] == bm25.settings()
 
 
 HIT = Hit(CHUNKS[0], 1.0, 1)
@@ -144,7 +146,7 @@ def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
 def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():
     mine, chunks = letters(), list(CHUNKS)
     sim = make_retriever("SIM", chunks, embedder=mine)
-    assert make_retriever("MMR", chunks, embedder=mine).dense is sim
+    assert make_retriever("MMR", chunks, embedder=mine).over is sim
     assert make_retriever("SIM", chunks, embedder=letters()) is not sim
     sim = make_retriever("SIM", chunks, embedder=mine)
     chunks.append(Chunk("new", "zebra", "d3"))

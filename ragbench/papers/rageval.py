@@ -151,15 +151,15 @@ class _ShortQueries:
     """A retriever that reads only the beginning of a query (section 5.1)."""
 
     def __init__(self, chunks: Sequence[Chunk], build: Build) -> None:
-        self.retriever = build(chunks)
+        self.over = build(chunks)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the hits."""
-        return {"query_tokens": _QUERY_TOKENS, "over": retriever_settings(self.retriever)}
+        return {"query_tokens": _QUERY_TOKENS, "over": retriever_settings(self.over)}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Search with the cut queries."""
-        return self.retriever.search(cut_queries(queries), k)
+        return self.over.search(cut_queries(queries), k)
 
 
 def retrieval_rows(

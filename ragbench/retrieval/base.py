@@ -59,6 +59,13 @@ def retriever_settings(retriever: Any) -> dict[str, Any]:
     return settings() if callable(settings) else {"retriever": type(retriever).__name__}
 
 
+def _described(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*map(_described, value)]
+    plain = value is None or isinstance(value, bool | int | float | str | dict | tuple)
+    return value if plain else retriever_settings(value)
+
+
 def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
     """Return the chunks that begin before character ``end`` of their texts joined with one space, the last one cut."""
     kept, start = [], 0
@@ -122,8 +129,11 @@ class Retriever(BaseRetriever):
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON. Default: the fields of the class."""
-        fields = {name: value for name, value in self if name not in Retriever.model_fields}
+        """Return every parameter that can change the hits, ready for JSON.
+
+        Default: the fields of the class, objects by their own settings; a field ``over`` is what a retriever wraps.
+        """
+        fields = {name: _described(value) for name, value in self if name not in Retriever.model_fields}
         return {"retriever": type(self).__name__, **fields}
 
     def __repr__(self) -> str:

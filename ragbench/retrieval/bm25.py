@@ -192,15 +192,9 @@ class BM25(Index):
                 for q, n in enumerate(found.tolist())
             ]
 
-        size = max(1, min(256, _HITS_AT_ONCE // k))
-        return [hits for hits_of_part in _in_parts(len(queries), size, part) for hits in hits_of_part]
-
-
-def _in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
-    """Call ``work(start, stop)`` for consecutive parts of ``range(n)`` on all cores; return the results in order."""
-    parts = [(i, min(n, i + size)) for i in range(0, n, size)]
-    threads = min(len(parts), cores())
-    if threads <= 1:
-        return [work(*part) for part in parts]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda part: work(*part), parts))
+        n, size = len(queries), max(1, min(256, _HITS_AT_ONCE // k))
+        if n <= size:
+            return part(0, n)
+        starts = range(0, n, size)
+        with ThreadPoolExecutor(min(len(starts), cores())) as pool:
+            return [*itertools.chain(*pool.map(part, starts, (min(n, start + size) for start in starts)))]

@@ -129,21 +129,17 @@ class MMR(Retriever):
 
     fetch_k: PositiveInt
     lambda_mult: float = Field(ge=0, le=1, strict=True)
-    dense: Any
+    over: Any
 
-    def __init__(self, dense: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10) -> None:
-        if not hasattr(dense, "nearest"):
-            got = f"dense is {type(dense).__name__}"
+    def __init__(self, over: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10) -> None:
+        if not hasattr(over, "nearest"):
+            got = f"over is {type(over).__name__}"
             raise ConfigError(got, "a Dense retriever, whose vectors MMR compares", "pass Dense(...)")
-        super().__init__(dense=dense, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
-
-    def settings(self) -> dict[str, Any]:
-        about = {"retriever": "MMR", "fetch_k": self.fetch_k, "lambda_mult": self.lambda_mult}
-        return about | {"over": self.dense.settings()}
+        super().__init__(over=over, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        candidates = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)
-        chunks, vectors = self.dense.chunks, self.dense.vectors
+        candidates = self.over.nearest(self.over.embed_queries(queries), self.fetch_k, scopes)
+        chunks, vectors = self.over.chunks, self.over.vectors
         hits = []
         for places, scores in candidates:
             chosen = _select_mmr(vectors[places], scores, k, self.lambda_mult)

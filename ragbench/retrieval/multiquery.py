@@ -17,7 +17,7 @@ from pydantic import PositiveInt
 from ragbench.errors import ModelError
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked, retriever_settings
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked
 from ragbench.text.words import STOP_WORDS
 
 
@@ -36,22 +36,19 @@ class MultiQuery(Retriever):
     Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
     """
 
-    retriever: Searcher
     k_each: PositiveInt
     keep: PositiveInt
     decompose: Callable[..., Any]
+    over: Searcher
 
     def __init__(
-        self, retriever: Any, decompose: Callable[[str], Sequence[str]], k_each: int = 10, keep: int = 5, *, k: int = 5
+        self, over: Any, decompose: Callable[[str], Sequence[str]], k_each: int = 10, keep: int = 5, *, k: int = 5
     ) -> None:
-        super().__init__(retriever=retriever, decompose=decompose, k_each=k_each, keep=keep, k=k)
+        super().__init__(over=over, decompose=decompose, k_each=k_each, keep=keep, k=k)
 
     def settings(self) -> dict[str, Any]:
-        settings = getattr(self.decompose, "settings", None)
-        name = getattr(self.decompose, "__name__", type(self.decompose).__name__)
-        about = {"retriever": "MultiQuery", "k_each": self.k_each, "keep": self.keep}
-        about["decompose"] = settings() if callable(settings) else {"decomposer": name}
-        return about | {"over": retriever_settings(self.retriever)}
+        named = {"decomposer": getattr(self.decompose, "__name__", type(self.decompose).__name__)}
+        return super().settings() | ({} if hasattr(self.decompose, "settings") else {"decompose": named})
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
@@ -70,7 +67,7 @@ class MultiQuery(Retriever):
         derived = self.queries(queries)
         flat = [q for asked in derived for q in asked]
         flat_scopes = None if scopes is None else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
-        found = iter(self.retriever.search(flat, self.k_each, flat_scopes))
+        found = iter(self.over.search(flat, self.k_each, flat_scopes))
         hits = []
         for asked in derived:
             first: dict[str, tuple[Chunk, float]] = {}
@@ -103,8 +100,8 @@ def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any
 
 
 def _inner(retriever: Any) -> list[Any]:
-    inside = [getattr(retriever, "dense", None), getattr(retriever, "retriever", None)]
-    return [inner for inner in (*inside, *(getattr(retriever, "retrievers", None) or ())) if inner is not None]
+    over = getattr(retriever, "over", [])
+    return over if isinstance(over, list) else [over]
 
 
 class _LLMDecomposer:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, PositiveInt, PrivateAttr
 
@@ -42,19 +42,16 @@ class Hybrid(Retriever):
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
 
-    retrievers: list[Searcher] = Field(min_length=1)
+    fusion: Literal["reciprocal rank"] = "reciprocal rank"
     constant: float = Field(ge=0, allow_inf_nan=False)
     depth: PositiveInt
+    over: list[Searcher] = Field(min_length=1)
 
-    def __init__(self, retrievers: Sequence[Any], constant: float = 60.0, depth: int = 100, *, k: int = 10) -> None:
-        super().__init__(retrievers=retrievers, constant=constant, depth=depth, k=k)
-
-    def settings(self) -> dict[str, Any]:
-        about = {"retriever": "Hybrid", "fusion": "reciprocal rank", "constant": self.constant, "depth": self.depth}
-        return about | {"over": [retriever_settings(retriever) for retriever in self.retrievers]}
+    def __init__(self, over: Sequence[Any], constant: float = 60.0, depth: int = 100, *, k: int = 10) -> None:
+        super().__init__(over=over, constant=constant, depth=depth, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.retrievers]
+        rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.over]
         fused = []
         for of_query in zip(*rankings, strict=True):
             chunks: dict[str, Chunk] = {}
@@ -107,12 +104,12 @@ class LongContextReorder(Retriever):
     tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
     """
 
-    retriever: Searcher
     budget: PositiveInt | None
+    over: Searcher
     _tokenizer: Any = PrivateAttr()
 
-    def __init__(self, retriever: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
-        super().__init__(retriever=retriever, budget=budget, k=k)
+    def __init__(self, over: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
+        super().__init__(over=over, budget=budget, k=k)
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
@@ -121,11 +118,11 @@ class LongContextReorder(Retriever):
             name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
             name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
             about |= {"order": "mended", "tokenizer": name}
-        return about | {"over": retriever_settings(self.retriever)}
+        return about | {"over": retriever_settings(self.over)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         lists = []
-        for hits in self.retriever.search(queries, k, scopes):
+        for hits in self.over.search(queries, k, scopes):
             if self.budget is not None:
                 chunks = [hit.chunk for hit in hits]
                 end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
@@ -144,22 +141,18 @@ class Rerank(Retriever):
     The scorer has ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
     """
 
-    retriever: Searcher
     depth: PositiveInt
     scorer: Any
+    over: Searcher
 
-    def __init__(self, retriever: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
+    def __init__(self, over: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
         if not callable(getattr(scorer, "score", None)):
             do = "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md"
             raise ConfigError(f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do)
-        super().__init__(retriever=retriever, depth=depth, scorer=scorer, k=k)
-
-    def settings(self) -> dict[str, Any]:
-        about = {"retriever": "Rerank", "depth": self.depth, "scorer": retriever_settings(self.scorer)}
-        return about | {"over": retriever_settings(self.retriever)}
+        super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        candidates = self.retriever.search(queries, max(k, self.depth), scopes)
+        candidates = self.over.search(queries, max(k, self.depth), scopes)
         pairs = [(query, hit.chunk.text) for query, hits in zip(queries, candidates, strict=True) for hit in hits]
         scores = [float(score) for score in self.scorer.score(pairs)] if pairs else []
         if len(scores) != len(pairs) or any(score != score for score in scores):
