@@ -458,6 +458,11 @@ def test_evidence_from_one_document_is_enough_unless_more_is_asked_for_and_ids_a
     assert "more than once" in str(validate(Dataset("d", single.questions * 2, single.documents))[0])
 
 
+def test_evidence_with_a_hyphen_is_found_where_a_line_ends_after_it():
+    asked = Question("q", "Who was it?", "a well-known miller", ("It was a well-known miller.",))
+    assert validate(Dataset("d", (asked,), (Document("d", "d", "It was a well-\nknown miller."),))) == []
+
+
 def test_validate_files_reads_all_three_forms(tmp_path):
     assert validate_files(write(tmp_path / "h.json", [row()])) == []
     questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
