@@ -39,7 +39,7 @@ GOLD = "gold documents"
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
-GRADED_NOTE = f"{NOTE}; on them the embedded grader is no better than one grade for all (notebook 16)"
+GRADED_NOTE = f"{NOTE}; on them the embedded grader is not shown to be better than one grade for all (notebook 16)"
 
 
 @dataclass(frozen=True)
