@@ -214,23 +214,25 @@ class JointStep:
         slices: list[tuple[int, int, int]] = []  # row, first item, end
         for n, (name, some, text, *fields) in enumerate(zip(names, items, texts, *others.values(), strict=True)):
             if some is not None:
-                words, shown = _item_texts(some, name, self.items[:-1]), context_text(text, name)
-                labels[n] = [None if shown else self.blank] * len(words)
-                rows[n] = dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: shown}, words
-                size = joint or max(len(words), 1)
-                slices += [(n, i, min(i + size, len(words))) for i in range(0, len(words), size) if shown]
+                listed, text = _item_texts(some, name, self.items[:-1]), context_text(text, name)
+                labels[n] = [None if text else self.blank] * len(listed)
+                rows[n] = dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: text}, listed
+                size = joint or max(len(listed), 1)
+                slices += [(n, i, min(i + size, len(listed))) for i in range(0, len(listed), size) if text]
 
         def place(n: int, start: int, stop: int) -> str:
             return f"{names[n]} {self.items[:-1]} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")
 
         def request(n: int, start: int, stop: int) -> _Request:
-            fields, words = rows[n]
-            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(words[start:stop], 1))
+            fields, listed = rows[n]
+            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(listed[start:stop], 1))
             filled = fill_prompt(template, **fields, **{"count": str(stop - start), self.items: lines})
             return _Request(filled, _reply_schema(stop - start, self.labels, self.explain), place(n, start, stop))
 
         single = "text" if self.explain else "label"  # a reason takes room
-        bound, report, failures, rechecked = single if joint == 1 else "text", StepReport(self.name), [], 0
+        bound = single if joint == 1 else "text"
+        report, rechecked = StepReport(self.name), 0
+        failures: list[_Unscored] = []
         several, mismatches, unreadable = set(), set(), set()
         while slices:  # at most twice: what is asked again is asked singly
             requests = list(itertools.starmap(request, slices))
@@ -247,11 +249,13 @@ class JointStep:
                     again += [(n, i, i + 1) for i in range(start, stop)]
                 else:
                     failures += [_unscored(place(n, i, i + 1), reply) for i in range(start, stop)]
-            slices, bound, report, rechecked = again, single, report + sent, rechecked + len(again)
+            slices, bound = again, single
+            report += sent
+            rechecked += len(again)
         report = replace(
             report,
-            items=sum(len(words) for _, words in rows.values()),
-            settled=sum(len(words) for fields, words in rows.values() if not fields[self.text]),
+            items=sum(len(listed) for _, listed in rows.values()),
+            settled=sum(len(listed) for fields, listed in rows.values() if not fields[self.text]),
             unscored=len(failures),
             joint=len(several),
             mismatches=len(mismatches),
