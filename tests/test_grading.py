@@ -7,7 +7,7 @@ import time
 
 import pandas as pd
 import pytest
-from checks import load_script
+from checks import load_script, refusals
 from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,15 +181,12 @@ def test_an_answer_of_100000_characters_is_graded_quickly(embedded, text):
     assert time.process_time() - began < 2
 
 
-def test_bad_input_of_the_embedded_judge_is_named(embedded):
-    with pytest.raises(DataError, match="'∅' has no letter or digit"):
-        embedded.grade("q", "a", "∅", ())
-    with pytest.raises(DataError, match="the true answer is empty"):
-        embedded.grade("q", "a", " ", ())
-    with pytest.raises(ConfigError, match="answer is NoneType"):
-        embedded.grade("q", None, "r", ())
-    with pytest.raises(ConfigError, match="facts"):
-        embedded.grade("q", "a", "r", "one text")
+test_bad_input_of_the_embedded_grader_is_named = refusals(
+    (lambda: EmbeddedGrader().grade("q", "a", "∅", ()), DataError, "'∅' has no letter or digit"),
+    (lambda: EmbeddedGrader().grade("q", "a", " ", ()), DataError, "the true answer is empty"),
+    (lambda: EmbeddedGrader().grade("q", None, "r", ()), "answer is NoneType"),
+    (lambda: EmbeddedGrader().grade("q", "a", "r", "one text"), "facts"),
+)
 
 
 @pytest.mark.parametrize(
@@ -368,15 +365,35 @@ def test_a_long_answer_is_cut_in_the_prompt_and_told():
     assert [(g.value, g.meta["cut"]) for g in grades] == [(5, True), (4, False)]
 
 
-def test_answers_and_orders_that_cannot_work_are_named():
-    with pytest.raises(DataError, match="answer 1 belongs to question 'zz'"):
-        _grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")], 1)
-    with pytest.raises(ConfigError, match="one question per id"):
-        _grading_prompts((BRIDGE, BRIDGE), grid(), 1)
-    for per_prompt in (0, -1, "all", 2.5):
-        with pytest.raises(ConfigError, match="per_prompt"):
-            group_answers(grid(), per_prompt)
+FRAME = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
+ASKED = [Question("1", "Who?", "Ann")]
+test_answers_and_orders_that_cannot_work_are_named = refusals(
+    (
+        lambda: _grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")], 1),
+        DataError,
+        "answer 1 belongs to question 'zz'",
+    ),
+    (lambda: _grading_prompts((BRIDGE, BRIDGE), grid(), 1), "one question per id"),
+    *((lambda n=n: group_answers(grid(), n), f"per_prompt={n!r}") for n in (0, -1, "all", 2.5)),
+    # A column of a table where records are wanted.
+    (
+        lambda: grade(EmbeddedGrader(), FRAME["question"], FRAME["answer"]),
+        DataError,
+        r"(?s)questions: item 0 is str 'Who.'.*one Question per row",
+    ),
+    (
+        lambda: grade(EmbeddedGrader(), ASKED, FRAME["answer"]),
+        DataError,
+        r"(?s)answers: item 0 is str 'Ann'.*one Answer per row",
+    ),
+)
+
+
+def test_no_answer_has_no_grade_and_the_embedded_grader_goes_by_its_name():
     assert grade("ollama:llama3:8b", ALL, []) == []
+    said = [Answer("1", "Ann", "x")]
+    assert grade(EmbeddedGrader(), ASKED, said)[0].value == 5
+    assert grade("embedded", ASKED, said) == grade(EmbeddedGrader(), ASKED, said)
 
 
 def gold(grades, split="dev"):
@@ -410,17 +427,6 @@ def test_fitting_needs_every_grade_and_finds_what_separates_them():
         assert (model["weights"] @ x + model["offsets"]).argmax() + 1 == g
     with pytest.raises(DataError, match="lack a grade"):
         fitting.fit_embedded_grader(ALL, rows[:3])
-
-
-def test_a_column_of_a_table_is_refused_where_records_are_wanted():
-    frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
-    asked, said = [Question("1", "Who?", "Ann")], [Answer("1", "Ann", "x")]
-    with pytest.raises(DataError, match=r"(?s)questions: item 0 is str 'Who.'.*one Question per row"):
-        grade(EmbeddedGrader(), frame["question"], frame["answer"])
-    with pytest.raises(DataError, match=r"(?s)answers: item 0 is str 'Ann'.*one Answer per row"):
-        grade(EmbeddedGrader(), asked, frame["answer"])
-    assert grade(EmbeddedGrader(), asked, said)[0].value == 5
-    assert grade("embedded", asked, said) == grade(EmbeddedGrader(), asked, said)
 
 
 def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from checks import refusals
 from sklearn.metrics import accuracy_score, f1_score
 
 from ragbench import papers, stats
@@ -112,15 +113,12 @@ def test_published_accuracy_follows_from_the_two_f1_so_it_counts_two_classes():
     assert (right - table["accuracy"]).abs().max() < 0.01
 
 
-def test_bad_input_is_named():
-    with pytest.raises(DataError, match="human 2, predicted 1"):
-        checker_quality([E, N], [E])
-    with pytest.raises(DataError, match="predicted 2, responses 1"):
-        checker_quality([E, N], [E, N], ["a"])
-    with pytest.raises(DataError, match="the label 'entailed'"):
-        checker_quality([E], ["entailed"])
-    with pytest.raises(DataError, match="the label None"):
-        checker_quality([None], [E])
+test_bad_input_is_named = refusals(
+    (lambda: checker_quality([E, N], [E]), DataError, "human 2, predicted 1"),
+    (lambda: checker_quality([E, N], [E, N], ["a"]), DataError, "predicted 2, responses 1"),
+    (lambda: checker_quality([E], ["entailed"]), DataError, "the label 'entailed'"),
+    (lambda: checker_quality([None], [E]), DataError, "the label None"),
+)
 
 
 def test_claims_of_one_response_are_drawn_together():

@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from checks import refusals
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import DataError, ModelError
 from ragbench.labelling.asking import _reply_schema
 from ragbench.labelling.claims import check_claims, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
@@ -199,23 +200,23 @@ def test_the_schema_leaves_the_number_open_for_joint_prompts_and_fixes_it_for_si
     assert (one["minItems"], one["maxItems"]) == (1, 1)
 
 
-def test_input_that_is_no_claim_or_does_not_fit_is_named():
-    with pytest.raises(ConfigError, match="2 claims, 1 references"):
-        check_claims("ollama:x", [["a"], ["b"]], [TEXT])
-    with pytest.raises(ConfigError, match="references is one string"):
-        check_claims("ollama:x", [["a"]], TEXT)
-    with pytest.raises(ConfigError, match="claims of 0 are one string"):
-        check_claims("ollama:x", ["a claim"], [TEXT])
-    for bad in (("a", "b"), 3, " ", ("", " ", ""), ("a", "b", 3)):
-        with pytest.raises(DataError, match="claim 2 of r9 is"):
-            check_claims("ollama:x", [["fine", bad]], [TEXT], ids=["r9"])
-    for joint in (0, -1):
-        with pytest.raises(ConfigError, match="joint="):
-            check_claims("ollama:x", [["a"]], [TEXT], joint)
-    with pytest.raises(ConfigError, match="did you mean 'sentence'"):
-        extract_claims("ollama:x", ["a"], "sentences")
-    with pytest.raises(ConfigError, match=r"no field \{reference\}"):
-        check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints")
+test_input_that_does_not_fit_is_named = refusals(
+    (lambda: check_claims("ollama:x", [["a"], ["b"]], [TEXT]), "2 claims, 1 references"),
+    (lambda: check_claims("ollama:x", [["a"]], TEXT), "references is one string"),
+    (lambda: check_claims("ollama:x", ["a claim"], [TEXT]), "claims of 0 are one string"),
+    (lambda: check_claims("ollama:x", [["a"]], [TEXT], 0), "joint=0"),
+    (lambda: check_claims("ollama:x", [["a"]], [TEXT], -1), "joint=-1"),
+    (lambda: extract_claims("ollama:x", ["a"], "sentences"), "did you mean 'sentence'"),
+    (lambda: check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints"), r"no field \{reference\}"),
+    (lambda: ragchecker_labels("ollama:x", [A, A]), DataError, "'a' belongs to several results"),
+    (lambda: ragchecker_calls([A, A]), DataError, "'a' belongs to several results"),
+)
+
+
+@pytest.mark.parametrize("bad", [("a", "b"), 3, " ", ("", " ", ""), ("a", "b", 3)])
+def test_what_is_no_claim_is_named_by_its_place(bad):
+    with pytest.raises(DataError, match="claim 2 of r9 is"):
+        check_claims("ollama:x", [["fine", bad]], [TEXT], ids=["r9"])
 
 
 def test_ragchecker_labels_are_those_worked_by_hand(fake):
@@ -315,12 +316,6 @@ def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():
     assert row.reference_in_response == ("Entailment", "Entailment")
     assert (done.unscored, done.partial) == (("a",), {})
     assert done.reports["claims"].failures[0].id == "a response_claims"
-
-
-def test_two_results_with_one_id_are_refused():
-    for call in (lambda: ragchecker_labels("ollama:x", [A, A]), lambda: ragchecker_calls([A, A])):
-        with pytest.raises(DataError, match="'a' belongs to several results"):
-            call()
 
 
 def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, monkeypatch):
