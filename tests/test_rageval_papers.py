@@ -272,7 +272,7 @@ def test_rows_and_table_3_by_hand():
     assert rows["rouge_l"].tolist() == pytest.approx([4 / 5, 0, 1, 1])
     assert rows["keypoints"].tolist() == [3] * 4
     assert rows["unread"].tolist() == [0, 1, 0, 0]
-    table = rageval.table_3(rows).set_index("column")
+    table = BOOK.table_3(rows).set_index("column")
     assert table.loc["Completeness EN", ["value", "n", "unscored"]].tolist() == [pytest.approx(1 / 3), 1, 1]
     assert table.loc["Completeness CN", "value"] == pytest.approx(2 / 3)
     assert table.loc["Rouge-L EN", ["value", "n"]].tolist() == [pytest.approx(2 / 5), 2]

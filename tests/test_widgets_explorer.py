@@ -59,12 +59,24 @@ def shown(text: str) -> str:
     return html.unescape(re.sub(r'<span class="rb-tag[^>]*>[^<]*</span>|<[^>]*>', "", text))
 
 
-def test_cut_stands_after_the_seventh_token_and_what_follows_is_beyond():
-    drawn = explorer().columns["fixed"].value
-    assert '<span class="rb-cut" role="separator">7 tokens</span><span class="rb-beyond"> on the Tiber.</span>' in drawn
-    assert drawn.count("rb-cut") == 1
-    assert '<span class="rb-beyond">Bob sells tea.</span>' in drawn
-    assert drawn.index("Rome lies") < drawn.index("rb-cut") < drawn.index("on the Tiber")
+@pytest.mark.parametrize(
+    ("cutoff", "texts"),
+    [
+        (0, ["[0 tokens]{Ann was born in Rome.}", "{Rome lies on the Tiber.}", "{Bob sells tea.}"]),
+        # At a chunk's end the cut comes before the next chunk.
+        (5, ["Ann was born in Rome.[5 tokens]", "{Rome lies on the Tiber.}", "{Bob sells tea.}"]),
+        (7, ["Ann was born in Rome.", "Rome lies[7 tokens]{ on the Tiber.}", "{Bob sells tea.}"]),
+        (13, ["Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea."]),
+    ],
+)
+def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts):
+    drawn = explorer(cutoff=cutoff).columns["fixed"].value
+    marked = re.sub('<span class="rb-cut" role="separator">([^<]*)</span>', r"[\1]", drawn)
+    marked = re.sub('<span class="rb-beyond">([^<]*)</span>', r"{\1}", marked)
+    assert list(map(shown, re.findall("<p>(.*?)</p>", marked))) == texts
+    assert ("<mark" in drawn) is (cutoff > 0)
+    assert ('<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in drawn) is (cutoff == 13)
+    assert drawn.count('"rb-cut') == 1
 
 
 def test_longest_match_of_each_fact_is_marked_with_its_number():
@@ -85,27 +97,6 @@ def test_score_follows_the_slider_and_equals_the_metric():
         end = words(joined)[n - 1] if 0 < n <= 13 else len(joined) * (n > 0)
         assert one.scores["fixed"] == pytest.approx(ir_score(FACTS, joined[:end])), n
     assert "0.793" in one.columns["fixed"].value
-
-
-def test_cut_at_a_chunks_end_comes_before_the_next_chunk():
-    first, second = explorer(cutoff=5).columns["fixed"].value.split("</article>")[:2]
-    assert first.endswith('<span class="rb-cut" role="separator">5 tokens</span></p>')
-    assert "rb-cut" not in second
-    assert '<p><span class="rb-beyond">Rome lies on the Tiber.</span></p>' in second
-
-
-def test_cut_at_zero_stands_before_everything_and_marks_nothing():
-    one = explorer(cutoff=0)
-    drawn = one.columns["fixed"].value
-    assert '<p><span class="rb-cut" role="separator">0 tokens</span><span class="rb-beyond">Ann was' in drawn
-    assert "<mark" not in drawn
-    assert one.scores["fixed"] == 0
-
-
-def test_budget_larger_than_the_text_says_how_many_tokens_there_are():
-    drawn = explorer(cutoff=13).columns["fixed"].value
-    assert '<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in drawn
-    assert "rb-beyond" not in drawn
 
 
 def test_hits_show_rank_title_and_score():

@@ -1,7 +1,7 @@
 """RAGEval (Zhu et al. 2024): its data sets, its retrieval and its generators (sections 5.1 to 5.4, Tables 1, 3, 4, 5).
 
 data set -> passages -> Recall and EIR (`retrieval_rows`), or an answer by any generator (`answers`) -> a verdict per
-keypoint and one row per answer (notebook 43) -> Table 3's cells, without unanswerable questions, as the paper has it.
+keypoint and one row per answer -> Table 3's cells (both in notebook 43).
 
 The paper gives chunk sizes without a unit. The passages of the 350 recorded retrievals (English finance) are whole
 sentences, 450 characters or 75 WordPiece tokens in the median and never above 146 tokens: not "512 tokens". The default
@@ -32,19 +32,16 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.generation import ABSTENTIONS, ExtractiveReader
-from ragbench.metrics.keypoints import KEYPOINT_METRICS, passage_table
+from ragbench.metrics.keypoints import passage_table
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.text import jieba_words
-from ragbench.stats import means
 from ragbench.text.tokens import default_tokenizer
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _INPUT_TOKENS = 4096  # section 5.1
-# Measure: its name in Tables 3 to 5.
-_MEASURES = {name: name.capitalize() for name in KEYPOINT_METRICS} | {"rouge_l": "Rouge-L"}
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
     "TopK 5": (512, 5),
@@ -279,21 +276,3 @@ def answers(
     cells = grid.run(progress=False).set_index(["chunker", "k"], drop=False).rename_axis([None, None])
     parts = [cells.loc[[(str(size), k)]].assign(setting=name) for name, (size, k) in settings.items()]
     return pd.concat(parts, ignore_index=True)
-
-
-def table_3(rows: pd.DataFrame, by: str = "generator") -> pd.DataFrame:
-    """Average scored answers (notebook 43) as Table 3 does: by generator and language, without unanswerable questions.
-
-    Columns: row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over questions), n,
-    unscored. ``by="setting"`` makes the generation half of Tables 4 and 5.
-
-    Source: RAGEval, Table 3. Paper value: 0.6845 (GPT-4o, Completeness EN).
-    """
-    asked = rows[rows["kind"] != "unanswerable"].sort_values("language", ascending=False, kind="stable")  # CN, EN
-    parts = [
-        means(part, [by], measure, resamples=1000).assign(column=f"{name} {PRINTED[language]}")
-        for measure, name in _MEASURES.items()
-        for language, part in asked.groupby("language", sort=False)
-    ]
-    table = pd.concat(parts, ignore_index=True).rename(columns={by: "row", "mean": "value"})
-    return table[["row", "column", "value", "low", "high", "n", "unscored"]]
