@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import yaml
@@ -620,6 +620,9 @@ def test_generate_writes_what_load_questions_reads(name, tmp_path):
     assert (summary["documents"], summary["questions"], summary["seed"]) == (6, len(data.questions), 7)
     rows = [json.loads(line) for line in (folder / "configurations.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [len(r["dropped"]) > 0 for r in rows] == [True] * 6
+    made = datagen.make_set(load_schema_cached(*name), 6, 7).dataset()  # the same without a folder
+    for one, loaded in zip((*made.questions, *made.documents), (*data.questions, *data.documents), strict=True):
+        assert json.dumps(asdict(one)) == json.dumps(asdict(loaded))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):

@@ -226,7 +226,7 @@ def _sentences_of(document: Document) -> list[str]:
 def _question(draft: QRA, drafted_by: str) -> Question:
     names = list(dict.fromkeys(r.doc_id.rpartition("@")[0] for r in draft.references))
     meta = {"doc_ids": names, "drafted_by": drafted_by, "accepted_by": ""}
-    return draft.record("draft", meta)
+    return draft.as_question("draft", meta)
 
 
 # Checks

@@ -120,7 +120,7 @@ class QRA:
         """The statements as one text."""
         return (" " if self.language == "en" else "").join(self.statements)
 
-    def record(self, level: str, meta: Mapping[str, Any]) -> Question:
+    def as_question(self, level: str, meta: Mapping[str, Any]) -> Question:
         """Return it as the package's own question; what ``meta`` does not take over is left behind."""
         references = tuple(r.text for r in self.references)
         return Question(self.id, self.question, self.answer, references, self.kind, level, meta)

@@ -66,7 +66,7 @@ class GeneratedSet:
         for q in self.questions:
             meta = {**about, "doc_ids": q.doc_ids, "reference_doc_ids": [r.doc_id for r in q.references]}
             meta |= {"keypoints": q.keypoints, "reasoning": [asdict(d) for d in q.derived]}
-            questions.append(q.record("one document" if len(q.doc_ids) == 1 else "several documents", meta))
+            questions.append(q.as_question("one document" if len(q.doc_ids) == 1 else "several documents", meta))
         return Dataset("generated", tuple(questions), tuple(texts), meta=about)
 
     def __repr__(self) -> str:
