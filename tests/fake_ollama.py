@@ -41,8 +41,6 @@ class Call:
     body: dict[str, Any]
     headers: dict[str, str]
     prompt: str
-    began: float
-    fault: str | None = None
     written: float | None = None
 
 
@@ -214,7 +212,7 @@ class FakeOllama:
     ) -> None:
         messages = body.get("messages") or [{}]
         prompt = str(messages[0].get("content", ""))
-        call = Call(path, body, headers, prompt, time.monotonic())
+        call = Call(path, body, headers, prompt)
         if self.api_key and headers.get("authorization") != f"Bearer {self.api_key}":
             given = headers.get("authorization", "none")
             self.calls.append(call)
@@ -280,7 +278,6 @@ class FakeOllama:
         before = self._prompts[call.prompt]
         self._prompts[call.prompt] += 1
         fault = self.fault(call.prompt, before) if self.fault else None
-        call.fault = fault.name if fault else None
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:

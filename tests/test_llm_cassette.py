@@ -1,18 +1,15 @@
-"""The cassette: what makes a key, record / replay / off, failures, digests, files, processes, and kill -9."""
+"""The cassette: what makes a key, record / replay / off, failures, digests, files and processes."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
-import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from fake_ollama import DIGEST, FakeOllama, Fault
@@ -459,24 +456,3 @@ def test_a_cassette_is_used_by_threads(fake, path):
         asked = pool.map(lambda n: ask(model, [f"p{n}", "same"], cassette=cassette), range(8))
         assert all(reply.ok for replies in asked for reply in replies)
     assert len(cassette) == 9
-
-
-@pytest.mark.posix
-def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
-    fake.latency_s = 0.01
-    path = tmp_path / "c.sqlite"
-    process = child(fake, path, 0, 4000)
-    while sum(call.written is not None for call in fake.calls) < 40:
-        time.sleep(0.01)
-    finished = {call.prompt for call in list(fake.calls) if call.written}
-    time.sleep(1.0)  # what had left the server by then is recorded, however busy this machine is
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert Path(f"{path}-wal").exists()  # the log was not folded in: this is the half-written state
-    cassette = Cassette(path)
-    recorded = {f"p{row[0]}" for row in cassette.rows("SELECT prompt_id FROM replies WHERE ok = 1")}
-    assert len(finished) >= 40
-    assert finished <= recorded
-    assert cassette.verify() == []
-    again = ask(fake.model(), sorted(recorded), cassette=Cassette(path, mode="replay"))
-    assert all(reply.ok and reply.cached for reply in again)

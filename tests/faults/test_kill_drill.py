@@ -69,6 +69,7 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
             assert int(zygote.stdout.readline()) == signal.SIGKILL
             fake.wait_for_quiet()  # what was under way has arrived
             calls = fake.calls[before:]
+            assert Path(f"{path}-wal").exists()  # the log was not folded in: this is the half-written state
             on_tape = recorded(path)
             assert known <= on_tape  # nothing that was recorded is lost
             assert not known & {call.prompt for call in calls}  # nothing that was recorded is asked again
