@@ -133,8 +133,9 @@ def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_as
 
 def test_a_host_that_dies_leaves_its_prompts_to_the_other():
     with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
-        one.reply = at_call(10, one.stop)
+        one.reply, start = at_call(10, one.stop), time.monotonic()
         replies = ask([one.model(), two.model()], numbered(60), concurrency=2, **FAST)
+    assert time.monotonic() - start < asking.OUTAGE_S  # nobody waits for a host while another is there
     assert all(reply.ok for reply in replies)
     assert sum(reply.host == two.url for reply in replies) > 30
 

@@ -265,6 +265,7 @@ def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fak
     assert len(cassette) == 0
     replayed = ask(fake.model(), ["p"], cassette=Cassette(path, mode="replay"))[0]
     assert (replayed.ok, replayed.cached, replayed.error.kind) == (False, True, first.error.kind)
+    assert (replayed.error.model, replayed.error.status) == (first.error.model, first.error.status)
     assert fake.url in str(first.error)  # told on the screen, and not stored
     assert (str(replayed.error), replayed.raw) == (str(first.error).replace(fake.url, "the server"), first.raw)
     assert json.loads(cassette.rows("SELECT answer FROM replies")[0][0])["error"]["kind"] == first.error.kind

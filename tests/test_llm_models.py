@@ -40,6 +40,7 @@ def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
     assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
     assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, None)
     assert model.deadline_s == 600
+    assert endpoint_of(model).options == {"options": {"temperature": 0, "seed": 0, "num_ctx": 8192}}  # of the key
     for client in (model._client._client, model._async_client._client):
         assert (client.timeout.read, client.timeout.connect) == (600, 10)
 
