@@ -16,7 +16,6 @@ from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
 from ragbench.generation.reader import ExtractiveReader
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.failures import without_address
 from ragbench.llm.models import BOUNDS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
@@ -105,7 +104,7 @@ def _as_answer(question: Question, prompt: str, reply: llm.Reply, about: dict[st
     about |= {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish, "usage": reply.usage.to_dict()}
     about["prompt_estimate"] = prompt_tokens(prompt)  # to be held against the server's own count
     if reply.error is not None:
-        about |= {"error": f"{reply.error.kind}: {without_address(reply.error)}", "raw": reply.raw}
+        about |= {"error": f"{reply.error.kind}: {reply.error.without_address()}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
     if "tagged" in about and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
         text, about["tagged"] = inside[1].strip(), True

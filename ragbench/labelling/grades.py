@@ -20,7 +20,6 @@ from ragbench.labelling.asking import one_line
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.failures import without_address
 from ragbench.llm.models import BOUNDS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
@@ -168,7 +167,7 @@ def grade(
                 "prompt_estimate": prompt_tokens(written.text),
             }
             if reply.error is not None:
-                meta |= {"error": reply.error.kind, "detail": str(without_address(reply.error))}
+                meta |= {"error": reply.error.kind, "detail": str(reply.error.without_address())}
             grades[place] = Grade(written.question_id, value, reply.model, reply.raw or reply.text, meta)
     return [grades[place] for place in range(len(answers))]
 

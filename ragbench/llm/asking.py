@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, wait_random_exponential
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.endpoints import FINISHED, LONGEST_PAUSE_S, Endpoint, Received, agreed_digest, endpoints_of, run
-from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable, without_address
+from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
 from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.structured import (
@@ -429,6 +429,6 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     names = ("ok", *_KEPT, *(("form",) if reply.form else ()))
     answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict(), "error": None}
     if reply.error is not None:
-        stored = without_address(reply.error)
+        stored = reply.error.without_address()
         answer["error"] = {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}
     return answer

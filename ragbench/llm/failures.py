@@ -58,6 +58,13 @@ class CallError(ModelError):
         super().__init__(got, expected, do)
         vars(self).update(about)
 
+    def without_address(self) -> CallError:
+        """Return the error as it is stored: its words do not say where the server is."""
+        words = [self.got, self.expected, self.do]
+        for place in filter(None, (self.host, self.host.split("//")[-1].split("/")[0])):
+            words = [text.replace(place, "the server") for text in words]
+        return CallError(*words, kind=self.kind, model=self.model, status=self.status)
+
 
 def failure(
     kind: str,
@@ -81,14 +88,6 @@ def failure(
     words = redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets)
     about = {"kind": kind, "host": host, "model": model, "status": status, "retry_after": retry_after}
     return CallError(*words, **about, raw=_hide(raw, secrets))
-
-
-def without_address(error: CallError) -> CallError:
-    """Return the error as it is stored: its words do not say where the server is."""
-    words = [error.got, error.expected, error.do]
-    for place in filter(None, (error.host, error.host.split("//")[-1].split("/")[0])):
-        words = [text.replace(place, "the server") for text in words]
-    return CallError(*words, kind=error.kind, model=error.model, status=error.status)
 
 
 # -- from a server's own signs to a kind -------------------------------------------------------------------------------
