@@ -32,6 +32,13 @@ def graded(request, grade: int = 5) -> str | None:
     return json.dumps({name: [grade] * spec.get("minItems", 1)})
 
 
+def towns(request) -> str:
+    """The reply of a model that knows where Person0 was born, and finds every answer right."""
+    prompt = request["messages"][-1]["content"]
+    # Every prompt has an answer of its own, or equal gradings would be asked once.
+    return graded(request) or f"{'Ely' if 'Person0 Lee born?' in prompt else 'Rome'}, after {len(prompt)} characters."
+
+
 def words(text: str) -> list[int]:
     """A tokenizer: end offsets of words."""
     return [m.end() for m in re.finditer(r"\S+", text)]
@@ -126,6 +133,13 @@ def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experim
         "folder": folder,
     }
     return Experiment(name, **(settings | changes))
+
+
+def live(folder, server, count: int = 2, seed: int = 3, **changes) -> Experiment:
+    """The same with a model of a server that answers and grades."""
+    model = server.model(seed=seed, num_ctx=4096)
+    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
+    return experiment(folder, count, **(settings | changes))
 
 
 class Counting(Embeddings):

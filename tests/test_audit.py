@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import QUICK, Copier, Interrupted, Named, experiment, graded, people
+from experiment_parts import Copier, Interrupted, Named, experiment, live, people, towns
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.llm import chat_model
 from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
@@ -39,12 +38,6 @@ def counts(frame: pd.DataFrame, table: str, check: str) -> tuple[int, int]:
     return int(row["rows"]), int(row["of"])
 
 
-def reply(request):
-    prompt = request["messages"][-1]["content"]
-    town = "Ely" if "Person0 Lee born?" in prompt else "Rome"
-    return graded(request) or f"{town}, after {len(prompt)} characters."
-
-
 def run_and_audit(folder, count=2, **changes) -> pd.DataFrame:
     experiment(folder, count, **changes).run(progress=False)
     return audit(folder)
@@ -52,10 +45,9 @@ def run_and_audit(folder, count=2, **changes) -> pd.DataFrame:
 
 def run_live_and_audit(folder, fault=None, **changes) -> pd.DataFrame:
     """With a model that answers and grades."""
-    with FakeOllama(reply=reply, fault=fault) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=4096)
-        settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
-        return run_and_audit(folder, **(settings | changes))
+    with FakeOllama(reply=towns, fault=fault) as server:
+        live(folder, server, **changes).run(progress=False)
+        return audit(folder)
 
 
 def grading(prompt: str) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded
+from experiment_parts import QUICK, Copier, Named, experiment, live, towns
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
@@ -17,23 +17,10 @@ from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
 
 
-def reply(request):
-    prompt = request["messages"][-1]["content"]
-    # Every prompt has an answer of its own, or equal gradings would be asked once.
-    town = "Ely" if "Person0 Lee born?" in prompt else "Rome"
-    return graded(request) or f"{town}, after {len(prompt)} characters."
-
-
 @pytest.fixture
 def server():
-    with FakeOllama(reply=reply) as fake:
+    with FakeOllama(reply=towns) as fake:
         yield fake
-
-
-def live(folder, server, count=2, **changes):
-    model = server.model(seed=3, num_ctx=4096)
-    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
-    return experiment(folder, count, **(settings | changes))
 
 
 def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
@@ -81,13 +68,13 @@ def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_
 
 
 def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
-    with FakeOllama(reply=reply, latency_s=0.03) as server:
+    with FakeOllama(reply=towns, latency_s=0.03) as server:
         live(tmp_path, server, 9, judge=None, concurrency=3).run(progress=False)
     assert server.most_at_once == 3
 
 
 def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(tmp_path):
-    with FakeOllama(reply=reply, latency_s=0.01) as one, FakeOllama(reply=reply, latency_s=0.01) as two:
+    with FakeOllama(reply=towns, latency_s=0.01) as one, FakeOllama(reply=towns, latency_s=0.01) as two:
         settings = {"generator": {"llama": [one.model(), two.model()]}, "judge": None, "options": QUICK}
         experiment(tmp_path / "a", 8, **settings).run(progress=False)
         assert min(len(one.calls), len(two.calls)) >= 3
@@ -169,7 +156,7 @@ def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_p
 
 def test_secrets_stand_in_no_file_of_the_run(tmp_path, monkeypatch):
     secret = "sk-very-secret-0123456789"
-    with FakeOllama(reply=reply, api_key=secret) as server:
+    with FakeOllama(reply=towns, api_key=secret) as server:
         good = chat_model("ollama:llama3:8b", host=server.url, api_key=secret)
         experiment(
             tmp_path, 2, generator={"llama": good}, judge={"llama": good},

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import QUICK, Copier, Interrupted, Named, experiment, graded, people, whole
+from experiment_parts import Copier, Interrupted, Named, experiment, graded, live, people, whole
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,11 +221,8 @@ def cited(folder: Path) -> set[str]:
 def live_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with FakeOllama(reply=reply, window=2048) as server:  # lowers 4,096 in silence
-        model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
-        experiment(
-            folder, 4, name="my_run", generator={"llama": model}, judge={"llama": model}, options=QUICK,
-            retriever={"a": Named, "b": lambda c: Named(c, broken="Person1")},
-        ).run(progress=False)  # fmt: skip
+        retrievers = {"a": Named, "b": lambda c: Named(c, broken="Person1")}
+        live(folder, server, 4, name="my_run", retriever=retrievers).run(progress=False)
     return folder
 
 

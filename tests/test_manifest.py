@@ -13,7 +13,7 @@ from functools import partial
 from importlib import metadata
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, people, whole, words
+from experiment_parts import QUICK, Copier, Named, experiment, graded, live, people, whole, words
 from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import diff, load_manifest, manifest
@@ -32,10 +32,8 @@ def sized(documents, size=3):
     return [replace(chunk, text=" ".join(chunk.text.split()[: 10 * size])) for chunk in whole(documents)]
 
 
-def live(folder, server, seed=3, **changes):
-    model = server.model(seed=seed, num_ctx=4096)
-    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK, "order": 7}
-    experiment(folder, 2, **(settings | changes)).run(progress=False)
+def run_live(folder, server, **changes):
+    live(folder, server, order=7, **changes).run(progress=False)
     return load_manifest(folder)
 
 
@@ -48,7 +46,7 @@ def server():
 @pytest.fixture(scope="module")
 def told(server, tmp_path_factory):
     axes = {"chunker": {"cut": partial(sized, size=4)}, "retriever": {"b": Named, "a": Named}}
-    return live(tmp_path_factory.mktemp("run"), server, **axes)
+    return run_live(tmp_path_factory.mktemp("run"), server, **axes)
 
 
 def test_data_are_named_counted_and_hashed(told, tmp_path):
@@ -150,8 +148,8 @@ def test_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monkeypatch):
 
 
 def test_diff_names_the_seed_and_the_cells_that_moved(server, tmp_path):
-    live(tmp_path / "a", server)
-    live(tmp_path / "b", server, seed=4)
+    run_live(tmp_path / "a", server)
+    run_live(tmp_path / "b", server, seed=4)
     found = diff(tmp_path / "a", tmp_path / "b")
     entries = found.manifest.set_index("what")
     assert entries.loc["seeds.generator/llama"].tolist() == [3, 4]
@@ -162,10 +160,10 @@ def test_diff_names_the_seed_and_the_cells_that_moved(server, tmp_path):
 
 
 def test_diff_names_other_weights_data_chunks_and_parameters(server, tmp_path):
-    live(tmp_path / "a", server, chunker={"cut": partial(sized, size=4)})
+    run_live(tmp_path / "a", server, chunker={"cut": partial(sized, size=4)})
     server.models["llama3:8b"] = "f" * 64
     try:
-        live(
+        run_live(
             tmp_path / "b", server, chunker={"cut": partial(sized, size=1)}, N=(4, 6), begin_token=True,
             data={"people": replace(people(2), questions=people(3).questions[1:])},
         )  # fmt: skip

@@ -25,7 +25,7 @@ from ragbench.errors import DataError
 from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import project_root, written_whole
-from ragbench.records import Chunk, Dataset
+from ragbench.records import Dataset
 from ragbench.text.languages import other_languages
 
 FORMAT = "ragbench-run-1"
@@ -101,11 +101,15 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def describe(thing: Any) -> dict[str, Any]:
-    """Return what is known of a retriever, reader, judge or function, ready for JSON.
+    """Return what is known of a value of an axis, ready for JSON.
 
-    ``settings()`` where there is one; a partial's function and plain keywords; else the name. Never an address in
-    memory, never a value whose name sounds secret.
+    Counts and hashes of a data set or of a list of chunks. Else ``settings()`` where there is one; a partial's function
+    and plain keywords; or the name. Never an address in memory, never a value whose name sounds secret.
     """
+    if isinstance(thing, Dataset):
+        return _data_facts(thing)
+    if isinstance(thing, list):
+        return {"chunks": len(thing), "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in thing)}
     if callable(getattr(thing, "settings", None)):
         return {"class": _name(type(thing)), **_plain(thing.settings())}
     if isinstance(thing, functools.partial):
@@ -135,8 +139,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else _NOTHING
 
 
-def data_facts(data: Dataset) -> dict[str, Any]:
-    """Return name, counts and hashes of a data set."""
+def _data_facts(data: Dataset) -> dict[str, Any]:
     asked = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
     sample = data.documents[:: math.ceil(len(data.documents) / _SAMPLE) or 1]
     return {
@@ -150,11 +153,6 @@ def data_facts(data: Dataset) -> dict[str, Any]:
         "questions_sha256": _sha256(asked),
         "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
     }
-
-
-def chunk_facts(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """Return number and hash of chunks."""
-    return {"chunks": len(chunks), "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in chunks)}
 
 
 def _sha256(rows: Iterable[Sequence[str]]) -> str:

@@ -107,10 +107,10 @@ def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
             raise ConfigError(f"data {name!r} gives {what}", "a Dataset with questions", "check its loader")
         if repeated := len(data.questions) - len({question.id for question in data.questions}):
             raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
-        run.facts["data"][name] = manifests.data_facts(data)
+        run.facts["data"][name] = manifests.describe(data)
         searches = [cell.search[:2] for cell in experiment.cells(name) if cell.N]
         chunks = {chunker: list(experiment.chunker[chunker](data.documents)) for chunker in dict(searches)}
-        run.facts["chunker"] |= {f"{name}/{chunker}": manifests.chunk_facts(made) for chunker, made in chunks.items()}
+        run.facts["chunker"] |= {f"{name}/{chunker}": manifests.describe(made) for chunker, made in chunks.items()}
         for chunker, retriever in dict.fromkeys(searches):
             built = check_retriever(experiment.retriever[retriever](chunks[chunker]))
             run.retrievers[name, chunker, retriever] = built
