@@ -126,19 +126,16 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert run["began"] <= run["ended"]
 
 
-def test_no_folder_stands_in_it(tmp_path):
-    experiment(tmp_path, 1).run(progress=False)
-    assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
-
-
-def test_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monkeypatch):
+def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monkeypatch):
     key = "kx-very-secret-0123456789"
     monkeypatch.setenv("OLLAMA_API_KEY", key)
     with FakeOllama(reply=reply) as server:
         host = server.url.replace("://", "://me:pass-word-77@")
         model = chat_model("ollama:llama3:8b", host=host)
-        experiment(tmp_path, 2, generator={"llama": model}, judge=None, options=QUICK).run(progress=False)
+        generators = {"llama": model, "copier": Copier()}
+        experiment(tmp_path, 2, generator=generators, options=QUICK).run(progress=False)
         assert server.calls
+    assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
     for path in tmp_path.iterdir():
         assert key.encode() not in path.read_bytes(), path.name
         assert b"pass-word-77" not in path.read_bytes(), path.name
