@@ -299,6 +299,7 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
         n = group["ir_score"].count()
         assert scores.loc[cell, ["n", "unscored"]].tolist() == [n, 4 - n]
     assert scores["unscored"].tolist() == [0, 0, 1, 1]
+    assert r"\label{tab:my-run:ir-score}" in (exported.folder / "tables" / "ir_score.tex").read_text()
     wide = pd.read_csv(exported.folder / "tables" / "ir_score_by_n.csv").set_index("N")
     assert wide.loc[20, "b"] == pytest.approx(scores.loc[("b", 20), "mean"])
     words = (exported.folder / "tables" / "grades.md").read_text()

@@ -13,7 +13,7 @@ from test_steps import reply
 import ragbench as rb
 from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.checkers import EmbeddedChecker
+from ragbench.labelling.checkers import EmbeddedChecker, ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers
 from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, LabelMethod, metric_table, score
@@ -293,6 +293,13 @@ def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(
     assert table["precision"][1] == 0.0
     assert table.attrs["checker"] == "Strict()"
     assert table.attrs["model"]["model"] == "llama3:8b"
+
+
+@pytest.mark.parametrize(("claims", "calls"), [({}, (3 + 1) * 3), ({"reference_claims": ["a", "b"]}, (3 + 2) * 3)])
+def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(claims, calls):
+    row = {"question": "q", "answer": "Ada ran. Bob sat. Cy lay.", "reference": "Ada ran.", "chunks": ["Ada.", "Bob."]}
+    checker = ModelChecker(rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9"))
+    assert rb.plan_score([row | claims], ["precision"], checker=checker)["claim check"].calls == calls
 
 
 def test_the_folder_of_a_run_is_scored_by_its_rows_alone(tmp_path, monkeypatch):
