@@ -202,7 +202,7 @@ def _unscored(table: str, cells: pd.DataFrame, detail: str = "") -> _Entry:
     if reach.notna().any():
         at = reach.idxmax()
         entry |= {"mean": total[at] / n[at] if n[at] else np.nan} | {name: end[at] for name, end in ends.items()}
-        entry["most_in"] = f"{cells.at[at, 'name']}: {unscored[at]:g}" if cells.at[at, "name"] else ""
+        entry["most_in"] = f"{cells.at[at, 'name']}: {int(unscored[at])}" if cells.at[at, "name"] else ""
     return entry
 
 
