@@ -144,13 +144,19 @@ def test_retrievers_are_compared_question_by_question_under_each_generator():
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.3, 40)
     parts = [
-        {"question_id": str(i), "retriever": r, "generator": g, "f1": noise[i] + gain + rng.normal(0, 0.01)}
+        {
+            "question_id": str(i),
+            "cluster": i,
+            "retriever": r,
+            "generator": g,
+            "f1": noise[i] + gain + rng.normal(0, 0.01),
+        }
         for i in range(40)
         for g, gains in (("a", (0.0, 0.1)), ("b", (0.0, 0.0)))
         for r, gain in zip(("BM25", "SIM"), gains, strict=True)
     ]
     table = BOOK.retriever_differences(pd.DataFrame(parts), "f1").set_index("generator")
-    assert table.loc["a", ["better", "worse", "n"]].tolist() == ["SIM", "BM25", 40]
+    assert table.loc["a", ["higher", "lower", "n", "clusters"]].tolist() == ["SIM", "BM25", 40, 40]
     assert table.loc["a", "difference"] == pytest.approx(0.1, abs=0.01)
     assert table.loc["a", "low"] > 0.08
     assert table.loc["a", "p_holm"] == pytest.approx(2 * table.loc["a", "p"])
