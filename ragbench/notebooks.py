@@ -87,7 +87,8 @@ def execute(
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         failure = error
     if kernel is not None and not isinstance(failure, CellTimeoutError | DeadKernelError):
-        client.wait_for_reply(client.kc.execute("get_ipython().reset()", silent=True))
+        clear = 'import pandas; pandas.reset_option("^display[.]"); get_ipython().reset()'
+        client.wait_for_reply(client.kc.execute(clear, silent=True))
         client.kc.stop_channels()
     _tidy(book)
     nbformat.write(book, out)

@@ -326,16 +326,18 @@ def test_notebooks_are_found_by_paper_and_in_order():
     assert all(p.stem.startswith("1") for p in find("thesis"))
 
 
-def test_notebooks_of_one_kernel_share_its_process_and_no_name_even_after_a_failure(tmp_path):
-    first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()", "1 / 0")
-    second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", "'left' in globals()")
+def test_notebooks_of_one_kernel_share_its_process_but_no_name_or_option_of_tables_even_after_a_failure(tmp_path):
+    wide = "import pandas; pandas.options.display.max_colwidth = 7"
+    first = notebook(tmp_path / "1.ipynb", f"{wide}; import os; left = 3; os.getpid()", "1 / 0")
+    kept = "('left' in globals(), __import__('pandas').options.display.max_colwidth)"
+    second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", kept)
     with _shared_kernel() as kernel:
         with pytest.raises(NotebookError, match="ZeroDivisionError"):
             execute(first, out=first, kernel=kernel)
         execute(second, out=second, kernel=kernel)
         assert kernel.has_kernel
     assert not kernel.has_kernel
-    assert said(second) == [said(first)[0], "False"]
+    assert said(second) == [said(first)[0], "(False, 50)"]
     assert [cell.execution_count for cell in nbformat.read(second, 4).cells] == [1, 2]
 
 

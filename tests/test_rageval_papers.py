@@ -9,7 +9,7 @@ import pytest
 from fake_ollama import FakeOllama
 from notebook_parts import parts
 
-from ragbench import papers
+from ragbench import papers, stats
 from ragbench.data import load_dataset
 from ragbench.data.dragonball import LANGUAGES
 from ragbench.errors import ConfigError, DataError
@@ -280,6 +280,18 @@ def test_rows_and_table_3_by_hand():
     for code in ("CN", "EN"):
         shares = [table.loc[f"{m} {code}", "value"] for m in ("Completeness", "Hallucination", "Irrelevance")]
         assert sum(shares) == pytest.approx(1)
+
+
+def test_table_3_resamples_documents():
+    covered = [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0]
+    rows = rows_of(*(("en", "factual", "It rose.", ["covered" if c else "neither"] * 3) for c in covered))
+    apart = BOOK.table_3(rows).set_index("column").loc["Completeness EN"]
+    rows["document"] = [number // 2 for number in range(len(rows))]
+    own = BOOK.table_3(rows).set_index("column").loc["Completeness EN"]
+    expected = stats.bootstrap_ci(covered, groups=rows["document"])
+    assert own[["low", "high"]].tolist() == pytest.approx([expected.low, expected.high])
+    assert own["value"] == apart["value"]
+    assert own["low"] < apart["low"]
 
 
 def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_where_the_docs_say_so():
