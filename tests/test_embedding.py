@@ -254,10 +254,12 @@ def test_cache_asks_the_model_once_per_text(tmp_path):
     np.testing.assert_array_equal(b[:, 0], [3, 1, 7])
 
 
-def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process():
+def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process(tmp_path):
     sent = pickle.loads(pickle.dumps(EmbeddedChecker()))
     assert repr(sent.embedder) == "CachedEmbeddings(MiniLM())"
     assert sent.check(["The Nile is a river."], "The Nile is a river.") == ["Entailment"]
+    named = pickle.loads(pickle.dumps(CachedEmbeddings(MiniLM(), "mine", tmp_path)))
+    assert (named.model_id, named._folder) == ("mine", tmp_path)
 
 
 @pytest.mark.parametrize("queries_apart", [False, True])
