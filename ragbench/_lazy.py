@@ -49,7 +49,7 @@ def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
 
     def shown() -> list[str]:
         module = namespace["__name__"]
-        there = {name: value for name, value in namespace.items() if not name.startswith("_")}
-        return sorted(n for n, v in there.items() if n.isupper() or getattr(v, "__module__", "").startswith(module))
+        named = {name: value for name, value in namespace.items() if not name.startswith("_")}
+        return sorted(n for n, v in named.items() if n.isupper() or getattr(v, "__module__", "").startswith(module))
 
     return shown

@@ -130,12 +130,12 @@ def _count(number: int, word: str) -> str:
 @_command("init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty"))
 def _init(given: _Given) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
-    made = create_project(given.folder)
-    files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(made.iterdir()))
-    print(f"{os.path.relpath(made)}: {files}")
+    project = create_project(given.folder)
+    files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(project.iterdir()))
+    print(f"{os.path.relpath(project)}: {files}")
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:
         print(f"first:\n{rb.doctor.check_lines(missing)}")
-    experiment = shlex.quote(os.path.relpath(made / "experiment.yaml"))
+    experiment = shlex.quote(os.path.relpath(project / "experiment.yaml"))
     print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {shlex.quote(given.folder)}")
 
 

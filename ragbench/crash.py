@@ -384,28 +384,28 @@ def crash_test(
     beside. `crash_table` sums it up.
     """
     table, documents = read_answers(rows, columns), list(documents)
-    made = plant(table, documents, errors=errors, seed=seed)
-    if made.empty:
+    planted = plant(table, documents, errors=errors, seed=seed)
+    if planted.empty:
         do = "give whole sentences as answers; for errors of chunks, chunks, retrieved and references"
         raise DataError("no error could be planted", "one at least", do)
     of_answers = {name for name, method in LABELS.items() if "answer" in method.needs}
     base = table.drop(columns=[name for name in ("system", "other_answers", *of_answers) if name in table])
     base = base.drop(columns="context") if {"context", "chunks"} <= set(base) else base
     texts = [name for name in ("answer", "chunks", "retrieved") if name in base]
-    after = base.iloc[made["row"]].reset_index(drop=True).assign(**made[texts])
+    after = base.iloc[planted["row"]].reset_index(drop=True).assign(**planted[texts])
     together = pd.concat([base, after], ignore_index=True).assign(question_id=lambda every: range(len(every)))
     scored = score(together, metrics, labels, **options)
     lists = [name for name in table if table[name].map(lambda value: isinstance(value, list | tuple)).any()]
-    beside = table.drop(columns={*lists, *made} & {*table}).reset_index(drop=True)
-    about = made[["row", "error", "claim", "part", "change", "answer"]].join(beside, on="row")
+    beside = table.drop(columns={*lists, *planted} & {*table}).reset_index(drop=True)
+    about = planted[["row", "error", "claim", "part", "change", "answer"]].join(beside, on="row")
     lower, parts = lower_is_better(), []
     for number in scored.attrs["numbers"]:
         values = scored[number].to_numpy(float)
-        before, after = values[made["row"]], values[len(table) :]
+        before, after = values[planted["row"]], values[len(table) :]
         worse = np.round((after - before) * (1 if number in lower else -1), 5)  # vectors differ in the last digits
         parts.append(about.assign(number=number, before=before, after=after, worse=worse))
     result = pd.concat(parts, ignore_index=True)
-    result.attrs = made.attrs
+    result.attrs = planted.attrs
     return result
 
 

@@ -126,9 +126,9 @@ def evidence(
     for title, index in facts:
         count = len(pages[title].sentences) if title in pages else 0
         if not 0 <= index < count:
-            lacks = f"that document has {count} sentences" if title in pages else f"{title!r} is no document's title"
+            missing = f"that document has {count} sentences" if title in pages else f"{title!r} is no document's title"
             raise DataError(
-                f"{where}: supporting fact [{title!r}, {index}] points nowhere: {lacks}",
+                f"{where}: supporting fact [{title!r}, {index}] points nowhere: {missing}",
                 "the title of a document and the index of one of its sentences, counted from 0",
                 "mend the fact; or pass the documents, each with a list of 'sentences', as second argument",
             )

@@ -169,7 +169,7 @@ def ask_step(
     asked = {"ids": [name for name, fields, _ in calls if fields is not None]}
     prompts = [fill_prompt(template, **fields) for _, fields, _ in calls if fields is not None]
     replies = iter(ask(model, prompts, form, **asked | settings) if prompts else ())
-    made, failed = [], []
+    records, failed = [], []
     for name, fields, result in calls:
         if fields is not None:
             reply = next(replies)
@@ -177,8 +177,8 @@ def ask_step(
         if isinstance(result, str):
             failed.append((name, result))
         else:
-            made.append(result)
-    return Done(tuple(made), tuple(failed))
+            records.append(result)
+    return Done(tuple(records), tuple(failed))
 
 
 def field_list(configuration: Configuration, names: Sequence[str]) -> str:

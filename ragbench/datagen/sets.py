@@ -187,10 +187,10 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
 def _document(document: GeneratedDocument, configuration: Configuration, fields: Sequence[str]) -> Iterator[str]:
     for name in fields:
         value = configuration.text[name]
-        there, dropped = mentions(document.text, value), name in document.dropped
-        if there and dropped:
+        stated, dropped = mentions(document.text, value), name in document.dropped
+        if stated and dropped:
             yield f"{name} is listed as dropped, but the document states {value!r}"
-        if not there and not dropped:
+        if not stated and not dropped:
             yield f"{name} = {value!r} is neither in the document nor listed as dropped"
     yield from (f"names {name!r}, which is real" for name in real_names(document.text))
 

@@ -26,22 +26,22 @@ def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -
     are those of all questions, and a note says what it is expected to save.
     """
     stop = experiment.stop(until or experiment.until)
-    made = Plan()
+    plan = Plan()
     with experiment.open_cassette(make=False) as cassette:
         for name, value in experiment.data.items():
             data = value if isinstance(value, Dataset) else value()
-            made += _retrieval(experiment, name, data, speeds)
-            made += Plan((), tuple(stop.expected(data) if stop else ()))
+            plan += _retrieval(experiment, name, data, speeds)
+            plan += Plan((), tuple(stop.expected(data) if stop else ()))
             cells, count = experiment.cells(name), len(data.questions)
             for label, model in experiment.generator.items():
                 prompts = len({cell.answer for cell in cells if cell.generator == label})
-                made += _calls("generation", count * prompts, model, cassette, speeds)
+                plan += _calls("generation", count * prompts, model, cassette, speeds)
             for label, model in experiment.judge.items():
                 prompts = _gradings(experiment, [cell for cell in cells if cell.judge == label], is_model(model))
-                made += _calls("grading", count * prompts, model, cassette, speeds)
+                plan += _calls("grading", count * prompts, model, cassette, speeds)
     if experiment.metrics:
-        made += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
-    return made
+        plan += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
+    return plan
 
 
 def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any]) -> Plan:

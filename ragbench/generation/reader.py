@@ -98,8 +98,8 @@ class ExtractiveReader:
         """Answer by the best pair of sentences; empty when it covers too little of the question."""
         weights = np.array([rarity(t) for t in asked])
         idf = weights / weights.sum()
-        there = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
-        near = _smooth(there)
+        present = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
+        near = _smooth(present)
         # The last part of the question that asks something.
         clauses = reversed(re.split(r"(?<=[.?!;:])\s+", question))
         clause = next((part for part in clauses if _ASKING.search(part)), question)
@@ -112,8 +112,8 @@ class ExtractiveReader:
         links = _links(parts, first, known, rarity)
         # (first, answer, term): what the two sentences cover together.
         cover = np.maximum(near[first][:, None, :], near[None, :, :]) @ idf
-        ask = (0.5 * there + 0.5 * near) @ tail
-        both = np.maximum(there[first][:, None, :], there[None, :, :]) @ idf
+        ask = (0.5 * present + 0.5 * near) @ tail
+        both = np.maximum(present[first][:, None, :], present[None, :, :]) @ idf
         score = cover + _LINK * links + _KIND * fits + _ASKED * ask + _BOTH * both
         a, b = np.unravel_index(int(np.argmax(score)), score.shape)
         if cover[a, b] < self.threshold:
@@ -130,9 +130,9 @@ def _links(parts: Sequence[ParsedSentence], first: np.ndarray, known: set[str], 
     names = sorted(set().union(*(new[i] for i in first)))
     if not names:
         return np.zeros((len(first), len(parts)))
-    there = np.array([[name in terms for name in names] for terms in new], dtype=float)
+    present = np.array([[name in terms for name in names] for terms in new], dtype=float)
     weights = np.array([rarity(name) for name in names])
-    return np.minimum(there[first] * (weights / weights.max()) @ _smooth(there).T, 1.0)
+    return np.minimum(present[first] * (weights / weights.max()) @ _smooth(present).T, 1.0)
 
 
 def _smooth(rows: np.ndarray) -> np.ndarray:

@@ -320,7 +320,7 @@ def embedded_checker_quality(split: str = "test", checker: Any = None, name: str
     for text, about in claims.groupby("text"):
         said[about.index] = checker.check(about["claim"].tolist(), text)
     rows = {}
-    for who, given in {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}.items():
+    for tool, given in {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}.items():
         i = checker_intervals(claims["label"].tolist(), given, claims["document"].tolist())["accuracy"]
-        rows[who] = i.estimate, i.low, i.high, i.n
+        rows[tool] = i.estimate, i.low, i.high, i.n
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])

@@ -270,10 +270,10 @@ class Cassette:
 
         ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
         """
-        who = json.loads(request)
+        asked = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        names = (who["provider"], who["model"], who["digest"])
+        names = (asked["provider"], asked["model"], asked["digest"])
         row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now)
         return self._write(_INSERT, row) == 1
 

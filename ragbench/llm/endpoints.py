@@ -194,8 +194,8 @@ class OllamaEndpoint(Endpoint):
             raise named from None
         listed = {full_name(model.model): model.digest or "" for model in models if model.model}
         if self.name not in listed:
-            here = ", ".join(sorted(listed)) or "none"
-            raise self.fail("no_model", f"the server does not have this model; it has: {here}")
+            served = ", ".join(sorted(listed)) or "none"
+            raise self.fail("no_model", f"the server does not have this model; it has: {served}")
         return printable(listed[self.name].removeprefix("sha256:"))
 
     async def check(self) -> None:
@@ -279,8 +279,8 @@ class _OpenAIEndpoint(Endpoint):
         about = {name: entry.get(name) for name in ("root", "max_model_len")}
         about |= {name: meta.get(name) for name in ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")}
         facts = {name: value for name, value in about.items() if isinstance(value, int | float | str)}
-        told = canonical({"id": entry.get("id"), **facts})
-        return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
+        listing = canonical({"id": entry.get("id"), **facts})
+        return f"told-{hashlib.sha256(listing.encode()).hexdigest()}" if facts else ""
 
     async def complete(self, messages: list, schema: dict | None) -> Received:
         if schema is None:

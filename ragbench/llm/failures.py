@@ -79,13 +79,13 @@ def failure(
     secrets: tuple[str, ...] = (),
 ) -> CallError:
     """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider."""
-    who = f"{model} at {host}" if host else model
+    source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]
     provider, _, name = model.partition(":")
     if provider == "ollama":
         remedies = {"down": f"start it ({START_OLLAMA}), or pass host=...", "no_model": f"ollama pull {name}"}
         usual = remedies.get(kind, usual)
-    words = redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets)
+    words = redact(f"{source}: {detail}" if source else detail, secrets), expected, redact(do or usual, secrets)
     about = {"kind": kind, "host": host, "model": model, "status": status, "retry_after": retry_after}
     return CallError(*words, **about, raw=_hide(raw, secrets))
 

@@ -127,10 +127,10 @@ def plan(
         cached, seconds, cost, basis = 0, seconds_per_call, math.nan, unrecorded
         if first is not None and tape is not None:
             of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
-            who = (first.provider, first.name)
-            cached = min(count, tape.rows(f"SELECT count(*) {of_model} AND step = ?", (*who, name))[0][0])
+            key = (first.provider, first.name)
+            cached = min(count, tape.rows(f"SELECT count(*) {of_model} AND step = ?", (*key, name))[0][0])
             timed = f"SELECT answer {of_model} {{}} ORDER BY rowid LIMIT {_TIMED}"
-            answers = tape.rows(timed.format("AND step = ?"), (*who, name)) or tape.rows(timed.format(""), who)
+            answers = tape.rows(timed.format("AND step = ?"), (*key, name)) or tape.rows(timed.format(""), key)
             if replies := [json.loads(answer) for (answer,) in answers]:
                 seconds = median(reply["seconds"] for reply in replies)
                 basis = f"{seconds:.1f} s a call, the median of {len(replies)} recorded"
@@ -323,16 +323,16 @@ def _about(endpoint: Any) -> dict[str, str]:
         async with asyncio.timeout(10):
             version = (await client._request_raw("GET", "/api/version")).json().get("version", "")
             shown, loaded = await client.show(endpoint.name), (await client.ps()).models
-        info, here = shown.modelinfo or {}, next((m for m in loaded if m.model == endpoint.name), None)
+        info, served = shown.modelinfo or {}, next((m for m in loaded if m.model == endpoint.name), None)
         made_for = next((value for key, value in info.items() if key.endswith(".context_length")), "unknown")
         about = {"server": f"Ollama {version}"}
         if shown.details is not None:
             about["weights"] = f"{shown.details.parameter_size}, {shown.details.quantization_level}"
         about["can"] = ", ".join(shown.capabilities or ()) or "not said"
-        window = getattr(here, "context_length", None) or endpoint.num_ctx
+        window = getattr(served, "context_length", None) or endpoint.num_ctx
         about["window"] = f"{window} in use, made for {made_for}"
-        if here is not None and here.size:
-            about["on the GPU"] = f"{(here.size_vram or 0) / here.size:.0%}"
+        if served is not None and served.size:
+            about["on the GPU"] = f"{(served.size_vram or 0) / served.size:.0%}"
         return about
 
     try:

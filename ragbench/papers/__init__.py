@@ -179,10 +179,10 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     if frame.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
-    mine = number["ours"].fillna(number["recorded"])
+    own = number["ours"].fillna(number["recorded"])
     alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
     table = _SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
-        difference=(mine - number["published"]).where(alike),
+        difference=(own - number["published"]).where(alike),
         n=pd.to_numeric(frame["n"]).astype("Int64"),
         unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),

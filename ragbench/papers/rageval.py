@@ -117,10 +117,10 @@ def character_bigrams(text: str) -> list[str]:
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
     """Return the tokenizer ``"jieba"`` or ``"bigrams"``; ``"auto"`` takes jieba where it is installed."""
     check_known("Chinese tokenizer", [name], _TOKENIZERS)
-    there = importlib.util.find_spec("jieba") is not None
-    if name == "jieba" and not there:
+    installed = importlib.util.find_spec("jieba") is not None
+    if name == "jieba" and not installed:
         raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'bigrams'")
-    return jieba_words if there and name != "bigrams" else character_bigrams
+    return jieba_words if installed and name != "bigrams" else character_bigrams
 
 
 def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "auto", **options: Any) -> Build:

@@ -195,8 +195,8 @@ def _cell_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
 
 def _system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     """Name each row's system by the columns that vary in the frame, N apart."""
-    there = [name for name in cell if name in frame and name != "N"]
-    by = varying(frame, there) or [name for name in ("retriever", "generator") if name in frame][:1]
+    present = [name for name in cell if name in frame and name != "N"]
+    by = varying(frame, present) or [name for name in ("retriever", "generator") if name in frame][:1]
     return _cell_names(frame, by)
 
 
@@ -400,13 +400,13 @@ def save_scores(table: pd.DataFrame, folder: Path) -> Path:
 def _load_scores(folder: Path) -> pd.DataFrame | None:
     """Read what `save_scores` wrote; None where nothing was scored."""
     path = folder / "scores.csv"
-    made = path.with_suffix(".json")
-    if not (path.is_file() and made.is_file()):
+    file = path.with_suffix(".json")
+    if not (path.is_file() and file.is_file()):
         return None
     table = pd.read_csv(path, dtype={"question_id": str, "system": str})
     names = [name for name in ("system", "question_id") if name in table]
     table[names] = table[names].map(from_csv)
-    table.attrs |= json.loads(made.read_text(encoding="utf-8"))
+    table.attrs |= json.loads(file.read_text(encoding="utf-8"))
     return table
 
 

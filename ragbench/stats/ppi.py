@@ -84,22 +84,24 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
     """
     names, where, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     n = min(n, where.size)
-    take = np.minimum(sizes, least)
-    if take.sum() > n:
-        raise ConfigError(f"{n} items for {names.size} strata of at least {least}", f"n of {take.sum()}", "lower least")
-    left, more = sizes - take, n - take.sum()
+    quota = np.minimum(sizes, least)
+    if quota.sum() > n:
+        raise ConfigError(
+            f"{n} items for {names.size} strata of at least {least}", f"n of {quota.sum()}", "lower least"
+        )
+    left, more = sizes - quota, n - quota.sum()
     if more:
         exact = more * left / left.sum()
-        take = take + np.floor(exact).astype(int)
+        quota = quota + np.floor(exact).astype(int)
         # Ties go to the earlier stratum; no stratum is asked for more than it has, as exact <= left.
-        take[np.argsort(-(exact % 1), kind="stable")[: n - take.sum()]] += 1
-    return _drawn(where, take, np.ones(where.size, dtype=bool), seed)
+        quota[np.argsort(-(exact % 1), kind="stable")[: n - quota.sum()]] += 1
+    return _drawn(where, quota, np.ones(where.size, dtype=bool), seed)
 
 
-def _drawn(where: np.ndarray, take: np.ndarray, free: np.ndarray, seed: int) -> np.ndarray:
+def _drawn(where: np.ndarray, quota: np.ndarray, free: np.ndarray, seed: int) -> np.ndarray:
     """So many of each stratum's free items, at random."""
     random, drawn = np.random.default_rng(seed), np.zeros(where.size, dtype=bool)
-    for stratum, count in enumerate(take):
+    for stratum, count in enumerate(quota):
         drawn[random.choice(np.flatnonzero((where == stratum) & free), count, replace=False)] = True
     return drawn
 
@@ -322,10 +324,10 @@ def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int)
     mean = np.bincount(where[labelled], rest[labelled], names.size) / drawn
     squares = np.bincount(where[labelled], (rest[labelled] - mean[where[labelled]]) ** 2, names.size)
     spread = np.sqrt((squares + _LENT * squares.sum() / drawn.sum()) / (drawn - 1 + _LENT))
-    take = np.zeros(names.size, dtype=int)
+    quota = np.zeros(names.size, dtype=int)
     for _ in range(min(int(n), int((~labelled).sum()))):
         # One at a time to the stratum that gains most: N^2 s^2 (1/m - 1/(m + 1)). None is asked for more than it has.
-        m = drawn + take
+        m = drawn + quota
         gain = np.where(m < sizes, (sizes * spread) ** 2 / (m * (m + 1)), -1.0)
-        take[int(gain.argmax())] += 1
-    return _drawn(where, take, ~labelled, seed)
+        quota[int(gain.argmax())] += 1
+    return _drawn(where, quota, ~labelled, seed)
