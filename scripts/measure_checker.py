@@ -165,7 +165,7 @@ def test(folder):
     print(table.round(3).to_string(), kept.round(3).to_string(), sep="\n")
 
 
-def survivors(results, said):
+def survivors(results, said, resamples=2000):
     """Return which metrics survive with the chosen tool of each direction, by the rule of notebook 24."""
     clusters = question_clusters(rb.data.load_minihop())
     cluster = pd.Series({r.id: clusters[r.extra["question_id"]] for r in results})
@@ -178,7 +178,7 @@ def survivors(results, said):
     ways, rows = {"reference": claim_metrics_table(results), "chosen": claim_metrics_table(taken)}, []
     for metric in METRICS:
         both = pd.DataFrame({way: table[metric] for way, table in ways.items()}).dropna()
-        options = {"groups": cluster[both.index], "resamples": 2000}
+        options = {"groups": cluster[both.index], "resamples": resamples}
         bias = stats.bootstrap_ci(both["chosen"] - both["reference"], **options)
         rho = stats.correlation(both["chosen"], both["reference"], "spearman", **options)
         survives = bias.low >= -0.1 and bias.high <= 0.1 and rho.low > 0.5
