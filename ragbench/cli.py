@@ -204,14 +204,15 @@ def _rounded(table: Any) -> str:
 
 def _run_summary(rows: Any) -> str:
     """Mean IR score and share of grade 5, a line per system and a column per N."""
+    from ragbench.experiment.rows import fully_right
+
     retrieved = rows[rows["N"] > 0]
     axes = ("data", "chunker", "k", "generator", "judge")
     systems = ["retriever", *(axis for axis in axes if retrieved[axis].nunique() > 1)]
-    right = rows["grade"].eq(5).where(rows["grade"].notna()).astype(float)
     lines = []
     for name, part, values in (
         ("mean IR score", retrieved, retrieved["ir_score"]),
-        ("share of grade 5", rows, right),
+        ("share of grade 5", rows, fully_right(rows)),
     ):
         if values.notna().any():
             table = part.assign(value=values).pivot_table("value", systems, "N", sort=False, dropna=False)

@@ -35,7 +35,7 @@ from ragbench.report.export import (
     save_scores,
 )
 from ragbench.report.methods import Methods, methods, references, score_methods, with_citations
-from ragbench.report.tables import Table, interval_table, label_of, table
+from ragbench.report.tables import ReportTable, interval_table, label_of, table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
 COMMANDS = {
@@ -178,16 +178,16 @@ def test_an_index_with_a_name_and_columns_in_levels_are_kept():
     wide = pd.DataFrame(
         [[1, 2]], index=pd.Index(["a"], name="row"), columns=pd.MultiIndex.from_tuples([("x", "mean"), ("x", "")])
     )
-    made = Table("s", "c", wide).texts("l")
+    made = ReportTable("s", "c", wide).texts("l")
     assert made["csv"] == 'row,"x, mean",x\na,1,2\n'
     categories = pd.DataFrame({"k": ["a", "b"], "c": pd.Categorical(["u", "v"]), "v": [1.0, 2.0]})
     pivoted = categories.pivot(index="k", columns="c", values="v")
-    assert Table("s", "c", pivoted).texts("l")["csv"] == "k,u,v\na,1,\nb,,2\n"
+    assert ReportTable("s", "c", pivoted).texts("l")["csv"] == "k,u,v\na,1,\nb,,2\n"
 
 
 def test_what_readers_see_may_differ_from_the_numbers_in_the_csv(frame):
     shown = pd.DataFrame({"mean": ["0.51 [0.48, 0.54]"]})
-    made = Table("s", "c", frame, shown).texts("l")
+    made = ReportTable("s", "c", frame, shown).texts("l")
     assert "0.51 [0.48, 0.54]" in made["md"]
     assert "0.51 [0.48, 0.54]" not in made["csv"]
     assert "0.123457" in made["csv"]
@@ -195,9 +195,9 @@ def test_what_readers_see_may_differ_from_the_numbers_in_the_csv(frame):
 
 def test_a_table_without_caption_or_columns_is_refused(frame):
     with pytest.raises(ConfigError, match="empty caption"):
-        Table("s", " ", frame).texts("l")
+        ReportTable("s", " ", frame).texts("l")
     with pytest.raises(ConfigError, match="without columns"):
-        Table("s", "c", pd.DataFrame()).texts("l")
+        ReportTable("s", "c", pd.DataFrame()).texts("l")
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------

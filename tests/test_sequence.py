@@ -29,6 +29,7 @@ def test_capital_follows_the_game_played_in_plain_python():
         np.testing.assert_allclose(np.exp(betting_capital(d, mean)), each)
     many = rng.uniform(-1, 1, (4, 5, 9))
     np.testing.assert_allclose(betting_capital(many)[2, 3], betting_capital(many[2, 3]))
+    np.testing.assert_allclose(betting_capital(many, 0.3, last=True), betting_capital(many, 0.3)[..., -1])
 
 
 def test_nine_wins_in_a_row_decide_and_eight_do_not():

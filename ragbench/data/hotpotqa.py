@@ -70,7 +70,7 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
             for title, sentences in dict(asked.context).items()
         }
         try:
-            references, meta = evidence(asked.supporting_facts, pages, f"{where} ({asked.id})")
+            references, meta = supporting_sentences(asked.supporting_facts, pages, f"{where} ({asked.id})")
         except DataError as error:
             if not official or excluded:
                 raise
@@ -116,7 +116,7 @@ class Paragraphs:
         return self._ids[title, text]
 
 
-def evidence(
+def supporting_sentences(
     facts: Sequence[tuple[str, int]], pages: Mapping[str, Document], where: str
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the sentences that supporting facts, (title, index from 0), point at, and the ``meta`` of their question.

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, StrictInt
 from ragbench.data.answers import is_missing, warn_of_no_word
 from ragbench.data.documents import is_document, read_document, read_folder
 from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, place_id
-from ragbench.data.hotpotqa import evidence, load_hotpotqa
+from ragbench.data.hotpotqa import load_hotpotqa, supporting_sentences
 from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
 from ragbench.errors import DataError, check_known
 from ragbench.paths import packaged_data
@@ -231,7 +231,7 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     asked = as_record(_Asked, row, where, add=_ADD)
     warn_of_no_word(asked.answer, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
-    found, about = evidence(asked.supporting_facts, by_title, where)
+    found, about = supporting_sentences(asked.supporting_facts, by_title, where)
     if found:
         meta |= about
     name = as_id(row.get("_id", row.get("id", place_id(where))))

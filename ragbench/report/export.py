@@ -58,7 +58,7 @@ from ragbench.report.methods import (
     score_methods,
     with_citations,
 )
-from ragbench.report.tables import FIT, PREAMBLE, Table, label_of
+from ragbench.report.tables import FIT, PREAMBLE, ReportTable, label_of
 from ragbench.stats import binomial_ci, means, with_interval
 from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
@@ -149,19 +149,21 @@ def _csv(rows: pd.DataFrame) -> Iterator[str]:
         yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
-def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[Table]:
+def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[ReportTable]:
     """Yield the tables that the rows of a run allow; each question is once per cell."""
     notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
     parts = run_parts(rows)
     contexts, by = parts[IR_SCORE]
     if contexts["ir_score"].notna().any():
         frame = means(contexts, by, "ir_score", resamples=RESAMPLES)
-        yield Table("ir_score", f"{name}: mean IR score per cell", frame, _with_intervals(frame, "IR score"), notes)
+        yield ReportTable(
+            "ir_score", f"{name}: mean IR score per cell", frame, _with_intervals(frame, "IR score"), notes
+        )
         if "N" in by and len(by) > 1:
             wide = frame.assign(system=_system_names(frame, RETRIEVED))
             wide = wide.pivot(index="N", columns="system", values="mean")[[*dict.fromkeys(wide["system"])]]
             caption = f"{name}: mean IR score by the budget of N tokens"
-            yield Table("ir_score_by_n", caption, wide.reset_index(), None, notes)
+            yield ReportTable("ir_score_by_n", caption, wide.reset_index(), None, notes)
     if len(parts[ANSWERS][0]):
         yield _seconds(*parts[ANSWERS], name, notes)
     marks, by = parts[RIGHT]
@@ -172,7 +174,7 @@ def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[
             yield _thresholds(marks[judged], name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
-    yield Table("audit", caption, audit, _worded(shown))
+    yield ReportTable("audit", caption, audit, _worded(shown))
 
 
 def _fixed(rows: pd.DataFrame) -> str:
@@ -207,7 +209,7 @@ def _with_intervals(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFra
     return shown.rename(columns={mean: f"{head} [95% interval]"})
 
 
-def _seconds(answers: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> Table:
+def _seconds(answers: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> ReportTable:
     frame = means(answers, by, "seconds", resamples=RESAMPLES).rename(columns={"unscored": "untimed"})
     counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
     if counts:
@@ -216,10 +218,12 @@ def _seconds(answers: pd.DataFrame, by: list[str], name: str, notes: tuple[str, 
         frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
     cached = int(answers["cached"].map(lambda value: value is True).sum())
     notes += (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
-    return Table("seconds", f"{name}: seconds per answer", frame, _worded(_with_intervals(frame, "seconds")), notes)
+    return ReportTable(
+        "seconds", f"{name}: seconds per answer", frame, _worded(_with_intervals(frame, "seconds")), notes
+    )
 
 
-def _grades(marks: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> Table:
+def _grades(marks: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> ReportTable:
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
     key = marks.groupby(by, sort=False, dropna=False).ngroup() if by else pd.Series(0, index=marks.index)
     frame = pd.concat([cells, grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])], axis=1)
@@ -228,10 +232,10 @@ def _grades(marks: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...
         frame.insert(frame.columns.get_loc("n"), f"grade 5 {end}", [getattr(interval, end) for interval in rights])
     shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
     shown = shown.rename(columns=lambda head: re.sub(r"grade (\d)", lambda m: f"{m[1]} {GRADES[m[0]]}", head))
-    return Table("grades", f"{name}: shares of the five grades", frame, shown, notes)
+    return ReportTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
-def _thresholds(marks: pd.DataFrame, name: str) -> Table:
+def _thresholds(marks: pd.DataFrame, name: str) -> ReportTable:
     """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N (section 3.3)."""
     largest = int(marks["N"].max())
     points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
@@ -255,7 +259,7 @@ def _thresholds(marks: pd.DataFrame, name: str) -> Table:
         "Plateau: values that agree with the grades equally well; not a confidence interval.",
     )
     shown = frame if frame["note"].any() else frame.drop(columns="note")
-    return Table("thresholds", caption, frame, _worded(shown), under)
+    return ReportTable("thresholds", caption, frame, _worded(shown), under)
 
 
 def _worded(table: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +317,7 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> I
         yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
-def _worst_answers(rows: pd.DataFrame) -> Table:
+def _worst_answers(rows: pd.DataFrame) -> ReportTable:
     """List the ten rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
     Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
@@ -327,7 +331,7 @@ def _worst_answers(rows: pd.DataFrame) -> Table:
     frame["grade"] = lowest["grade"].map(lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore")
     frame["answer"] = lowest["answer"].astype(object).fillna("")
     caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
-    return Table("worst", caption, frame.reset_index(drop=True))
+    return ReportTable("worst", caption, frame.reset_index(drop=True))
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -352,7 +356,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
     return _write(to, html, name, facts, notes, **parts, methods=score_methods(table), files=files)
 
 
-def _score_tables(table: pd.DataFrame, name: str) -> Iterator[Table]:
+def _score_tables(table: pd.DataFrame, name: str) -> Iterator[ReportTable]:
     """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
     systems = table["system"].nunique() if "system" in table else 1
     notes = []
@@ -363,10 +367,14 @@ def _score_tables(table: pd.DataFrame, name: str) -> Iterator[Table]:
     if stopped := stopped_by_looking(table):
         notes.append(f"No pair is tested: the run was looked at until {stopped}; see the methods for its interval.")
     averages = score_means(table)
-    yield Table("means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes))
+    yield ReportTable(
+        "means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes)
+    )
     if are_compared(table):
         pairs = compare_scores(table, resamples=RESAMPLES)
-        yield Table("comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs))
+        yield ReportTable(
+            "comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs)
+        )
 
 
 def score_means(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -420,13 +428,13 @@ def _write(
     facts: str,
     notes: list[str],
     *,
-    tables: Sequence[Table],
+    tables: Sequence[ReportTable],
     figures: Iterable[_Drawn],
     methods: Methods,
     checks: pd.DataFrame,
     files: Mapping[str, Iterable[str]],
     label: str = "",
-    worst: Table | None = None,
+    worst: ReportTable | None = None,
     cassette: Path | None = None,
 ) -> _Exported:
     """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder stays as it was.
@@ -489,7 +497,7 @@ def _write(
 def _page(
     title: str,
     facts: str,
-    tables: Sequence[Table],
+    tables: Sequence[ReportTable],
     figures: Sequence[tuple[Path, str]],
     methods: Methods,
     audit: pd.DataFrame,

@@ -27,7 +27,7 @@ _LONG = 45  # rows that still fit on one page
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table: ``frame`` for the CSV, ``shown`` for readers (None: the same), ``notes`` to stand under it."""
 
     stem: str
@@ -81,7 +81,7 @@ def table(
     stem = Path(stem).expanduser()
     base = stem if stem.parent != Path() else results_dir("tables") / stem
     base.parent.mkdir(parents=True, exist_ok=True)
-    texts = Table(stem.name, caption, df, shown, notes).texts(stem.name)
+    texts = ReportTable(stem.name, caption, df, shown, notes).texts(stem.name)
     # Not with_suffix: "table_3.1" has a dot of its own.
     paths = {kind: base.with_name(f"{base.name}.{kind}") for kind in texts}
     for kind, text in texts.items():
