@@ -74,3 +74,18 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
     assert all(any(part in texts[name] for name in q.meta["doc_ids"]) for q in data.questions for part in q.references)
     assert sum(not q.references for q in data.questions) == 1
     assert sum(len(q.meta["answers"]) for q in data.questions) == 485
+
+
+@pytest.mark.data
+def test_the_sample_is_the_same_fifty_and_the_grid_shows_every_chunk_uncut():
+    from ragbench.papers.ragchecker import clapnq_grid, clapnq_sample
+
+    fifty, all_of_them = clapnq_sample(), clapnq_sample(300)
+    assert [q.id for q in fifty.questions] == [q.id for q in all_of_them.questions[:50]]
+    assert fifty.questions[0].text == "why did jamie kill her mom in halloween 4"
+    assert len(fifty.documents) == 297
+
+    rows = clapnq_grid(questions=3).run(progress=False)
+    assert rows.groupby("retriever").size().to_dict() == {"BM25": 3, "MiniLM": 3}
+    assert rows["context_tokens"].max() < 1500
+    assert rows["hits"].str.len().eq(5).all()
