@@ -80,7 +80,6 @@ _HOME = {
     "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
     "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
     "labelling.statements": [
-        "EmbeddedRagas",
         "ModelRagas",
         "extract_sentences",
         "extract_statements",

@@ -28,7 +28,7 @@ from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, 
 from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import grade
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
-from ragbench.labelling.statements import EmbeddedRagas, ModelRagas
+from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
@@ -377,7 +377,9 @@ def _grade(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
 
 
 def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
-    model: Any = EmbeddedRagas() if who.model is None else ModelRagas(who.model, cassette=cassette, **who.options)
+    if who.model is None:
+        raise ConfigError("RAGAS's metrics without a model", "a chat model", 'labels="ollama:llama3:8b"')
+    model = ModelRagas(who.model, cassette=cassette, **who.options)
     questions, answers, contexts = (rows[name].tolist() for name in ("question", "answer", "context"))
     scores = {
         "faithfulness": model.faithfulness(answers, contexts),

@@ -182,7 +182,7 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
 def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(tmp_path):
     with FakeOllama(reply=model_reply) as server, Cassette(tmp_path / "tape.sqlite") as tape:
         model = server.model()
-        row = load_script("record_ragas_baselines").recorded(model, F[0], "faithfulness", tape)
+        row = load_script("record_ragas").baselines(model, F[0], "faithfulness", cassette=tape)
         prompts = [call.prompt for call in server.calls]
     assert row == ("faithfulness", F[0].id, 9, 2, 1, 1)
     assert [F[0].worse in prompt for prompt in prompts] == [False, True, True, True]

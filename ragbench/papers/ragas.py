@@ -20,17 +20,28 @@ NOTE = "agreement with the construction of the pairs, not with people"
 _NUMBERS = ["agreement", "low", "high", "at_random", "wins", "ties", "losses", "n", "unscored"]
 
 
-def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
-    """Score both texts of every pair by a metric of `EmbeddedRagas`, `ModelRagas` or your own, all in one call.
+def score_texts(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
+    """Score both texts of every pair by a metric of `ModelRagas` or your own, all in one call.
 
-    Columns: id, better, worse (scores of the text made better and of the other, NaN where unscored), status ("scored",
-    or why not).
+    The scorer's table, first all texts made better, then all others, with columns id and side before it.
     """
     better, worse, questions, contexts = _sides(pairs, dimension)
     if contexts is not None:
         table = scorer.faithfulness(better + worse, contexts * 2, questions * 2)
     else:
         table = getattr(scorer, dimension)(questions * 2, better + worse)
+    table.insert(0, "id", [pair.id for pair in pairs] * 2)
+    table.insert(1, "side", ["better"] * len(pairs) + ["worse"] * len(pairs))
+    return table
+
+
+def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
+    """Score pairs as `score_texts` does, one row per pair.
+
+    Columns: id, better, worse (scores of the text made better and of the other, NaN where unscored), status ("scored",
+    or why not).
+    """
+    table = score_texts(scorer, pairs, dimension)
     return _paired(pairs, list(table["score"]), list(table["status"]))
 
 

@@ -31,10 +31,12 @@ from ragbench.datagen import load_schema, make_set
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
-from ragbench.generation import ABSTENTIONS, ExtractiveReader
-from ragbench.metrics.keypoints import passage_table
+from ragbench.generation import ABSTENTIONS, ExtractiveReader, generate
+from ragbench.labelling.asking import LabelResult
+from ragbench.labelling.keypoints import keypoint_verdicts
+from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
 from ragbench.prompts import fill_prompt, load_prompt
-from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.text import jieba_words
@@ -42,6 +44,8 @@ from ragbench.text.tokens import default_tokenizer
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _INPUT_TOKENS = 4096  # section 5.1
+_NEW_TOKENS = 256  # section 5.1
+_NUMBER = re.compile(r"\s*\d+[.)]?\s+")  # before a key point
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
     "TopK 5": (512, 5),
@@ -220,6 +224,66 @@ def retrieval_rows(
         place = {"retriever": retriever, "setting": setting, "size": size, "k": k, "cut": how, "prefix": titled}
         frames.append(about.assign(**place).join(table))
     return pd.concat(frames, ignore_index=True)
+
+
+def answer_recorded(
+    model: Any, questions: Sequence[Question], recorded: Sequence[Answer], **options: Any
+) -> list[Answer]:
+    """Answer questions from the passages that were recorded with another model's answers.
+
+    ``questions``, ``recorded``: of `load_dragonball_answers`. ``options``: for `generate`. Passages stand a blank line
+    apart with the heads that the paper's indexer gave them; an answer has at most 256 tokens, and one that this limit
+    ended counts as it is, as in the paper.
+
+    Source: RAGEval, section 5.1. Its prompt is not printed: ours is ``rageval_answer_en``.
+    """
+    contexts = ["\n\n".join(answer.meta["passages"]) for answer in recorded]
+    settings = {"with_documents": "rageval_answer_en", "num_predict": _NEW_TOKENS}
+    return generate(model, questions, contexts, **settings | options)
+
+
+def verdicts(
+    model: Any, questions: Sequence[Question], responses: Sequence[str], joint: int | None = 1, **options: Any
+) -> LabelResult:
+    """Judge by a model which key points of each question its response covers or contradicts, one in a prompt.
+
+    Key points are shown without the numbers that the data set writes before them. ``joint``, ``options``: as for
+    `keypoint_verdicts`.
+    """
+    points = [[_NUMBER.sub("", point) for point in question.meta["keypoints"]] for question in questions]
+    texts = [question.text for question in questions]
+    options = {"ids": [question.id for question in questions], **options}
+    return keypoint_verdicts(model, texts, responses, points, joint, **options)
+
+
+def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
+    """Count the verdicts of each response: columns covered, contradicted, neither, unread."""
+    rows = []
+    for of_response in labels:
+        counts = {verdict: list(of_response).count(verdict) for verdict in VERDICTS}
+        rows.append(counts | {"unread": list(of_response).count(None)})
+    return pd.DataFrame(rows, columns=[*VERDICTS, "unread"])
+
+
+def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.DataFrame:
+    """Return a row per answer: question_id, kind, document (the first it is about), rouge_l, words, finish.
+
+    ``rouge_l`` is the released code's; NaN where there is no answer.
+    """
+    texts = [answer.text for answer in answers]
+    rouge = answer_rouge_l(texts, [question.answer for question in questions], variant="released")
+    rows = [
+        {
+            "question_id": question.id,
+            "kind": question.kind,
+            "document": next(iter(question.meta["doc_ids"]), question.id),
+            "rouge_l": score if answer.text else float("nan"),
+            "words": len(answer.text.split()),
+            "finish": answer.meta.get("finish"),
+        }
+        for question, answer, score in zip(questions, answers, rouge, strict=True)
+    ]
+    return pd.DataFrame(rows)
 
 
 def answers(
