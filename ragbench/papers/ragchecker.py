@@ -150,6 +150,7 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
     and not 4,293 documents; MiniLM in place of E5-Mistral; answers of at most 512 tokens, an option of the chat model.
     """
     size, k = 300, 5
+    models = [name for name, value in (generator or {}).items() if is_model(value)]
     return Experiment(
         "ragchecker-clapnq",
         data={"clapnq": clapnq_sample(questions)},
@@ -158,7 +159,7 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
         k=(k,),
         N=2 * k * size,  # more tokens than the chunks have: nothing is cut off
         generator=generator,
-        prompts=dict.fromkeys(generator or {}, "ragchecker_default"),
+        prompts=dict.fromkeys(models, PROMPTS["default"]),
         **options,
     )
 
