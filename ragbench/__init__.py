@@ -111,7 +111,6 @@ _HOME = {
         "questions_needed",
     ],
     "comparison": ["compare_scores"],
-    "crash": ["crash_table", "crash_test"],
     "scoring": ["metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }

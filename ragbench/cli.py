@@ -98,7 +98,6 @@ _EXPERIMENT = _arg(
     default=".",
     help="YAML file, or a folder with experiment.yaml (default: this one); its keys are in docs/experiment.md",
 )
-_UNTIL = _arg("--until", metavar="DECISION", help='end when decided, such as "BM25 > SIM in fully_right by 0.95"')
 _HOST = _arg("--host", help="address of the model's server (default: OLLAMA_HOST, or this machine)")
 _TO = _arg("--to", required=True, help="folder to make; an earlier export is replaced")
 
@@ -159,14 +158,13 @@ def _validate(given: _Given) -> int:
     "plan",
     _EXPERIMENT,
     _arg("--seconds-per-call", type=float, default=float("nan"), help="of a model of which nothing is recorded yet"),
-    _UNTIL,
 )
 def _plan(given: _Given) -> None:
     """Say what an experiment file will take, without asking a model."""
-    print(rb.Experiment.from_yaml(given.experiment).plan(given.until, seconds_per_call=given.seconds_per_call))
+    print(rb.Experiment.from_yaml(given.experiment).plan(seconds_per_call=given.seconds_per_call))
 
 
-@_command("run", _EXPERIMENT, _UNTIL)
+@_command("run", _EXPERIMENT)
 def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
@@ -175,7 +173,7 @@ def _run(given: _Given) -> int:
 
     grid = rb.Experiment.from_yaml(given.experiment)
     require_labeller(grid.metrics, ["grade"] if grid.judge else [], grid.labels, grid.checker)
-    rows = grid.run(until=given.until)
+    rows = grid.run()
     failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
@@ -183,8 +181,6 @@ def _run(given: _Given) -> int:
         print(f"  {step}: {kind} {count}")
     if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
         print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {grid.truncated})")
-    if decided := rb.experiment.load_manifest(grid.home)["runs"][-1].get("until"):
-        print("{asked} of {of} questions: {why}, {estimate:+.3f} [{low:+.3f}, {high:+.3f}]".format(**decided))
     print(_run_summary(rows))
     if grid.metrics:
         with grid.open_cassette() as cassette:

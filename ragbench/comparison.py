@@ -18,7 +18,7 @@ from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import check_length_was_fixed, cluster_of_question
+from ragbench.stats.tables import cluster_of_question
 
 Pair = tuple[str, str]
 IR_SCORE, RIGHT = "IR score", "fully right"
@@ -85,10 +85,9 @@ def compare_scores(
     The table of `ragbench.stats.compare_pairs`, named a, b, measure; `conclusions` puts it into words. Pairs without a
     question scored for both are left out.
 
-    Raises ConfigError for a system that is not there, DataError for one that answered a question twice, when there is
-    nothing to compare, or for rows of a run that was ended by looking at them (``until``).
+    Raises ConfigError for a system that is not there, DataError for one that answered a question twice, or when
+    there is nothing to compare.
     """
-    check_length_was_fixed(table)
     scores = {key: (a, b) for key, (a, b) in paired_scores(table, columns, pairs).items() if not np.isnan(a - b).all()}
     if not scores:
         do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"

@@ -644,7 +644,7 @@ def test_references_are_whole_and_cited_in_both_ways():
         assert {"author", "title"} <= set(fields), key
         assert key == "ollama" or re.fullmatch(r"(19|20)\d\d", fields["year"]), key
         assert problems(" ".join(fields.values())) == [], key
-    assert len(references()) == 17
+    assert len(references()) == 16
     text = "BM25* & more ⟦robertson2009bm25,liu2024lost⟧ ($k$)."
     assert with_citations(text, in_markdown) == r"BM25\* & more [@robertson2009bm25; @liu2024lost] (\$k\$)."
     assert with_citations(text, in_latex) == r"BM25* \& more~\cite{robertson2009bm25,liu2024lost} (\$k\$)."

@@ -13,7 +13,7 @@ PACKAGE = Path(ragbench.__file__).parent
 # From the ground up. A module imports from its own room and from those before it.
 ROOMS = """
     errors _lazy paths records | text | prompts llm | onnx_models _bert_graph _e5_weights embedding chunking | data
-    | stats | metrics | retrieval | generation | labelling | experiment | scoring comparison crash | datagen | papers
+    | stats | metrics | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers
     | plots | widgets | report | evidence recordings notebooks doctor cli __main__
 """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}

@@ -21,7 +21,6 @@ from ragbench.data.files import read_text
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
 from ragbench.experiment.axes import MODELS, NONE, QUERY_ONLY, check_label, is_model, parse_axis, parse_model
 from ragbench.experiment.rows import ROWS, folder_name
-from ragbench.experiment.until import Until, parse_until
 from ragbench.llm import Cassette, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import find_numbers
@@ -88,7 +87,6 @@ class Grid(BaseModel):
     concurrency: PositiveInt = 4
     options: dict[str, Any] = Field(default_factory=dict)
     truncated: Literal["score", "unscored"] = "score"
-    until: str | None = None
     folder: Path | None = None
     metrics: list[str] = Field(default_factory=list)
     labels: Any = None
@@ -144,7 +142,6 @@ class Grid(BaseModel):
         check_known("match", [self.match], MATCHES)
         if self.metrics:
             find_numbers(self.metrics)
-        self.stop(self.until)
         check_known("option of model calls", self.options, {*inspect.signature(ask).parameters} - _NOT_OPTIONS)
         for name, value in self.options.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -186,14 +183,6 @@ class Grid(BaseModel):
         cells = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
         cells += [Cell(data, *search, n, *pair) for search, n, pair in product(searches, above, answered)]
         return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
-
-    def stop(self, until: str | None) -> Until | None:
-        """Read what ends a run of this grid; ConfigError where it cannot be."""
-        if until is None:
-            return None
-        if len(self.data) > 1:
-            raise ConfigError(f"until with {len(self.data)} data sets", "one", "run each on its own")
-        return parse_until(until, self.cells(next(iter(self.data))))
 
     @property
     def home(self) -> Path:

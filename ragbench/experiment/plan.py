@@ -17,21 +17,18 @@ from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.multiquery import dense_searches, model_calls
 
 
-def plan_experiment(experiment: Grid, until: str | None = None, **speeds: Any) -> Plan:
+def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
     """Count what a run will embed, search, ask and grade.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank" (calls of retrievers),
     "generation" and "grading". ``cached``: replies on the cassette. ``speeds`` are for `ragbench.llm.plan`:
-    ``seconds_per_call`` of a step of which nothing is recorded, ``price``. ``until`` as for `Experiment.run`: the steps
-    are those of all questions, and a note says what it is expected to save.
+    ``seconds_per_call`` of a step of which nothing is recorded, ``price``.
     """
-    stop = experiment.stop(until or experiment.until)
     plan = Plan()
     with experiment.open_cassette(make=False) as cassette:
         for name, value in experiment.data.items():
             data = value if isinstance(value, Dataset) else value()
             plan += _retrieval(experiment, name, data, speeds)
-            plan += Plan((), tuple(stop.expected(data) if stop else ()))
             cells, count = experiment.cells(name), len(data.questions)
             for label, model in experiment.generator.items():
                 prompts = len({cell.answer for cell in cells if cell.generator == label})

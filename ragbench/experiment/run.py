@@ -20,7 +20,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
-from ragbench.data.relevance import document_clusters, judgements
+from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
@@ -35,7 +35,6 @@ from ragbench.experiment.rows import (
     without_text,
     write_rows,
 )
-from ragbench.experiment.until import LOOK, ORDER_SEED, Until, in_blocks
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
@@ -120,22 +119,10 @@ def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
     return run
 
 
-def _blocks(run: _Run, data: Dataset, cells: Sequence[Cell], stop: Until | None) -> list[Sequence[Question]]:
+def _blocks(run: _Run, data: Dataset, cells: Sequence[Cell]) -> list[Sequence[Question]]:
     asked = sum(cell.generator in run.generators or cell.judge in run.judges for cell in cells)
     size = max(1, BLOCK_OF_ANSWERS // asked) if asked else BLOCK
-    if stop:
-        return in_blocks(data, min(size, LOOK))
     return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
-
-
-def _ended(stop: Until, differences: Mapping[str, float], clusters: Mapping[str, int], entry: Row) -> bool:
-    """Look at the questions so far, note for the manifest what was seen, and say whether the run is decided."""
-    interval, why = stop.look(differences, clusters)
-    seen = {name: getattr(interval, name) for name in ("estimate", "low", "high", "level")}
-    asked = {"text": stop.text, "number": stop.number, "asked": len(differences), "of": len(clusters)}
-    reason = {"order": ORDER_SEED, "unscored": interval.n_missing, "why": why or "all questions were asked"}
-    entry["until"] = seen | asked | reason
-    return bool(why)
 
 
 # -- search, cut and score ---------------------------------------------------------------------------------------------
@@ -418,8 +405,6 @@ class Experiment(Grid):
     cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
-    until : ends the run when it is decided, such as ``"BM25 > SIM in fully_right by 0.95 or within 0.05"``; see
-        `ragbench.experiment.until`. Then no test for a fixed number of questions holds for its rows.
     truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it is graded like any
         other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
@@ -443,7 +428,7 @@ class Experiment(Grid):
     plan = plan_experiment
     answers = staticmethod(answers_of)
 
-    def run(self, executor: Executor | None = None, progress: bool = True, until: str | None = None) -> pd.DataFrame:
+    def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
         """Run a grid from its beginning and return its rows, as `load_rows` does.
 
         Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by
@@ -455,12 +440,10 @@ class Experiment(Grid):
         executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
             ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
         progress : show a bar.
-        until : ends the run when it is decided, in place of the experiment's own; see `ragbench.experiment.until`.
 
         Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a model, too many prompts
         failed by the servers, two processes on one run, a full disk.
         """
-        stop = self.stop(until or self.until)
         with _alone(self), self.open_cassette() as cassette:
             run = _set_up(self, cassette)
             executor_name = type(executor).__name__ if executor else "threads"
@@ -474,22 +457,15 @@ class Experiment(Grid):
                 with tqdm(total=total, unit="row", disable=not progress) as bar:
                     for name, data in run.data.items():
                         cells, relevant = self.cells(name), judgements(data)
-                        clusters, differences = document_clusters(data) if stop else {}, {}
-                        for questions in _blocks(run, data, cells, stop):
+                        for questions in _blocks(run, data, cells):
                             block = _retrieve(run, name, cells, questions, pool)
                             for row in block:
                                 row["relevant"] = relevant.get(row["question_id"])
                             _answer(run, questions, block)
                             _grade(run, questions, block)
-                            if stop:
-                                block = [row | {"until": stop.text} for row in block]
-                                differences |= stop.differences(block)
                             write_rows(self.path, block, first=not rows)
                             rows += block
                             bar.update(len(block))
-                            if stop and _ended(stop, differences, clusters, entry):
-                                total = len(rows)
-                                break
             finally:
                 if cassette is None or cassette.mode != "replay":
                     for (axis, name), facts in run.models.items():  # what the servers made of num_ctx

@@ -26,7 +26,6 @@ from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
-from ragbench.stats.tables import stopped_by_looking
 
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
@@ -279,9 +278,6 @@ def audit(
         _failures(rows, varying(rows, CELL)),
         _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped),
     ]
-    if stopped := stopped_by_looking(rows):
-        refused = f"until {stopped}: no p-value for a fixed number of questions holds, see the methods for the interval"
-        entries.append(_entry("rows", "looked at while it ran", len(rows), len(rows), detail=refused))
     missing = {IR_SCORE: ("ir_score", "no references"), RIGHT: (RIGHT, "no reason given")}
     for table, (part, by) in run_parts(rows).items():
         if part.empty:

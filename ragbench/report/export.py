@@ -60,7 +60,6 @@ from ragbench.report.methods import (
 )
 from ragbench.report.tables import FIT, PREAMBLE, ReportTable, label_of
 from ragbench.stats import binomial_ci, means, with_interval
-from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
 
 MARKER = ".ragbench-export.json"  # lists what an export wrote
@@ -364,8 +363,6 @@ def _score_tables(table: pd.DataFrame, name: str) -> Iterator[ReportTable]:
         notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by'].dropna()))}.")
     if systems > MOST_COMPARED:
         notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
-    if stopped := stopped_by_looking(table):
-        notes.append(f"No pair is tested: the run was looked at until {stopped}; see the methods for its interval.")
     averages = score_means(table)
     yield ReportTable(
         "means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes)

@@ -23,7 +23,6 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
-from ragbench.stats.tables import stopped_by_looking
 from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
@@ -155,7 +154,6 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "graders": [_answerer(*person, entries) for person in judges.items()],
         "grader_prompts": prompts.get("thesis_grade"),
         "left": left,
-        "until": next((run["until"] for run in manifest.get("runs", ())[-1:] if run.get("until")), None),
         "others": [*_other_languages(manifest)],
         "english": [words for mark, words in _ENGLISH.items() if mark in axes],
         "changed": [f"{name} = {value}" for name, value in changed.items()],
@@ -169,7 +167,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
 def are_compared(table: pd.DataFrame) -> bool:
     """Say whether the systems of a table from `ragbench.score` are compared in pairs unasked."""
     systems = table["system"].nunique() if "system" in table else 1
-    return 1 < systems <= MOST_COMPARED and not stopped_by_looking(table)
+    return 1 < systems <= MOST_COMPARED
 
 
 def score_methods(table: pd.DataFrame) -> Methods:

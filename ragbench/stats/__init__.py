@@ -13,7 +13,6 @@ _HOMES = {
     "paired_bootstrap_difference with_interval",
     "paired": "holm paired_permutation_test paired_power power_analysis questions_needed",
     "ppi": "label_next ppi_difference ppi_mean ppi_shares stratified_draw",
-    "sequence": "anytime_interval betting_capital units_until_decided",
     "tables": "compare compare_pairs means",
 }
 __getattr__, __dir__ = lazy(__name__, {module: names.split() for module, names in _HOMES.items()})

@@ -80,9 +80,8 @@ def compare(
         flipped together.
     options : for `compare_pairs`.
 
-    Raises DataError when a system has several rows for a question, or for rows of a run that was looked at (``until``).
+    Raises DataError when a system has several rows for a question.
     """
-    check_length_was_fixed(rows)
     if not isinstance(measure, str):
         do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
@@ -119,18 +118,6 @@ def _told_apart_by(rows: pd.DataFrame, key: list[str], measure: str) -> list[str
             if now < left and values.nunique() < _MAX_GROUPS:
                 found, left = [*found, column], now
     return [] if left else found
-
-
-def stopped_by_looking(rows: pd.DataFrame) -> str:
-    """Return the ``until`` of a run that was looked at while it went on; "" for any other table."""
-    return next(iter(rows["until"].dropna()), "") if "until" in rows else ""
-
-
-def check_length_was_fixed(rows: pd.DataFrame) -> None:
-    """Raise DataError for rows whose number was decided by looking at them: a p-value needs it fixed before."""
-    if stopped := stopped_by_looking(rows):
-        do = "report the interval that the run ended with, in its manifest.json under runs, and in ragbench export"
-        raise DataError(f"a run that was looked at until {stopped}", "a number of questions fixed before", do)
 
 
 def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
