@@ -67,7 +67,16 @@ _HOME = {
         "passage_table",
         "reference_recall",
     ],
-    "metrics.lexical": ["bleu", "exact_match", "idf_overlap", "idf_weights", "rouge_l", "token_f1"],
+    "metrics.lexical": [
+        "bleu",
+        "claim_overlap",
+        "contained",
+        "exact_match",
+        "idf_overlap",
+        "idf_weights",
+        "rouge_l",
+        "token_f1",
+    ],
     "metrics.ranking": ["rank_scores"],
     "metrics.reference_free": [
         "answer_relevance",

@@ -1,5 +1,6 @@
 """Answer metrics: HotpotQA's official EM and F1, BLEU, ROUGE-L, IDF overlap."""
 
+import json
 import math
 
 import numpy as np
@@ -8,11 +9,32 @@ from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench.data import load_ragchecker_meta
+import ragbench as rb
+from ragbench.data import load_minihop, load_ragchecker_meta
 from ragbench.errors import DataError
-from ragbench.metrics.lexical import _normalise_answer, bleu, exact_match, idf_overlap, idf_weights, rouge_l, token_f1
+from ragbench.metrics.lexical import (
+    _comparable_words,
+    _normalise_answer,
+    bleu,
+    claim_overlap,
+    contained,
+    exact_match,
+    idf_overlap,
+    idf_weights,
+    rouge_l,
+    token_f1,
+)
+from ragbench.paths import packaged_data
 from ragbench.stats import preference_correlation
 from ragbench.text.words import stems
+
+MINIHOP = packaged_data("minihop")
+
+
+def minihop(name):
+    lines = (MINIHOP / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
 
 texts = st.lists(
     st.sampled_from(["red", "blue", "the", "a", "Cat", "dog", "run", "1984", "é", "U.S."]), max_size=12
@@ -37,6 +59,95 @@ def test_exact_match_ignores_case_articles_and_punctuation_only():
     assert exact_match("The Beatles!", "beatles") == 1.0
     assert exact_match("Beatles band", "Beatles") == 0.0
     assert exact_match("b", ["a x", "B."]) == 1.0
+
+
+IN = [
+    ("Burton died at Trieste, in 1890.", "Trieste"),
+    ("It was Jean Paul Sartre", "Jean-Paul Sartre"),
+    ("the Kings Lynn museum", "King's Lynn"),
+    ("in the U.S. Navy", "US Navy"),
+    ("It has 1234 towns.", "1,234"),
+    ("They had three children", "3"),
+    ("aged Twenty-One", "21"),
+    ("It weighs 19.5 kg", "19.5"),
+    ("the king of Lord of the Rings", "The Lord of Rings"),
+    ("Yes, both are in London.", "yes"),
+    ("**No**.", "no"),
+    ("no", "No."),
+    ("北京是中国的首都。", "北京"),
+    ("建于1997年", "1997"),
+    ("수도는 서울이다", "서울"),
+    ("यह दिल्ली है", "दिल्ली"),
+    ("It is in A minor", "A minor"),
+    ("not Paris", "Paris"),  # a denial fools it
+]
+OUT = [
+    ("Bart did it", "art"),
+    ("in 1997", "19"),
+    ("in 19.5 hours", "19"),
+    ("in 1,190 towns", "190"),
+    ("chapters 1, 2", "12"),
+    ("in the 1990s", "1990"),
+    ("Sartre, Jean-Paul", "Jean-Paul Sartre"),
+    ("It is in C minor", "A minor"),
+    ("No record is known", "no"),
+    ("They are. Yes.", "yes"),
+    ("Both are in London", "yes"),  # right, and missed
+    ("No, yes", "yes"),
+    ("the Iron Lady", "Margaret Thatcher"),  # right, and missed
+    ("", "Paris"),
+    ("東京", "京都"),
+]
+
+
+@pytest.mark.parametrize(("prediction", "true"), IN)
+def test_contained_finds_the_true_answer_as_whole_words(prediction, true):
+    assert contained(prediction, true) == 1.0
+
+
+@pytest.mark.parametrize(("prediction", "true"), OUT)
+def test_contained_finds_no_part_of_a_word_and_no_other_number(prediction, true):
+    assert contained(prediction, true) == 0.0
+
+
+def test_contained_takes_the_best_of_several_and_is_undefined_without_a_word():
+    assert contained("in New York", ["Boston", "New York"]) == 1.0
+    assert contained("in New York", ["!", "New York"]) == 1.0
+    assert contained("The The played", "The The") == 1.0  # articles stay where nothing else is left
+    assert math.isnan(contained("Paris", "?!"))
+
+
+def spelled_by_some_run(prediction, true):
+    """The definition, word run by word run."""
+    words, target = _comparable_words(prediction), "".join(_comparable_words(true))
+    ends = range(len(words) + 1)
+    return float(any("".join(words[start:end]) == target for start in ends for end in ends[start:]))
+
+
+@settings(deadline=None)
+@given(texts, texts)
+def test_contained_equals_the_slow_version(a, b):
+    if _comparable_words(b):
+        assert contained(a, b) == spelled_by_some_run(a, b)
+
+
+@settings(deadline=None)
+@given(texts, texts, texts)
+def test_what_is_an_exact_match_or_stands_between_other_words_is_contained(a, before, after):
+    if _comparable_words(a) and _normalise_answer(a):
+        assert contained(a, a) == 1.0
+        assert contained(f"{before} {a} {after}", a) == 1.0
+    if exact_match(a, before) and _normalise_answer(a):
+        assert contained(a, before) == 1.0
+
+
+def test_contained_agrees_with_the_reference_grades_of_a_models_answers():
+    true = {q.id: q.answer for q in load_minihop().questions}
+    rows = [row for row in minihop("thesis_answers") if row["question_id"] in true]
+    found = np.array([contained(row["answer"], true[row["question_id"]]) == 1 for row in rows])
+    right = np.array([row["grade"] == 5 for row in rows])
+    assert len(rows) == 214
+    assert (found[right].mean() + 1 - found[~right].mean()) / 2 == pytest.approx(0.911, abs=0.002)
 
 
 def test_token_f1_by_hand():
@@ -160,6 +271,56 @@ def test_idf_overlap_by_hand():
     assert idf_overlap("same", "same", {}) == 1.0
     assert idf_overlap("", "cat", idf) == 0.0
     assert math.isnan(idf_overlap("", "!", idf))
+
+
+def test_claim_overlap_by_hand():
+    idf = {"cat": 1.0, "sat": 3.0, "mat": 2.0}
+    # claim: cat 1 + sat 3 + mat 2 = 6; in the text cat and mat = 3. Repetition on either side changes nothing.
+    assert claim_overlap("Cats sat: cat, mat", "mats, cats, mats, dogs", idf) == pytest.approx(3 / 6)
+    assert claim_overlap("cat flew", "flew", idf) == pytest.approx(3 / 4)  # unseen words weigh as the rarest
+    assert claim_overlap("cat flew", "flew", idf, unseen=0.0) == 0.0
+    assert claim_overlap("cat flew", "it flew", {}) == 0.5
+    assert math.isnan(claim_overlap("?", "cat", idf))
+
+
+@settings(deadline=None)
+@given(texts, texts)
+def test_claim_overlap_is_a_share_that_more_text_never_lowers(a, b):
+    idf = idf_weights(["red blue", "the cat", "the dog"])
+    share = claim_overlap(a, b, idf)
+    if math.isnan(share):
+        assert not stems(a, "overlap")
+        return
+    claimed, present = set(stems(a, "overlap")), stems(b, "overlap")
+    weights = {word: idf.get(word, max(idf.values())) for word in claimed}
+    slow = sum(weight for word, weight in weights.items() if word in present) / sum(weights.values())
+    assert share == pytest.approx(slow)
+    assert 0 <= share <= claim_overlap(a, f"{b} {a}", idf) == pytest.approx(1.0)
+    assert share == pytest.approx(claim_overlap(f"{a} {a}", f"{b} {b}", idf))
+
+
+def test_claim_overlap_ranks_the_chunks_that_entail_a_claim_first():
+    from sklearn.metrics import roc_auc_score
+
+    results = json.loads((MINIHOP / "claims_1000.json").read_text(encoding="utf-8"))["results"]
+    idf = idf_weights(doc.text for doc in load_minihop().documents)
+    overlap, entailed = [], []
+    for result in results:
+        for claim, labels in zip(result["gt_answer_claims"], result["retrieved2answer"], strict=True):
+            for chunk, label in zip(result["retrieved_context"], labels, strict=True):
+                overlap.append(claim_overlap(claim, chunk["text"], idf))
+                entailed.append(label == "Entailment")
+    assert len(entailed) == 3633
+    assert roc_auc_score(entailed, overlap) > 0.995
+
+
+def test_contained_and_claim_overlap_are_metrics_by_name():
+    row = {"answer": "In Trieste.", "reference": "Trieste", "chunks": ["Burton died at Trieste.", "A lake"]}
+    scored = rb.score([row], ["contained", "claim_overlap"])
+    assert scored[["contained", "claim_overlap"]].to_numpy().tolist() == [[1.0, 1.0]]
+    scored = rb.score([row | {"reference": "Trieste Burton Rome"}], ["claim_overlap"])
+    # Weights of two chunks: a stem in one of them ln 2; "rome", in neither, as much.
+    assert scored["claim_overlap"][0] == pytest.approx(2 / 3)
 
 
 def test_stems_are_porters_over_unicode_words():

@@ -104,7 +104,7 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
         assert re.search(rf"no column {column!r}, needed by .*{metric!r}", said)
     assert "'reference'" not in said
     computed = said.split("what can be computed as it is: ")[1].split(", ")
-    assert computed == ["keypoints", "exact_match", "token_f1", "bleu", "rouge_l"]
+    assert computed == ["keypoints", "exact_match", "contained", "token_f1", "bleu", "rouge_l"]
 
 
 def test_groups_single_numbers_and_shared_names_are_resolved():
@@ -120,7 +120,7 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
         "keypoints_hallucination", "irrelevance", "wrong_abstention",
     }  # fmt: skip
-    assert list(find_numbers(["lexical"])) == ["exact_match", "token_f1", "rouge_l", "bleu"]
+    assert list(find_numbers(["lexical"])) == ["exact_match", "contained", "token_f1", "rouge_l", "bleu"]
     assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == ("ragas", "faithfulness")
     assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]
 

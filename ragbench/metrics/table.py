@@ -21,7 +21,16 @@ from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import KEYPOINT_METRICS, effective_information_rate, keypoint_metrics, reference_recall
-from ragbench.metrics.lexical import bleu, exact_match, rouge_l, token_f1
+from ragbench.metrics.lexical import (
+    best_over_references,
+    bleu,
+    claim_overlap,
+    contained,
+    exact_match,
+    idf_weights,
+    rouge_l,
+    token_f1,
+)
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.text.languages import language_of
 
@@ -73,6 +82,12 @@ def _eir(texts: Sequence[str], chunks: Sequence[str]) -> float:
     return effective_information_rate(texts, chunks, language(texts))
 
 
+def _claim_overlap(reference: str | Sequence[str], chunks: Sequence[str]) -> float:
+    """The true answer's words in the retrieved text; weights from this row's chunks. Of several answers, the best."""
+    idf = idf_weights(chunks)
+    return best_over_references(lambda text, claim: claim_overlap(claim, text, idf), " ".join(chunks), reference)
+
+
 def language(texts: Iterable[str]) -> str:
     """Return "zh" for Chinese texts, else "en": the two that RAGEval's metrics know."""
     return "zh" if language_of(texts) == "chinese" else "en"
@@ -103,6 +118,8 @@ METRICS: dict[str, Metric] = {
     "reference_recall": Metric(("references", "chunks"), _recall, "RAGEval, Eq 1"),
     "eir": Metric(("references", "chunks"), _eir, "RAGEval, Eq 2"),
     "exact_match": Metric(_TRUE, exact_match, "HotpotQA"),
+    "contained": Metric(_TRUE, contained, "Mallen et al. 2023; Liu et al. 2024"),
+    "claim_overlap": Metric(("reference", "chunks"), _claim_overlap, "ours: words found, not entailment"),
     "token_f1": Metric(_TRUE, token_f1, "HotpotQA"),
     "bleu": Metric(_TRUE, bleu, "Papineni et al. 2002"),
     "rouge_l": Metric(_TRUE, rouge_l, "Lin 2004"),
@@ -111,7 +128,7 @@ METRICS: dict[str, Metric] = {
 # Several by one name.
 GROUPS: dict[str, tuple[str, ...]] = {
     "rageval": ("keypoints", "reference_recall", "eir"),
-    "lexical": ("exact_match", "token_f1", "rouge_l", "bleu"),
+    "lexical": ("exact_match", "contained", "token_f1", "rouge_l", "bleu"),
 }
 
 
@@ -138,7 +155,10 @@ def lower_is_better() -> list[str]:
 _ELSEWHERE = {
     "bertscore": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
     "bert_score": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
-    "accuracy": "fully_right",
+    "accuracy": "contained (the true answer stands in the answer) or fully_right (grade 5)",
+    "em": "exact_match",
+    "cover_em": "contained",
+    "cover_exact_match": "contained",
     "correctness": "grade",
     "answer_correctness": "grade",
     "mrr": "RR",
