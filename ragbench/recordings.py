@@ -1,8 +1,8 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
-says who was asked what. ``scripts/ship_recording.py`` asks the model, makes the two files and checks them. Answers are
-graded when they are replayed. A prompt that no longer has its reply is an error.
+says who was asked what. ``scripts/ship_recording.py`` asks the model, makes the two files and checks them. A prompt
+that no longer has its reply is an error. Rows have no grade; `reference_grades` has the labels.
 
 A grid that was broken off is shipped as far as it is whole: the first questions of its order. The order is random, so
 they are a random sample, except for the shipped evidence grids, which were asked with the longest prompts first.
@@ -38,8 +38,8 @@ ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before
 GOLD = "gold documents"
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
+WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
-GRADED_NOTE = f"{NOTE}; on them the embedded grader is not shown to be better than one grade for all (notebook 16)"
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class _RecordedGrid:
 def _thesis_grid(
     questions: list[Question], _: Dataset, names: Sequence[str] = (), N: Sequence[int] = (), gold: bool = False
 ) -> dict[str, Any]:
-    """Return the settings of the thesis's retrievers, all or some, and with ``gold`` of the gold documents uncut."""
+    """Return the settings of the thesis's retrievers, and with ``gold`` of the gold documents uncut."""
     every = thesis.retrievers()
-    retrievers = {name: every[name] for name in names or every}
+    retrievers = {name: every[name] for name in names or WITHOUT_MLQ}
     k = {name: thesis.TOP_K[name] for name in retrievers}
     if not gold:
         return {"chunker": {"semantic": semantic_chunks}, "retriever": retrievers, "k": k, "N": N}
@@ -216,29 +216,25 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     return Cassette(kept, "replay", command=f"python scripts/ship_recording.py {name} --record")
 
 
-def rows(name: str, grid: str, *, fresh: bool = False, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the rows of the questions that a recording covers of a grid, graded by the embedded grader.
+def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return the rows of the questions that a recording covers of a grid; no answer has a grade.
 
-    ``fresh``: ask now instead of replaying; a run that was broken off goes on. ``model``: with ``fresh``, the name of
-    another chat model (or a mapping), which gets the same options where it names no others. A prompt without a recorded
-    reply is a CallError.
+    ``model``: the name of a chat model (or a mapping) that is asked now, with the recording's options where it names no
+    others; a run that was broken off goes on. None replays. A prompt without a recorded reply is a CallError.
     """
-    from ragbench.labelling.embedded_grader import EmbeddedGrader
-
     about, recording = manifest(name), _known(name)
     covered = about["grids"][grid]["questions"]
     if not covered:
         return as_frame([])
-    settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
-    if fresh:
-        asked = model_name(model or recording.model)
+    if model:
         limits = {key: value for key, value in recording.options.items() if key != "digest"}
-        settings["generator"] = {asked: chat_model(model, **limits) if model else recording.chat_model()}
-        folder = results_dir(FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
-        return grid_experiment(name, grid, covered, folder=folder, **settings).run()
+        asked = model_name(model)
+        folder = results_dir(FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-live")
+        generator = {asked: chat_model(model, **limits)}
+        return grid_experiment(name, grid, covered, folder=folder, generator=generator).run()
     folder = results_dir(FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
     with replay(name) as cassette:
-        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
+        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette).run(progress=False)
 
 
 def evidence_rows() -> pd.DataFrame:
@@ -256,21 +252,56 @@ def evidence_rows() -> pd.DataFrame:
     return joined[joined["question_id"].isin(shared)].reset_index(drop=True)
 
 
-def answers_to_label(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the distinct answers of the grid "retrievers" at N = 300: what ``data/minihop/ANALYSIS.md`` draws from."""
-    return distinct_answers(rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300)])
-
-
 def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what gets a reference label, once each: the distinct pairs of question and answer.
 
-    Columns: question_id, answer, stratum (the embedded grade), retrievers (the list of those that led to the answer);
-    ordered by question and SHA-256 of the answer.
+    Columns: question_id, answer, retrievers (the list of those that led to the answer); ordered by question and SHA-256
+    of the answer.
     """
     distinct = (
         rows[rows["status"].eq("ok")]
         .groupby(["question_id", "answer"], as_index=False)
-        .agg(stratum=("grade", "first"), retrievers=("retriever", list))
+        .agg(retrievers=("retriever", list))
     )
     distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
+
+
+# -- reference labels --------------------------------------------------------------------------------------------------
+
+# In the order of their plans in data/minihop/ANALYSIS.md: an answer that two of them have keeps its first label.
+LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget")
+
+
+def every_label() -> pd.DataFrame:
+    """Return every reference grade of the recorded answers to MiniHop, as its plan drew it.
+
+    Columns: question_id, answer, grade, second_grade, inclusion_probability, file.
+    """
+    columns = ["question_id", "answer", "grade", "second_grade", "inclusion_probability"]
+    parts = []
+    for name in LABEL_FILES:
+        labels = pd.read_json(packaged_data("minihop", f"{name}_answers.jsonl"), lines=True)
+        parts.append(labels.reindex(columns=columns).assign(file=name))
+    return pd.concat(parts, ignore_index=True)
+
+
+def reference_grades() -> pd.DataFrame:
+    """Return one reference grade for each distinct answer: columns as in `every_label`, the first label of each."""
+    return every_label().drop_duplicates(["question_id", "answer"], ignore_index=True)
+
+
+def graded_in_two_files() -> pd.DataFrame:
+    """Return the answers that readings blind to each other graded in two files: question_id, answer, grade, again."""
+    every = every_label()
+    pair = ["question_id", "answer"]
+    later = every[every.duplicated(pair)].drop_duplicates(pair)
+    first = reference_grades()[[*pair, "grade"]]
+    return later[[*pair, "grade"]].rename(columns={"grade": "again"}).merge(first, on=pair)
+
+
+def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the reference grade of each answer as ``grade``; none where it was not labelled."""
+    labels = reference_grades()[["question_id", "answer", "grade"]]
+    joined = rows.drop(columns="grade").merge(labels, on=["question_id", "answer"], how="left")
+    return joined.astype({"grade": "Int64"})

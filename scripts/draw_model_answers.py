@@ -1,6 +1,5 @@
-"""Draw the recorded answers that get reference labels, as data/minihop/ANALYSIS.md says, and lay them out blind.
+"""Lay out the recorded answers that get reference labels, blind, as data/minihop/ANALYSIS.md says.
 
-    python scripts/draw_model_answers.py smollm2 FOLDER     # the stratified draw from five retrievers' answers
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
     python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
@@ -12,7 +11,7 @@
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
-answer an id is, stratum, inclusion probability), and prints the line that closes the frame in ANALYSIS.md. For
+answer an id is), and prints the line that closes the frame in ANALYSIS.md. For
 *claims*, items.jsonl holds a question a line with claims and texts, and key.json the same as RAGChecker's results.
 """
 
@@ -32,10 +31,8 @@ from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write
 from ragbench.labelling.checkers import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
-from ragbench.stats import stratified_draw
 
-LABELS, SECOND = 250, 150
-DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
+SECOND = 150
 CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, size of the second pass
     "evidence": ("e", 20261127, 20261126, SECOND),
     "probes": ("p", 20261129, 20261128, SECOND),
@@ -54,17 +51,9 @@ CLAIMS = {  # recording, grid, N, seed, the axis of the systems
 }
 
 
-def draw(items: pd.DataFrame) -> pd.DataFrame:
-    """Return the drawn items, shuffled, with id, inclusion probability, and place in the second pass (or none)."""
-    drawn = stratified_draw(items["stratum"].astype(int), LABELS, seed=DRAW_SEED)
-    probability = pd.Series(drawn, dtype=float).groupby(items["stratum"]).transform("mean")
-    return shuffled(items.assign(inclusion_probability=probability)[drawn], "a", ORDER_SEED, SECOND_SEED, SECOND)
-
-
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
-    items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(items, *CENSUSES[name])
+    return shuffled(distinct_answers(rows)[["question_id", "answer"]], *CENSUSES[name])
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -77,9 +66,7 @@ def rows_of(name: str) -> pd.DataFrame:
         recording, grid, n = _AT_N[name]
         answered = recordings.rows(recording, grid)
         return answered[answered["N"].eq(n)]
-    if name == "budgets":
-        return recordings.rows("smollm2", "budgets")
-    return recordings.rows(name, "retrievers")
+    return recordings.rows("smollm2", "budgets")
 
 
 def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int) -> pd.DataFrame:
@@ -194,18 +181,16 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recording")
+    parser.add_argument("recording", choices=[*CENSUSES, *CLAIMS])
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=False)
     if given.recording in CLAIMS:
         return write_claims(given.folder, given.recording)
-    whole = given.recording in CENSUSES
     rows = rows_of(given.recording)
     written = set(rows["model"])
     names = [name for name in ANSWERED if recordings.manifest(name)["model"] in written]
-    items = distinct_answers(rows) if whole else recordings.answers_to_label(rows)
-    chosen = census(rows, given.recording) if whole else draw(items)
+    chosen = census(rows, given.recording)
     write = {
         "items": blind(chosen),
         "second_pass": blind(chosen.dropna(subset="second_pass").sort_values("second_pass")),
@@ -216,13 +201,9 @@ def main() -> None:
     ids = set(rows["question_id"])
     known = question_clusters(load_minihop())
     clusters = {known.get(name, name) for name in ids}
-    counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(items)} items"
-    if not whole:
-        counted += (
-            f", strata { {int(grade): int(n) for grade, n in items['stratum'].value_counts().sort_index().items()} }"
-        )
+    counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(chosen)} items"
     files = "; ".join(f"{m['model']}, replies {m['file']['sha256']}" for m in map(recordings.manifest, names))
-    print(f"Frame closed: {files}, {counted}, {len(chosen)} drawn.")
+    print(f"Frame closed: {files}, {counted}, all labelled.")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from checks import load_script
 
 from ragbench import papers
 from ragbench.errors import ConfigError
-from ragbench.papers import thesis
 from ragbench.paths import project_root, published_figures
 
 
@@ -151,13 +150,6 @@ def test_a_cell_is_measured_once_a_number_compares():
     assert open_cells() == [50, 0, 1]
     record(cells(), by="a model")
     assert open_cells() == [50, 1, 0]
-
-
-def test_a_run_s_numbers_are_comparable_if_models_did_every_part_that_made_them():
-    rules, asked = thesis.models(), thesis.models("ollama:llama3:8b", "embedded")
-    assert rules.note("decomposer") == "not comparable: decomposer rules (stand-in, no LLM)"
-    assert asked.note("decomposer", "generator") is None
-    assert asked.note("generator", "judge") == "not comparable: judge embedded grader"
 
 
 def test_arithmetic_on_printed_numbers_is_counted_apart_from_what_was_recorded(own_figures):

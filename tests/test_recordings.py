@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from checks import load_script
 from fake_ollama import DIGEST
@@ -44,18 +45,18 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids])
-def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_server(name, no_model):
+def test_shipped_rows_are_replays_of_the_covered_questions_without_a_grade_and_start_no_server(name, no_model):
     plan = recordings.manifest(name)["grids"]["retrievers"]
     rows = recordings.rows(name, "retrievers")
     assert sorted(rows["question_id"].unique()) == sorted(plan["questions"])
     assert plan["covered"] == len(plan["questions"]) > 0
     cells = rows.groupby("retriever")["N"].agg(["min", "max", "size"])
-    expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(("BM25", "SIM", "MMR", "MLQ", "REO"), 300)
+    expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(recordings.WITHOUT_MLQ, 300)
     assert {name: {*row} for name, row in zip(cells.index, cells.to_numpy().tolist(), strict=True)} == {
         name: {n, plan["covered"]} for name, n in expected.items()
     }
     assert rows["cached"].all()
-    assert rows["grade"].notna().all()
+    assert rows["grade"].isna().all()
     assert set(rows["digest"]) == {recordings.manifest(name)["digest"]}
     gold = rows[rows["retriever"] == GOLD]
     assert (gold["ir_score"] == 1).all()
@@ -97,6 +98,35 @@ def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
     assert ids[:3] == ["places-mountains_capitals-007", "arts-remakes_and_brothers-007", "arts-composers-009"]
 
 
+def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
+    every, one = recordings.every_label(), recordings.reference_grades()
+    assert len(every) == 2544
+    assert not one.duplicated(["question_id", "answer"]).any()
+    pair = ["question_id", "answer"]
+    first = {(r.question_id, r.answer): r.grade for r in every[::-1].itertuples()}  # the earliest is set last
+    assert [first[r.question_id, r.answer] for r in one.itertuples()] == one["grade"].tolist()
+    twice = recordings.graded_in_two_files()
+    assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
+    apart = twice[twice["grade"] != twice["again"]]
+    assert sorted(apart["question_id"]) == [
+        "history-ships_explorers-001",
+        "letters-writing_families-009",
+        "places-mountains_capitals-007",
+        "science-elements-005",
+        "science-scientific_families-007",
+    ]
+
+
+def test_grades_are_joined_by_question_and_text():
+    label = recordings.reference_grades().iloc[0]
+    rows = pd.DataFrame(
+        {"question_id": [label.question_id, label.question_id, "other"], "answer": [label.answer, "?", label.answer]}
+    ).assign(grade=9)
+    grades = recordings.with_reference_grades(rows)["grade"]
+    assert grades.isna().tolist() == [False, True, True]
+    assert grades[0] == label.grade
+
+
 # -- a small recording -------------------------------------------------------------------------------------------------
 
 TOWNS = tuple(Document(name, name, f"{name} lies on a river. {name} is old.", ()) for name in ("Ely", "Ulm", "Riga"))
@@ -113,6 +143,7 @@ def small(monkeypatch, tmp_path, fake):
     monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", QUESTIONS, TOWNS))
     bm25 = recordings.thesis.retrievers()["BM25"]
     monkeypatch.setattr(recordings.thesis, "retrievers", lambda: {"BM25": bm25})
+    monkeypatch.setattr(recordings, "WITHOUT_MLQ", ("BM25",))
     monkeypatch.setattr(recordings.thesis, "TOP_K", {"BM25": 2})
     grids = {name: replace(recordings.GRIDS[name], questions=n) for name, n in (("retrievers", 3), ("budgets", 2))}
     monkeypatch.setattr(recordings, "GRIDS", grids)
@@ -215,19 +246,21 @@ def test_replies_that_are_not_the_manifests_are_refused(small):
 
 
 def test_a_replay_with_a_miss_stops(shipped, reworded):
-    assert recordings.rows("small", "retrievers")["grade"].notna().all()
+    assert recordings.rows("small", "retrievers")["status"].eq("ok").all()
     reworded()
     with pytest.raises(CallError, match="prompts are not on small-") as caught:
         recordings.rows("small", "retrievers")
     assert "python scripts/ship_recording.py small --record" in str(caught.value)
 
 
-def test_fresh_rows_ask_the_model_and_not_the_recording(shipped, fake):
+def test_another_model_is_asked_now_and_not_the_recording(shipped, fake, monkeypatch):
     before = len(fake.calls)
     assert recordings.rows("small", "budgets")["cached"].all()
     assert len(fake.calls) == before
-    rows = recordings.rows("small", "budgets", fresh=True)
+    monkeypatch.setenv("OLLAMA_HOST", fake.url)
+    rows = recordings.rows("small", "budgets", model="ollama:llama3:8b")
     assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0  # equal prompts are asked once
+    assert set(rows["generator"]) == {"ollama:llama3:8b"}
 
 
 def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fake, monkeypatch):

@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,12 +15,11 @@ from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
 from ragbench.embedding import default_embedder
-from ragbench.errors import ConfigError
-from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.errors import ConfigError, NotHereError
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
-from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.text.tokens import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
@@ -120,9 +121,21 @@ def run(folder, data, who, retriever, N, **options):
     return thesis.experiment("Table 3.3", data, who, **options).run(progress=False)
 
 
+class AllRight:
+    """A judge that finds every answer right."""
+
+    name = "all right"
+
+    def grade_all(self, questions, answers):
+        return [Grade(a.question_id, 5, self.name) for a in answers]
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    who = thesis.Models(thesis.models().decompose, Copier(), EmbeddedGrader(), None)
+    who = SimpleNamespace(
+        decompose=None, generator=Copier(), judge=AllRight(), recording=None,
+        names={"generator": "copier", "judge": "all right"},
+    )  # fmt: skip
     data = Dataset("d", QUESTIONS, DOCUMENTS)
     return run(tmp_path_factory.mktemp("rows"), data, who, {"A": GOOD, "B": POOR}, (0, 3, 1000))
 
@@ -176,14 +189,59 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(tm
     assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [[MODEL], [MODEL]]
 
 
-def test_without_a_name_no_part_is_a_language_model_and_another_judge_can_be_named():
-    who = thesis.models()
-    parts = ["rules (stand-in, no LLM)", "extractive reader (no LLM)", "embedded grader"]
-    assert str(who) == "decomposer {}, generator {}, judge {}".format(*parts)
-    assert who.recording is None
-    mixed = thesis.models(MODEL, "ollama:llama3:70b").names
-    assert mixed == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
-    assert thesis.models(MODEL, "embedded").names["judge"] == "embedded grader"
+def test_another_judge_can_be_named():
+    mixed = thesis.models(MODEL, "ollama:llama3:70b")
+    assert mixed.names == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
+    assert mixed.recording is None
+
+
+def test_without_models_a_table_is_retrieval_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    data = replace(load_minihop(), questions=load_minihop().questions[:2])
+    rows = thesis.experiment("Table 3.3", data).run(progress=False)
+    assert set(rows["N"]) == {1000}
+    assert rows["answer"].isna().all()
+    assert rows["grade"].isna().all()
+
+
+# -- what a model wrote for MLQ ----------------------------------------------------------------------------------------
+
+
+def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_their_model():
+    decompose = thesis.RecordedSubQuestions()
+    written = {q.id: decompose(q.text) for q in load_minihop().questions}
+    assert sum(map(bool, written.values())) >= 0.95 * len(written)
+    assert decompose.settings()["decomposer"].startswith("gguf:")
+    with pytest.raises(ConfigError, match=r"no recorded sub-questions for 'Who\?'(.|\n)*llm_decomposer"):
+        decompose("Who?")
+
+
+# -- Figure 3.1 by the thesis's own answers ----------------------------------------------------------------------------
+
+
+def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
+    file = tmp_path / "r.csv"
+    file.write_text('grades,rank,ir_score\n5,0,0.5\n"2,3,4",0,0.25\n1,0,0.0\n')
+    table = thesis.figure_3_1_readings(file)
+    assert table["group"].tolist() == ["grade 5", "grades 2, 3, 4", "grade 1"]
+    assert table["ir_score"].tolist() == [0.5, 0.25, 0.0]
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    with pytest.raises(NotHereError, match=r"RAGBENCH_DATA(.|\n)*a98a083"):
+        thesis.figure_3_1_readings()
+
+
+@pytest.mark.data
+def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
+    table = thesis.figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
+    score, five, one = table["ir_score"], table["group"] == "grade 5", table["group"] == "grade 1"
+    assert len(table) == 7400
+    assert ((score > thesis.K) == five).mean() == pytest.approx(0.690, abs=5e-4)
+    assert 1 - five.mean() == pytest.approx(0.576, abs=5e-4)
+    assert ((score < thesis.H) == one).mean() == pytest.approx(0.896, abs=5e-4)
+    assert 1 - one.mean() == pytest.approx(0.923, abs=5e-4)
+    between = (score >= thesis.H) & (score <= thesis.K)
+    shares = [one[score < thesis.H].mean(), one[between].mean(), one[score > thesis.K].mean()]
+    assert shares == pytest.approx([0.244, 0.102, 0.018], abs=5e-4)
 
 
 def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, monkeypatch):
@@ -199,5 +257,6 @@ def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, m
     assert again["grade"].dtype == "Int64"
     # Other questions or another judge are another run.
     fewer = Dataset("towns", QUESTIONS[:1], TOWNS.documents)
-    assert len(thesis.experiment("Table 3.3", fewer).run(progress=False)) == 6
-    assert len(thesis.experiment("Table 3.3", TOWNS).run(progress=False)) == 12
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "d.sqlite", host=server.url)
+        assert len(thesis.experiment("Table 3.3", fewer, who).run(progress=False)) == 6

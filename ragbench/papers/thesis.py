@@ -1,22 +1,30 @@
 """The thesis's experiment (El Yagouby 2024, §2.5 and §3): its published settings, as an `Experiment`.
 
 BM25 keeps 5 chunks and MLQ 5 of the union over its sub-questions; SIM, MMR and REO take 10 from MiniLM's vectors. The
-IR score is that of the published run (the longest common substring, Eq 2.2).
+IR score is that of the published run (the longest common substring, Eq 2.2). What the thesis ran stands in its author's
+repository (`SOURCE`); where the text says something else, notebooks 10 to 13 say so.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ragbench.data import load_hotpotqa, load_minihop
-from ragbench.errors import check_known
+from ragbench.data.files import read_jsonl, shared_file
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import Experiment
-from ragbench.papers import NOT_COMPARABLE
+from ragbench.paths import packaged_data
 from ragbench.records import Dataset
 
+SOURCE = "github.com/amine-elyagouby/RAG-Evaluation-Framework, commit a98a083"
+H, K = 0.105, 0.670  # the published thresholds (§3.3)
 # For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
 DATA: Mapping[str, Callable[..., Dataset]] = {"hotpotqa": load_hotpotqa, "minihop": load_minihop}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -35,6 +43,56 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
     "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
 }
+# The groups of Figure 3.1, as its readings name them.
+GRADE_GROUPS = {"5": "grade 5", "2,3,4": "grades 2, 3, 4", "1": "grade 1"}
+
+
+def figure_3_1_readings(path: str | Path | None = None) -> pd.DataFrame:
+    """Return the IR scores of the thesis's own BM25 answers by group of grades: one row an answer.
+
+    They were read, pixel by pixel, from the three plots of Figure 3.1 in the author's repository (`SOURCE`,
+    ``IR_LLM_Evaluations_Analysis.ipynb``, cells 16 to 18). One pixel is about seven answers and .003 in score. Scores
+    between two pixels are interpolated: shares and agreements can be computed, single values are not the author's.
+
+    Columns: group (of `GRADE_GROUPS`), ir_score. NotHereError without the file in ``RAGBENCH_DATA``.
+    """
+    parts = ("thesis", "figure_3.1_readings.csv.gz")
+    do = f"set RAGBENCH_DATA, or read the plots anew: {SOURCE}, IR_LLM_Evaluations_Analysis.ipynb, cells 16 to 18"
+    readings = pd.read_csv(shared_file(path, *parts, name="The readings of Figure 3.1", do=do), dtype={"grades": str})
+    return pd.DataFrame({"group": readings["grades"].map(GRADE_GROUPS), "ir_score": readings["ir_score"]})
+
+
+class RecordedSubQuestions:
+    """question -> the sub-questions that a model wrote for it when it was asked; for `MultiQuery`.
+
+    The questions are those of MiniHop and of HotpotQA's 1,886. No model is asked; ConfigError for another question.
+    """
+
+    def __call__(self, question: str) -> list[str]:
+        """Return the sub-questions; an empty list where the model wrote none."""
+        recorded = _sub_questions()
+        if question not in recorded:
+            raise ConfigError(
+                f"MLQ has no recorded sub-questions for {question!r}",
+                "a question of MiniHop or of HotpotQA's subset, or a model that writes sub-questions",
+                "pass decompose=rb.retrieval.llm_decomposer(model), or leave MLQ out",
+            )
+        return list(recorded[question]["sub_questions"])
+
+    def settings(self) -> dict[str, Any]:
+        """Return who wrote the sub-questions, for the rows."""
+        return {"decomposer": self.model_name}
+
+    @property
+    def model_name(self) -> str:
+        """Who wrote them."""
+        return ", ".join(sorted({row["model"] for row in _sub_questions().values()}))
+
+
+@functools.cache
+def _sub_questions() -> dict[str, dict[str, Any]]:
+    """Return the recorded rows by the question's text."""
+    return {row["question"]: row for _, row in read_jsonl(packaged_data("minihop", "sub_questions.jsonl"))}
 
 
 def retrievers(
@@ -42,21 +100,22 @@ def retrievers(
 ) -> dict[str, Callable[[Sequence[Any]], Any]]:
     """Return what builds each of the five retrievers from chunks; the dense ones share an index (§2.5.3).
 
-    ``decompose`` makes sub-questions for MLQ; default rules, no language model. ``embedder`` is MiniLM by default.
+    ``decompose`` makes sub-questions for MLQ; default `RecordedSubQuestions`. ``embedder`` is MiniLM by default.
     """
-    from ragbench.retrieval import make_retriever, rule_decomposer
+    from ragbench.retrieval import make_retriever
 
     build = {}
     for name, settings in SETTINGS.items():
         more = {} if name == "BM25" else {"embedder": embedder}
-        more |= {"decompose": decompose or rule_decomposer} if name == "MLQ" else {}
+        if name == "MLQ":
+            more["decompose"] = decompose or RecordedSubQuestions()
         build[name] = partial(make_retriever, name, **settings, **more)
     return build
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Everything in a run of the thesis that may be a language model, and the cassette (or None) they use."""
+    """The models of a run of the thesis, and the cassette (or None) that they use."""
 
     decompose: Any  # question -> sub-questions, for MLQ
     generator: Any
@@ -65,71 +124,66 @@ class Models:
 
     @property
     def names(self) -> dict[str, str]:
-        """Who took part, by part: the names that stand in rows and in the ledger."""
+        """The models by part: the names that stand in rows and in the ledger."""
         from ragbench.llm import model_name
 
-        model = getattr(self.decompose, "model", None)
-        decomposer = self.decompose.settings()["decomposer"] if model is None else model_name(model)
-        return {"decomposer": decomposer, "generator": model_name(self.generator), "judge": model_name(self.judge)}
-
-    def note(self, *parts: str) -> str | None:
-        """Return the ledger's note of numbers that these parts made: not comparable where one is no language model."""
-        names = {part: self.names[part] for part in parts}
-        rules = [f"{p} {name}" for p, name in names.items() if "no LLM" in name or name.startswith("embedded")]
-        return f"{NOT_COMPARABLE}: {', '.join(rules)}" if rules else None
+        parts = {"decomposer": self.decompose.model, "generator": self.generator, "judge": self.judge}
+        return {part: model_name(model) for part, model in parts.items()}
 
     def __str__(self) -> str:
         return ", ".join(f"{part} {name}" for part, name in self.names.items())
 
 
 def models(
-    model: str | Mapping[str, Any] | None = None,
+    model: str | Mapping[str, Any],
     judge_model: str | Mapping[str, Any] | None = None,
     recording: Any = None,
     **options: Any,
 ) -> Models:
-    """Return all that take part in a run.
+    """Return the models of a live run.
 
     ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict": 200}``, decomposes MLQ's
-    questions, answers and grades; None: rules, the extractive reader and the embedded grader. ``judge_model``: another
-    chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``. ``recording``: a file that
-    records the calls of all three. ``options``: of `ragbench.llm.chat_model`.
+    questions and answers; ``judge_model`` (the thesis: GPT-4o) grades, by default the same one. ``recording``: a file
+    that records the calls. ``options``: of `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
     from ragbench.experiment import make_generator, make_judge
     from ragbench.llm import Cassette
-    from ragbench.retrieval import llm_decomposer, rule_decomposer
+    from ragbench.retrieval import llm_decomposer
 
     tape = None if recording is None else Cassette(recording)
-    generator = make_generator(model, **options) if model else make_generator()
-    graded_by = judge_model or model or "embedded"
-    judge = make_judge() if graded_by == "embedded" else make_judge(graded_by, **options)
-    return Models(llm_decomposer(generator, cassette=tape) if model else rule_decomposer, generator, judge, tape)
+    generator = make_generator(model, **options)
+    judge = make_judge(judge_model or model, **options)
+    return Models(llm_decomposer(generator, cassette=tape), generator, judge, tape)
 
 
 def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
     """Set up the run behind a table of the thesis.
 
     "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems (Figures 3.1 and 3.2
-    count its rows too); N = 0 asks without documents, as "LLM only". Without ``who``, from `models`, no language model
-    takes part. ``options`` are for `Experiment`, in place of what the table sets.
+    count its rows too); N = 0 asks without documents, as "LLM only". Without ``who``, from `models`, it is retrieval
+    only and needs no model. ``options`` are for `Experiment`, in place of what the table sets.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """
     from ragbench.chunking import semantic_chunks
 
     check_known("table", [table], TABLES)
-    who = who or models()
     settings = dict(TABLES[table])
     wanted = settings.pop("retrievers", RETRIEVERS)
-    build = retrievers(who.decompose)
-    tape = False if who.recording is None else who.recording
-    settings |= {"match": "exact", "cassette": tape, "chunker": {"as run": semantic_chunks}}
-    settings |= {"retriever": {name: build[name] for name in wanted}}
-    settings |= {"k": {name: TOP_K[name] for name in wanted}}
-    if table != "Table 3.1":
-        settings |= {"generator": {who.names["generator"]: who.generator}, "judge": {who.names["judge"]: who.judge}}
+    build = retrievers(who.decompose if who else None)
+    settings["match"] = "exact"
+    settings["chunker"] = {"as run": semantic_chunks}
+    settings["retriever"] = {name: build[name] for name in wanted}
+    settings["k"] = {name: TOP_K[name] for name in wanted}
+    settings["cassette"] = who.recording if who and who.recording is not None else False
+    if who and table != "Table 3.1":
+        settings["generator"] = {who.names["generator"]: who.generator}
+        settings["judge"] = {who.names["judge"]: who.judge}
+    elif table != "Table 3.1":
+        settings.pop("per_prompt")
+        settings["N"] = [n for n in settings["N"] if n]
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 
