@@ -27,11 +27,11 @@ from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
 from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import grade
-from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
+from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
-from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
+from ragbench.metrics.table import METRICS, find_numbers, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import other_languages
 from ragbench.text.negation import abstains
@@ -356,14 +356,14 @@ def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
     if who.model is None:
-        return [split_claims(text) for text in texts]
+        raise ConfigError("key points without a model", "a chat model", 'labels="ollama:llama3:8b"')
     return extract_claims(who.model, texts, cassette=cassette, **who.options).labels
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     questions, answers, points = (rows[name].tolist() for name in ("question", "answer", "keypoints"))
     if who.model is None:
-        return embedded_keypoint_verdicts(points, answers, [language(of_row) for of_row in points])
+        raise ConfigError("verdicts on key points without a model", "a chat model", 'labels="ollama:llama3:8b"')
     return keypoint_verdicts(who.model, questions, answers, points, cassette=cassette, **who.options).labels
 
 

@@ -9,12 +9,12 @@ that a question is about; a third of the questions are about two.
 
 from functools import partial
 
-from ragbench import data, make_embedder
+from ragbench import make_embedder
 from ragbench.papers import rageval
 from ragbench.paths import packaged_data
 from ragbench.retrieval import make_retriever
 
-dragonball = data.load_dataset("dragonball", rageval.DATA, language="zh")
+dragonball = rageval.dragonball("zh")
 settings = {name: size for name, size in rageval.SETTINGS.items() if name != "Chunk-TopK 512-2"}  # it is TopK 2
 e5 = partial(make_retriever, "SIM", embedder=make_embedder("e5"))
 systems = {"BM25": rageval.bm25("zh"), "E5-small": e5}

@@ -2,8 +2,8 @@
 
 The functions are those that the notebooks call; the server is a double of Ollama on the loopback. What the papers say:
 thesis 2.4 (Figure 2.4: temperature 0); RAGChecker App. D (300 tokens, overlap 0.2, top 20, temperature 0, at most 2,048
-new tokens); RAGAS 3 (one model for all steps; no sampling is named); RAGEval 5.1 (top 5, chunks of 512, at most 4,096
-tokens in and 256 new ones, the model's own sampling).
+new tokens); RAGAS 3 (one model for all steps; no sampling is named); RAGEval 5.1 (the recorded five passages, at most
+256 new tokens).
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from ragbench.experiment import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.prompts import load_prompt
-from ragbench.text.tokens import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
 THESIS = {"temperature": 0}
 RAGCHECKER = {"temperature": 0, "num_predict": 2048}
 RAGAS = {"temperature": 0}
 JUDGED = {"temperature": 0}  # RAGEval names no sampling for its judge
-RAGEVAL = {"temperature": None, "top_p": None, "num_predict": 256, "num_ctx": 4096 + 256}
+RAGEVAL = {"num_predict": 256}
 
 
 @pytest.fixture
@@ -170,25 +169,17 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
 # --- RAGEval, sections 3.3, 3.5.2 and 5.1 -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server, language):
-    book, data = parts("43"), load_dataset("generated", rageval.DATA, per_kind=1, language=language, documents=3)
-    generator = book.chat_generator(MODEL)
-    answers = rageval.answers(data, generator)
-    name = f"rageval_answer_{language}"
-    sent = held_against(server.calls, RAGEVAL, name)[name]
-    for call in server.calls:
-        assert len(default_tokenizer().encode(call.prompt, add_special_tokens=False).ids) <= 4096
-    assert {f["query"] for f in sent} == {q.text for q in data.questions}
+def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server):
+    about = {"language": "en", "domain": "finance", "doc_ids": ("d",), "keypoints": ("1. It rose.", "2. It fell.")}
+    question = rb.Question("q", "What happened?", "It rose and fell.", ("It rose.",), "factual", "", about)
+    recorded = rb.Answer("q", "It rose.", "gpt-4o", meta={"passages": ("(Marn) It rose.", "(Voss) It fell.")})
+    model = rb.chat_model(MODEL)
+    (answer,) = rageval.answer_recorded(model, [question], [recorded], progress=False)
+    (sent,) = held_against(server.calls, RAGEVAL, "rageval_answer_en")["rageval_answer_en"]
+    assert sent == {"query": question.text, "documents": "(Marn) It rose.\n\n(Voss) It fell."}
     server.calls.clear()
-    bare = [replace(q, meta={**q.meta, "keypoints": ()}) for q in data.questions]
-    cut = book.with_keypoints(bare, rb.chat_model(MODEL))
-    assert {q.meta["keypoints_by"] for q in cut} == {"model"}
-    sent = held_against(server.calls, JUDGED, "rageval_keypoints")["rageval_keypoints"]
-    assert {(f["question"], f["answer"]) for f in sent} == {(q.text, q.answer) for q in data.questions}
-    server.calls.clear()
-    book.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
+    rageval.verdicts(model, [question], [answer.text], progress=False)
     sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
-    assert {f["question"] for f in sent} == {q.text for q in data.questions}
+    assert {f["keypoints"] for f in sent} == {"1. It rose.", "1. It fell."}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.
     assert all(set(f) == {"question", "response", "count", "keypoints"} for f in sent)

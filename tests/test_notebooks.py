@@ -115,11 +115,6 @@ BOOKS = {
     "42_rageval_experiments": Book(
         {"DOCUMENTS": 4, "RESAMPLES": 20}, "42_table_5 42_prefix 42_by_type", {"Table 4": 6, "Table 5": 36}
     ),
-    "43_rageval_quality": Book(
-        {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 2}},
-        "43_table_3",
-        {"Section 4": 5, "Table 3": 8, "Table 4": 6, "Table 5": 36},
-    ),
     "44_rageval_languages": Book(
         {"LIMIT": 8, "RESAMPLES": 20}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
     ),

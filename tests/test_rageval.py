@@ -16,7 +16,6 @@ from word_bags import Bags
 
 from ragbench.chunking import sentence_chunks
 from ragbench.data import load_dataset
-from ragbench.datagen import load_schema, make_set
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
 from ragbench.paths import shared_data
@@ -50,6 +49,53 @@ def small_dataset() -> Dataset:
         Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
     )
     return Dataset("small", questions, documents)
+
+
+REPORTS = {
+    "en": (
+        "{name} Ltd",
+        "{name} Ltd was founded in {year}.",
+        "Its profit rose to {n} crowns in the third quarter of that year.",
+        "A mill at the river was sold in May to pay {n} debts.",
+        "The staff of {name} grew to {year} people, and nobody left.",
+        "What was the profit of {name}?",
+    ),
+    "zh": (
+        "{name}公司",
+        "{name}公司成立于{year}年。",
+        "当年第三季度利润升至{n}万元。",
+        "五月出售了河边的工厂，偿还了{n}笔债务。",
+        "{name}的员工增加到{year}人，没有人离开。",
+        "{name}的利润是多少？",
+    ),
+}
+NAMES = {
+    "en": ["Marn", "Voss", "Tarn", "Ferry", "Oak", "Linden"],
+    "zh": ["鸢屿", "霂汀", "临川", "白石", "青禾", "远山"],
+}
+
+
+def reports(language: str = "en", documents: int = 3) -> Dataset:
+    """Reports of companies that write alike, and three questions about each."""
+    title, *sentences, asked = REPORTS[language]
+    about = {"language": language, "domain": "finance"}
+    texts, questions = [], []
+    for i, name in enumerate(NAMES[language][:documents]):
+        facts = {"name": name, "year": 1900 + 7 * i, "n": 3 + i}
+        first, profit, mill, staff = (sentence.format(**facts) for sentence in sentences)
+        blank = " " if language == "en" else ""
+        joined = blank.join((first, profit, mill, staff))
+        texts.append(Document(name, title.format(**facts), joined, (), about))
+        meta = {**about, "doc_ids": (name,)}
+        wanted = {
+            "factual": (profit,),
+            "summary": (profit, mill + (" " * (language == "en")) + staff),
+            "unanswerable": (),
+        }
+        for kind, references in wanted.items():
+            text = asked.format(**facts) + f" ({kind})"
+            questions.append(Question(f"{name} {kind}", text, "-", references, kind, "", meta))
+    return Dataset("reports", tuple(questions), tuple(texts))
 
 
 def scores(rows, question: str, **where) -> tuple[float, float]:
@@ -137,24 +183,24 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("prefix", [False, True])
 def test_rows_agree_with_a_slow_oracle(language, prefix):
-    data = rageval.generated(language, "law", documents=3, seed=3)
+    data = reports(language, documents=6)
 
     def words(text: str) -> list[str]:
         return re.findall(r"[a-z0-9]+", text.lower())
 
     terms = rageval.character_bigrams if language == "zh" else words
     make = {"BM25": rageval.bm25(language, terms)}
-    rows = rageval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
+    rows = rageval.retrieval_rows(data, make, {"s": (30, 1), "l": (80, 3)}, prefix=[prefix])
     assert 0 < rows["recall"].mean() < 1
-    for name, size, k in (("s", 90, 1), ("l", 300, 3)):
+    for name, size, k in (("s", 30, 1), ("l", 80, 3)):
         got = rows.loc[rows["setting"] == name, ["recall", "eir"]].to_numpy()
         np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
 
 
 def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data, make = rageval.generated(documents=5), {"BM25": rageval.bm25("en")}
-    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
-    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
+    data, make = reports(documents=5), {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (64, 2), "6": (64, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
     assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
     recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
     assert (recall[6] >= recall[2]).all()
@@ -205,7 +251,7 @@ def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, langu
             assert length(joined, unit) > size, "the first sentence would have fitted into the chunk before"
 
 
-SETS = {language: make_set(load_schema("finance", language), 1, 5) for language in ("en", "zh")}
+SETS = {language: reports(language, 1) for language in ("en", "zh")}
 
 
 def length(text: str, unit: str) -> int:
@@ -213,13 +259,13 @@ def length(text: str, unit: str) -> int:
 
 
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
-    documents = rageval.generated(documents=2).documents
+    documents = reports(documents=6).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: rageval.cut(documents, 64, how) for how in rageval.CUTS}
+    chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
     torn = {how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made) for how, made in chunks.items()}
     assert torn["characters"] == torn["tokens"] == 0
-    assert torn["windows"] > len(chunks["windows"]) / 2
-    assert len(chunks["characters"]) > 2 * len(chunks["tokens"])
+    assert torn["windows"] >= len(chunks["windows"]) / 2
+    assert len(chunks["characters"]) > len(chunks["tokens"])
     assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(length(d.text, "tokens") for d in documents)
 
 
@@ -246,7 +292,7 @@ def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
 
 
 def test_the_tokenizer_is_named_in_the_retrievers_settings():
-    chunks = rageval.cut(rageval.generated("zh", documents=1).documents, 128, language="zh")
+    chunks = rageval.cut(reports("zh").documents, 128, language="zh")
     got = rageval.bm25("zh", "bigrams")(chunks).settings()
     assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
     assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
@@ -272,30 +318,10 @@ def test_dense_uses_the_embedder_it_is_given():
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
 
 
-def test_the_generated_set_has_the_type_references_and_documents_of_each_question():
-    data = rageval.generated("zh", "medicine", documents=3, seed=2)
-    texts = {d.id: d.text for d in data.documents}
-    assert data.meta["setting"] == "templates, seed 2"
-    assert len(texts) == 3
-    for q in data.questions:
-        assert bool(q.references) == (q.kind != "unanswerable")
-        assert all(any(r in texts[i] for i in q.meta["doc_ids"]) for r in q.references)
-
-
-def test_per_kind_keeps_the_first_questions_of_each_type():
-    whole, few = rageval.generated(documents=8), load_dataset("generated", rageval.DATA, per_kind=3, documents=8)
-    for kind in {q.kind for q in whole.questions}:
-        expected = [q.id for q in whole.questions if q.kind == kind][:3]
-        assert [q.id for q in few.questions if q.kind == kind] == expected
-    assert few.documents == whole.documents
-    assert all(point.strip() for q in few.questions for point in q.meta["keypoints"] or [""])
-
-
-def test_auto_takes_dragonball_only_where_it_is(monkeypatch, tmp_path):
+def test_dragonball_that_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
-    assert load_dataset("auto", rageval.DATA, documents=1).name == "generated"
     with pytest.raises(DataError, match="not on this machine"):
-        load_dataset("dragonball", rageval.DATA)
+        rageval.dragonball()
 
 
 def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
@@ -316,8 +342,8 @@ def dragonball() -> Dataset:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*generated"),
-        (lambda: load_dataset("generated", rageval.DATA, per_kind=0), "per_kind=0"),
+        (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
+        (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
         (lambda: sentence_chunks([], 0), "size=0"),
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
         (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
@@ -349,8 +375,3 @@ def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
     assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
     assert len(all_of_it.questions) == 1574
-
-
-def test_no_documents_is_no_data_set():
-    with pytest.raises(ConfigError, match="documents=0"):
-        rageval.generated(documents=0)

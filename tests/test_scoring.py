@@ -13,7 +13,7 @@ from test_steps import reply
 import ragbench as rb
 from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.checkers import EmbeddedChecker, ModelChecker
+from ragbench.labelling.checkers import ModelChecker
 from ragbench.metrics.table import METRICS, Metric, find_numbers
 from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, LabelMethod, metric_table, score
@@ -40,18 +40,6 @@ def test_metrics_of_texts_equal_their_functions():
         assert table[name].tolist() == [function(r["answer"], r["reference"]) for r in ROWS]
     assert table["unscored"].tolist() == [0, 0]
     assert table["question"].tolist() == [r["question"] for r in ROWS]
-
-
-def test_embedded_labels_are_made_where_rows_lack_them(minilm):
-    table = score(ROWS, ["ragchecker", "keypoints", "ragas", "fully_right"], "embedded")
-    assert table["precision"].tolist() == [1.0, 0.0]
-    assert table["claim_recall"].tolist() == [1.0, 1.0]
-    verdicts = [EmbeddedChecker(minilm).check(r["keypoints"], r["answer"])[0] for r in ROWS]
-    assert verdicts == ["Entailment", "Contradiction"]
-    assert table["completeness"].tolist() == [1.0, 0.0]
-    assert table["keypoints_hallucination"].tolist() == [0.0, 1.0]  # RAGChecker's has the name already
-    assert table["fully_right"].tolist() == [1.0, 0.0]
-    assert table["faithfulness"].between(0, 1).all()
 
 
 def test_who_labels_must_be_named_where_a_label_is_made():

@@ -1,7 +1,7 @@
 """RAGEval (Zhu et al. 2024): its data sets, its retrieval and its generators (sections 5.1 to 5.4, Tables 1, 3, 4, 5).
 
-data set -> passages -> Recall and EIR (`retrieval_rows`), or an answer by any generator (`answers`) -> a verdict per
-keypoint and one row per answer -> Table 3's cells (both in notebook 43).
+data set -> passages -> Recall and EIR (`retrieval_rows`); recorded passages -> an answer (`answer_recorded`) -> ROUGE-L
+(`answer_rows`) and a verdict per key point (`verdicts`).
 
 The paper gives chunk sizes without a unit. The passages of the 350 recorded retrievals (English finance) are whole
 sentences, 450 characters or 75 WordPiece tokens in the median and never above 146 tokens: not "512 tokens". The default
@@ -9,8 +9,8 @@ here packs whole sentences up to ``size`` *characters*, which comes nearest to t
 (notebook 42); 30% of the recorded passages are longer, so the paper's splitter was another one. Tokens, and plain
 windows of tokens, are there to compare.
 
-The paper prints no answer prompt, only that all generators got the same one (section 5.2): ours are
-``rageval_answer_en`` and ``_zh``.
+The paper prints no answer prompt, only that all generators got the same one (section 5.2): ours is
+``rageval_answer_en``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ import pandas as pd
 
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.data import load_dragonball
-from ragbench.datagen import load_schema, make_set
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
-from ragbench.experiment.axes import is_model
-from ragbench.generation import ABSTENTIONS, ExtractiveReader, generate
+from ragbench.generation import generate
 from ragbench.labelling.asking import LabelResult
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
-from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.base import retriever_settings
@@ -43,7 +40,6 @@ from ragbench.retrieval.text import jieba_words
 from ragbench.text.tokens import default_tokenizer
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
-_INPUT_TOKENS = 4096  # section 5.1
 _NEW_TOKENS = 256  # section 5.1
 _NUMBER = re.compile(r"\s*\d+[.)]?\s+")  # before a key point
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
@@ -66,10 +62,10 @@ _RUN = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]+")
 Build = Callable[[Sequence[Chunk]], Any]
 
 
-def dragonball(language: str = "en", domain: str = "finance", documents: int = 40, seed: int = 0) -> Dataset:
+def dragonball(language: str = "en", domain: str = "finance", documents: int = 40) -> Dataset:
     """Load the first so many documents of one language and domain, and the questions about no others.
 
-    DRAGONBall has 40 documents on finance in each language. ``seed`` has no effect.
+    DRAGONBall has 40 documents on finance in each language.
     """
     data = load_dragonball(language=language, domain=domain)
     kept = data.documents[:documents]
@@ -78,13 +74,7 @@ def dragonball(language: str = "en", domain: str = "finance", documents: int = 4
     return replace(data, documents=kept, questions=questions)
 
 
-def generated(language: str = "en", domain: str = "finance", documents: int = 20, seed: int = 7) -> Dataset:
-    """Make documents and questions of one language and domain by templates, offline, as `load_dragonball` has them."""
-    data = make_set(load_schema(domain, language), documents, seed).dataset()
-    return replace(data, meta={**data.meta, "setting": f"templates, seed {seed}"})
-
-
-DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball, "generated": generated}
+DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball}
 
 
 def _one_language(questions: Sequence[Question]) -> str:
@@ -284,59 +274,3 @@ def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.
         for question, answer, score in zip(questions, answers, rouge, strict=True)
     ]
     return pd.DataFrame(rows)
-
-
-def answers(
-    data: Dataset,
-    generator: Any = None,
-    settings: Mapping[str, tuple[int, int]] | None = None,
-    *,
-    budget: int = _INPUT_TOKENS,
-    **options: Any,
-) -> pd.DataFrame:
-    """Answer a data set's questions, all in one language, from retrieved passages under the settings of section 5.1.
-
-    Parameters
-    ----------
-    generator : a reader, or a chat model; None: the extractive reader over these documents.
-    settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5. Chunks are made by `cut`, each
-        with its title before it, and searched by BM25 for the language.
-    budget : WordPiece tokens of prompt, question and passages. Passages are cut to what the longest question leaves.
-    options : for `Experiment`.
-
-    Returned are rows of the `Experiment` by setting and question, with a column setting. An answer that the limit of
-    new tokens ended counts as it is, as in the paper.
-    """
-    language = _one_language(data.questions)
-    prompt = f"rageval_answer_{language}"
-    text = load_prompt(prompt)
-    bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
-    longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
-    if budget <= longest:
-        raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
-    settings = settings or {"TopK 5": SETTINGS["TopK 5"]}
-    sizes = dict.fromkeys(size for size, _ in settings.values())
-    chunks = {str(size): _with_titles(cut(data.documents, size, language=language)) for size in sizes}
-    if generator is None:  # a reader knows how rare a word is among the chunks it reads
-        abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
-        generators = {size: ExtractiveReader(some, abstention=abstention) for size, some in chunks.items()}
-    else:
-        generators = dict.fromkeys(chunks, generator)
-    wanted = {(str(size), k) for size, k in settings.values()}
-    grid = Experiment(
-        f"rageval_answers_{data.name}_{language}",
-        **{
-            "data": {data.name: data},
-            "chunker": {size: (lambda documents, some=some: some) for size, some in chunks.items()},
-            "retriever": {"BM25": lambda some: _ShortQueries(some, bm25(language))},
-            "k": sorted({k for _, k in settings.values()}),
-            "N": budget - longest,
-            "generator": generators,
-            "prompts": dict.fromkeys(generators, prompt) if is_model(generator) else None,
-            "keep": lambda cell: (cell.chunker, cell.k) in wanted and cell.generator == cell.chunker,
-            **options,
-        },
-    )
-    cells = grid.run(progress=False).set_index(["chunker", "k"], drop=False).rename_axis([None, None])
-    parts = [cells.loc[[(str(size), k)]].assign(setting=name) for name, (size, k) in settings.items()]
-    return pd.concat(parts, ignore_index=True)

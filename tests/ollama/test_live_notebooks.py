@@ -22,7 +22,6 @@ SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
 TINY = SMALL | {"num_predict": 48, "num_ctx": 2048}
 RETRIEVED = {"CHUNK_TOKENS": 60, "N": 60, "BUDGETS": [60], "RETRIEVERS": ["BM25", "SIM", "MMR"]}
 SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "CHECKED": 1, "OPTIONS": {"num_ctx": 4096}, "RESAMPLES": 20}
-QUALITY = {"SET": "dragonball", "DOCUMENTS": 1, "PER_CELL": 1, "FIRST": {"dragonball": 1}}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
@@ -32,13 +31,12 @@ NOTEBOOKS = {
     "41_rageval_dragonball": {"JUDGE": TINY, "STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "91_your_experiment": {"LIMIT": 2, "K": 2, "N": [60], "CHUNK_TOKENS": [60], "GENERATOR": TINY, "JUDGE": TINY},
 }
-# What `make drills` leaves out: more than 50 calls each. 22, 23 and 43 read the sets of `recorded`.
+# What `make drills` leaves out: more than 50 calls each. 22 and 23 read the sets of `recorded`.
 COSTLY = {
     "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": TINY, "JUDGE": TINY},
     "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": TINY, "CHECKER": TINY},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
     "40_rageval_generate": {"DOCUMENTS": 3, "GENERATOR": TINY},
-    "43_rageval_quality": {**QUALITY, "WRITER": TINY, "GENERATOR": TINY, "JUDGE": TINY},
     "90_concordance": {**RETRIEVED, "LIMIT": 1, "LABELS": TINY, "GENERATOR": TINY, "RESAMPLES": 20},
     "93_score_your_answers": {"LABELS": TINY},
 }
