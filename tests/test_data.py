@@ -263,6 +263,36 @@ def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monke
 
 
 @pytest.mark.data
+def test_the_official_file_gives_the_same_1886_questions_and_documents_as_the_subset(
+    data_mirror, tmp_path, monkeypatch, capsys
+):
+    path = data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz"
+    subset = load_hotpotqa(path)
+    rows = json.loads(gzip.decompress(path.read_bytes()))
+    # The official file: other questions between them, ten paragraphs in every context.
+    for place, item in enumerate(rows):
+        more = [[f"Page {place}.{n}", ["Nothing."]] for n in range(10 - len(item["context"]))]
+        item["context"] = more + item["context"]
+    others = [row(_id=f"other {n}", context=rows[n]["context"], supporting_facts=rows[n]["supporting_facts"])
+              for n in range(50)]  # fmt: skip
+    (tmp_path / "hotpotqa").mkdir()
+    made = write(tmp_path / "hotpotqa" / hotpotqa_module.OFFICIAL_NAME, others + rows)
+    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(made.read_bytes()).hexdigest())
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    data = load_hotpotqa()
+    assert data.questions == subset.questions
+    assert data.documents == subset.documents
+    assert data.meta["setting"] == "subset"
+    assert len(load_hotpotqa(whole=True).questions) == 1936
+    assert load_hotpotqa(limit=3).questions == subset.questions[:3]
+    monkeypatch.setenv("RAGBENCH_DATA", str(data_mirror))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "empty"))
+    assert load_hotpotqa(limit=3).questions == subset.questions[:3]
+    with pytest.raises(DataError, match="ragbench data fetch hotpotqa"):
+        load_hotpotqa(whole=True)
+
+
+@pytest.mark.data
 def test_recorded_subset_has_the_counts_of_its_description(data_mirror):
     data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
     assert len(data.questions) == 1886

@@ -1,23 +1,24 @@
 """HotpotQA, distractor setting: the thesis's questions (sections 2.1, 2.5.1).
 
-Reads the official file, the recorded subset, and any file of the same shape. Documents are the distinct paragraphs of
-all contexts, title and sentences joined as they are. `fetch_hotpotqa` downloads the official file. The thesis put
-100,000 Wikipedia pages beside them; notebook 10 draws them from a dump.
+The tables of this project are on 1,886 of the 7,405 questions (``data/hotpotqa/subset.json``): everybody gets the same
+ones, from the official file, which `fetch_hotpotqa` downloads, or from the subset in ``RAGBENCH_DATA``. Documents are
+the distinct paragraphs of all contexts, title and sentences joined as they are. The thesis put 100,000 Wikipedia pages
+beside them; notebook 10 draws them from a dump.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_list, read_text
+from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_json, read_list, read_text
 from ragbench.errors import DataError, NotHereError
-from ragbench.paths import cache_dir, shared_data
+from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
 
 OFFICIAL_NAME = "hotpot_dev_distractor_v1.json"
@@ -36,14 +37,15 @@ def find_hotpotqa() -> Path | None:
     return fetched if fetched.is_file() else shared_data(*_SUBSET)
 
 
-def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> Dataset:
+def load_hotpotqa(path: str | Path | None = None, limit: int | None = None, *, whole: bool = False) -> Dataset:
     """Load HotpotQA (distractor) questions and the paragraphs of their contexts.
 
     Parameters
     ----------
-    path : a file of the official JSON's shape, plain or gzip. Default: the official file in ``RAGBENCH_DATA`` or in the
-        cache, else the recorded subset of 1,886 questions in ``RAGBENCH_DATA``.
+    path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the 1,886 questions of the
+        subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or from the subset in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
+    whole : without ``path``, all 7,404 usable questions of the official file, as in the thesis.
 
     Returns
     -------
@@ -51,15 +53,19 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     index), ``meta["doc_ids"]`` their documents. In the official file, and only there, a supporting fact that points
     nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
     """
+    check_limit(limit)
+    subset = path is None and not whole
     path = path or find_hotpotqa()
-    if path is None:
+    if path is None or (whole and str(path).endswith(_SUBSET[-1])):
         raise NotHereError(
-            "HotpotQA is not on this machine",
+            "HotpotQA's dev set is not on this machine" if whole else "HotpotQA is not on this machine",
             f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
             "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
         )
-    check_limit(limit)
     official = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
+    rows = read_list(path)
+    if subset and official:
+        rows = _of_subset(rows)
     paragraphs = Paragraphs()
     excluded: list[tuple[str, str]] = []
 
@@ -79,12 +85,24 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
             return asked.id, None
         return asked.id, Question(asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta)
 
-    rows = itertools.islice(read_list(path), limit)
-    pairs = each_record(path, rows, question, lambda pair: [f"the id {pair[0]!r}"])
-    setting = "official" if official else "subset" if str(path).endswith(_SUBSET[-1]) else Path(path).name
+    pairs = each_record(path, itertools.islice(rows, limit), question, lambda pair: [f"the id {pair[0]!r}"])
+    setting = "subset" if subset or str(path).endswith(_SUBSET[-1]) else "official" if official else Path(path).name
     meta = {"file": Path(path).name, "setting": setting}
     questions = tuple(question for _, question in pairs if question is not None)
     return Dataset("hotpotqa", questions, tuple(paragraphs.documents.values()), tuple(excluded), meta)
+
+
+def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
+    """Keep the subset's questions, each with the paragraphs that it has there (eleven have fewer than ten)."""
+    subset = read_json(packaged_data("hotpotqa", "subset.json"))
+    wanted = set(subset["ids"])
+    for where, row in rows:
+        if row.get("_id") not in wanted:
+            continue
+        titles = subset["paragraphs"].get(row["_id"])
+        if titles:
+            row = row | {"context": [page for page in row["context"] if page[0] in titles]}
+        yield where, row
 
 
 class _Asked(Row):
