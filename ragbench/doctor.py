@@ -104,10 +104,10 @@ def _ollama() -> Check:
 
     from ragbench.llm.failures import START_OLLAMA, printable
 
-    do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`"
+    do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
         names = [printable(str(model.model)) for model in Client(timeout=2).list().models]
     except Exception:  # of ollama, httpx, json and pydantic
-        return Check("Ollama", False, "no server; the embedded defaults are used", do, optional=True)
+        return Check("Ollama", False, "no server; retrieval, word metrics and replays need none", do, optional=True)
     what = f"{len(names)} models: {', '.join(names[:5])}" if names else "no models"
     return Check("Ollama", True, what, do, optional=True)

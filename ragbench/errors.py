@@ -12,7 +12,7 @@ class RagbenchError(Exception):
     ----------
     got : what was found, with file and line where there is one.
     expected : what would have been right.
-    do : the next step for the reader.
+    do : the next step.
     """
 
     def __init__(self, got: str, expected: str = "", do: str = "") -> None:

@@ -64,7 +64,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A generated answer. ``generator`` names the model or reader, ``seconds`` is wall-clock time."""
+    """A generated answer. ``generator`` names the model, ``seconds`` is wall-clock time."""
 
     question_id: str
     text: str

@@ -24,24 +24,23 @@ from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.rows import answers_of, load_rows
-from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
-from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
+from ragbench.labelling.checkers import ModelChecker, make_checker
+from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import grade
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
+from ragbench.llm.models import TWO_WAYS
 from ragbench.metrics.table import METRICS, find_numbers, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
-from ragbench.text.languages import other_languages
-from ragbench.text.negation import abstains
 
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class _LabelSource:
-    """Who labels: a chat model (None: without one), a checker of claims (None: the former), options for ``ask``."""
+    """The chat model that labels, the checker of its claims (None: the same model), options for ``ask``."""
 
     model: Any = None
     checker: Any = None
@@ -52,7 +51,7 @@ class _LabelSource:
 class LabelMethod:
     """How a label is made: from which columns, by which function, and with how many calls of a model at most.
 
-    ``calls`` None: no model is ever asked, so nobody need be named who labels.
+    ``calls`` None: no model is ever asked, so none need be named.
     """
 
     needs: tuple[str, ...]
@@ -79,9 +78,9 @@ def score(
         beside the rows. Where the claims of RAGChecker belong to another true answer than ``reference``, columns
         ``long_reference`` and ``reference_claims`` hold it and its claims.
     metrics : names in `ragbench.metrics.table`: of ``METRICS``, of ``GROUPS``, or of single numbers (`metric_table`).
-    labels : who labels, where a metric needs labels that the rows lack: a chat model as for `ragbench.llm.ask`, whose
-        plan (`plan_score`) is printed first, or "embedded", simple rules that can be wrong more often than a constant
-        (docs/models.md).
+    labels : the chat model that labels, where a metric needs labels that the rows lack, as for `ragbench.llm.ask`; its
+        plan (`plan_score`) is printed first. None: what needs no such label is computed, and a warning says what the
+        rest needs.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
     checker : who checks claims in place of ``labels``: a name or object as for `ragbench.labelling.checkers`.
     cassette : file of the model's replies; with one, an interrupted call goes on.
@@ -93,22 +92,21 @@ def score(
     the labels made (`ragbench.widgets.ClaimInspector` opens ``claim_labels``); ``labelled_by``; ``unscored``, how many
     numbers are NaN, and ``reason``, why. ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
 
-    Raises ConfigError for an unknown metric or option, or where nobody is named who labels; DataError for all missing
-    columns, before anything runs.
+    Raises ConfigError for an unknown metric or option, or where every metric needs labels and no model is named;
+    DataError for all missing columns, before anything runs.
 
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
     """
     known = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
     check_known("option", options, [*known, "rows", "metrics", "labels", "columns", "checker"])
-    table, asked = _prepare(rows, metrics, columns)
-    wanted = require_labeller(metrics, _existing_columns(table), labels, checker)
+    table, asked, left_out = _prepare(rows, metrics, columns, labels)
+    if left_out:
+        warnings.warn(left_out, stacklevel=2)
+    wanted = _labels_to_make(asked, _existing_columns(table))
     who = _source(labels, checker, cassette, options)
-    caveat = _language_caveat(table) if wanted and who.model is None else ""
-    if caveat:
-        do = "name a model that reads the language, labels='ollama:...'"
-        warnings.warn(f"{caveat}: embedded labels are made for English; {do}", stacklevel=2)
-    if wanted and options.get("progress") is not False and (who.model or isinstance(who.checker, ModelChecker)):
+    by_model = any(LABELS[label].calls for label in wanted)
+    if by_model and options.get("progress") is not False:
         print(_plan(table, wanted, who, cassette, {}), file=sys.stderr)
     for label in wanted:
         complete = _complete_rows(label, table)
@@ -121,15 +119,17 @@ def score(
             table = table.rename(columns={column: f"given_{column}"})
         each = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
         table[column] = pd.Series(each, table.index, dtype=float)
-    made_by: dict[str, Any] = {"languages": caveat} if caveat else {}
+    made_by: dict[str, Any] = {}
     if any(need in LABELS for name in values for need in METRICS[name].needs):
-        tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-        model = model_facts(who.model, tape, ask_server=False).to_dict() if wanted and who.model is not None else {}
-        checked = f"; claims by {who.checker!r}" if who.checker is not None and "claim_labels" in wanted else ""
-        first = "{provider}:{model}".format(**model) if model else "embedded" if wanted else "given"
-        worded = "; abstentions by their wording" if "abstained" in wanted else ""
-        table["labelled_by"] = first + checked + worded
-        made_by |= {"model": model} | ({"checker": repr(who.checker)} if checked else {})
+        labelled_by = []
+        if by_model:
+            tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
+            made_by["model"] = model_facts(who.model, tape, ask_server=False).to_dict()
+            labelled_by.append("{provider}:{model}".format(**made_by["model"]))
+        if who.checker is not None and "claim_labels" in wanted:
+            made_by["checker"] = repr(who.checker)
+            labelled_by.append(f"claims by {who.checker!r}")
+        table["labelled_by"] = "; ".join(labelled_by) or "given"
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
@@ -151,29 +151,36 @@ def plan_score(
 
     ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
     """
-    table = _prepare(rows, metrics, columns)[0]
-    wanted = require_labeller(metrics, _existing_columns(table), labels, checker)
+    table, asked, _ = _prepare(rows, metrics, columns, labels)
+    wanted = _labels_to_make(asked, _existing_columns(table))
     return _plan(table, wanted, _source(labels, checker, cassette, {}), cassette, speeds)
 
 
 def metric_table() -> pd.DataFrame:
-    """List the numbers there are: metric, columns needed, source, range, and whether they need labels."""
-    lines, lower = [], lower_is_better()
+    """List the numbers there are: metric, columns needed, source, range, and the labels needed, with who makes them."""
+    lower = lower_is_better()
+    lines = []
     for column, (name, _) in numbers_by_column().items():
         metric = METRICS[name]
-        labels = ", ".join(need for need in metric.needs if need in LABELS)
         columns = ", ".join(need for need in _needed(name) if need not in LABELS)
-        span = "{:g} to {:g}".format(*metric.range) + ", lower is better" * (column in lower)
-        way = f"{labels}: embedded{' or a model' * (labels != 'abstained')}" if labels else "none"
-        lines.append((column, name, columns, metric.source, span, way))
+        span = "{:g} to {:g}".format(*metric.range)
+        if column in lower:
+            span += ", lower is better"
+        labels = [need for need in metric.needs if need in LABELS]
+        by_model = any(LABELS[label].calls for label in _needed(name) if label in LABELS)
+        labelled = f"{', '.join(labels)}: {'a model' if by_model else 'no model'}" if labels else "none"
+        lines.append((column, name, columns, metric.source, span, labelled))
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
 # Existing columns, and what is missing
 
 
-def _prepare(rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None) -> tuple[pd.DataFrame, Numbers]:
-    asked = find_numbers(metrics)
+def _prepare(
+    rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None, labels: Any
+) -> tuple[pd.DataFrame, Numbers, str]:
+    """Return the rows in our names, the numbers that can be computed, and in words what is left out."""
+    find_numbers(metrics)  # an unknown name is said before anything is read
     if isinstance(rows, str | Path) and not Path(rows).suffix and not Path(rows).expanduser().is_file():
         rows = load_rows(rows)
     if isinstance(rows, pd.DataFrame) and {"hits", "chunk_ends"} <= set(rows) and "chunks" not in rows:
@@ -181,8 +188,9 @@ def _prepare(rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | Non
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(lambda chunks: None if is_missing(chunks) else " ".join(chunks))
+    asked, left_out = without_labels(metrics, _existing_columns(table), labels)
     _require(table, _metrics_of(asked))
-    return table, asked
+    return table, asked, left_out
 
 
 def _metrics_of(asked: Numbers) -> list[str]:
@@ -265,40 +273,44 @@ def _why(row: Mapping[str, Any], name: str) -> str:
     return f"no {absent}"
 
 
-def _language_caveat(table: pd.DataFrame) -> str:
-    """Say how many answers are not in English; empty for none."""
-    texts = [column for column in ("question", "answer", "reference") if column in table]
-    rows = table[texts].to_numpy()
-    others = other_languages([str(cell) for cell in row if not is_missing(cell)] for row in rows)
-    named = ", ".join(f"{name.capitalize()} {n}" for name, n in others.items())
-    return f"{sum(others.values())} of {len(table)} answers are not in English ({named})" if others else ""
-
-
 # Who labels
 
 
-def require_labeller(metrics: Sequence[str], existing: Collection[str], labels: Any, checker: Any) -> list[str]:
-    """Return the labels to be made beside existing columns, each after what it is made from.
+def without_labels(metrics: Sequence[str], existing: Collection[str], labels: Any) -> tuple[Numbers, str]:
+    """Return the numbers that can be computed beside existing columns, and in words what the others need.
 
-    ConfigError where labels must be made and nobody is named who makes them.
+    ConfigError where that leaves none: all need labels, and no model is named.
     """
-    needed = (name for metric in _metrics_of(find_numbers(metrics)) for name in _needed(metric, existing))
-    wanted = list(dict.fromkeys(name for name in needed if name in LABELS))
-    asked = [name for name in wanted if LABELS[name].calls and not (checker is not None and name == "claim_labels")]
-    if asked and labels is None:
-        raise ConfigError(
-            f"nobody is named who makes the labels: {', '.join(asked)}",
-            "labels= a model, labels of your own in the rows, or 'embedded'",
-            "name a model: labels='ollama:llama3:8b' (--labels, or labels: in experiment.yaml). 'embedded' takes "
-            "simple rules, which can be right less often than one constant answer (docs/models.md): for trying out",
-        )
-    return wanted
+    asked = find_numbers(metrics)
+    if labels is not None:
+        return asked, ""
+    unlabelled: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
+    for column, number in asked.items():
+        needed = [label for label in _labels_to_make({column: number}, existing) if LABELS[label].calls]
+        if needed:
+            unlabelled[", ".join(needed)].append(column)
+    computed = {
+        column: number for column, number in asked.items() if not any(column in of for of in unlabelled.values())
+    }
+    if not unlabelled:
+        return computed, ""
+    lacking = "; ".join(f"{', '.join(numbers)} (needs {label})" for label, numbers in unlabelled.items())
+    if not computed:
+        expected = "labels= a chat model, or the labels as columns of the rows"
+        raise ConfigError(f"no model is named that labels: {lacking}", expected, TWO_WAYS)
+    return computed, f"left out, since no model is named that labels: {lacking}; {TWO_WAYS}, by labels="
+
+
+def _labels_to_make(asked: Numbers, existing: Collection[str]) -> list[str]:
+    """Return the labels to be made beside existing columns, each after what it is made from."""
+    needed = (name for metric in _metrics_of(asked) for name in _needed(metric, existing))
+    return list(dict.fromkeys(name for name in needed if name in LABELS))
 
 
 def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
     if isinstance(checker, str):
-        checker = make_checker(checker, **({"cassette": cassette} if asks_model(checker) else {}))
-    return _LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
+        checker = make_checker(checker, cassette=cassette)
+    return _LabelSource(labels, checker, options)
 
 
 def _plan(
@@ -312,13 +324,9 @@ def _plan(
             calls += Counter(count(_complete_rows(label, table)))
     if who.checker is not None:
         calls.pop("claim check", None)
-    planned = plan(calls, who.model, cassette, **speeds) if who.model is not None else Plan()
+    planned = plan(calls, who.model, cassette, **speeds) if calls else Plan()
     if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:
         results = _results(_complete_rows("claim_labels", table))
-        if who.model is None:  # rules take the texts apart
-            claims = [(split_claims(r.response), r.reference_claims or split_claims(r.reference)) for r in results]
-            each = zip(results, claims, strict=True)
-            results = [replace(r, response_claims=said, reference_claims=true) for r, (said, true) in each]
         checks = ragchecker_calls(results, joint=1)["claim check"]  # one claim and one text a prompt
         planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
     return planned
@@ -343,11 +351,7 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
 
 
 def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[RagResult]:
-    results = _results(rows)
-    if who.model is None:
-        labelled = embedded_labels(results, who.checker)
-    else:
-        labelled = ragchecker_labels(who.model, results, checker=who.checker, cassette=cassette, **who.options)
+    labelled = ragchecker_labels(who.model, _results(rows), checker=who.checker, cassette=cassette, **who.options)
     # With None for what could not be read, as the inspector shows it.
     return [replace(result, **labelled.partial.get(result.id, {})) for result in labelled.results.results]
 
@@ -355,15 +359,11 @@ def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
-    if who.model is None:
-        raise ConfigError("key points without a model", "a chat model", 'labels="ollama:llama3:8b"')
     return extract_claims(who.model, texts, cassette=cassette, **who.options).labels
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     questions, answers, points = (rows[name].tolist() for name in ("question", "answer", "keypoints"))
-    if who.model is None:
-        raise ConfigError("verdicts on key points without a model", "a chat model", 'labels="ollama:llama3:8b"')
     return keypoint_verdicts(who.model, questions, answers, points, cassette=cassette, **who.options).labels
 
 
@@ -372,13 +372,11 @@ def _grade(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     for i, row in enumerate(rows.itertuples()):
         questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
         answers.append(Answer(str(i), row.answer, ""))
-    graded = grade(who.model or "embedded", questions, answers, cassette=cassette, **who.options)
+    graded = grade(who.model, questions, answers, cassette=cassette, **who.options)
     return [each.value for each in graded]
 
 
 def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
-    if who.model is None:
-        raise ConfigError("RAGAS's metrics without a model", "a chat model", 'labels="ollama:llama3:8b"')
     model = ModelRagas(who.model, cassette=cassette, **who.options)
     questions, answers, contexts = (rows[name].tolist() for name in ("question", "answer", "context"))
     scores = {
@@ -400,10 +398,7 @@ LABELS: dict[str, LabelMethod] = {
     "grade": LabelMethod(
         ("question", "answer", "reference", "references"), _grade, lambda rows: {"grading": len(rows)}
     ),
-    # By a rule whoever is named: no paper has a prompt for it.
-    "abstained": LabelMethod(
-        ("answer",), lambda rows, who, cassette: [abstains(text, "grader") for text in rows["answer"]], lambda rows: {}
-    ),
+    "abstained": LabelMethod(("grade",), lambda rows, who, cassette: rows["grade"].eq(1).tolist()),
     "ragas": LabelMethod(
         ("question", "answer", "context"),
         _ragas,

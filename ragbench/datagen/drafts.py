@@ -33,7 +33,6 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.questions import model_references
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.generation.reader import ABSTENTION, ABSTENTIONS
 from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm.endpoints import endpoints_of
@@ -43,6 +42,13 @@ from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
 from ragbench.text.sentences import sentence_spans
 
+# The true answer of a question that the documents do not answer, by its language.
+ABSTENTION = "The documents do not contain enough information to answer this question."
+ABSTENTIONS = {
+    "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
+    "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
+    "chinese": "现有文档不足以回答该问题。",
+}
 # Type of question -> what a model is told about it.
 TYPES: Mapping[str, str] = {
     "single fact": "It asks for one fact that one of the sentences states. Its answer is a few words, copied from that "

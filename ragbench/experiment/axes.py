@@ -16,21 +16,25 @@ from typing import Any
 from ragbench import chunking, data, retrieval
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
-from ragbench.generation import ExtractiveReader
-from ragbench.labelling.checkers import asks_model, make_checker
-from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.checkers import make_checker
 from ragbench.llm import chat_model
-from ragbench.llm.models import NAMES
+from ragbench.llm.models import NAMES, TWO_WAYS, not_named
 from ragbench.records import Dataset
+from ragbench.retrieval.multiquery import make_decomposer, no_decomposer
 from ragbench.retrieval.rerank import make_scorer
 
 NONE, QUERY_ONLY = "none", "LLM only"
-# A generator or judge of one's own is one entry: ``GENERATORS["mine"] = Mine``.
-GENERATORS: dict[str, Callable[..., Any]] = {"extractive": ExtractiveReader}
-JUDGES: dict[str, Callable[..., Any]] = {"embedded": EmbeddedGrader}
-_TABLES = {"generator": GENERATORS, "judge": JUDGES, "labels": {"embedded": lambda: "embedded"}}
+# Chat models need no entry. A generator or judge of one's own is one: ``GENERATORS["mine"] = Mine``.
+GENERATORS: dict[str, Callable[..., Any]] = {}
+JUDGES: dict[str, Callable[..., Any]] = {}
+_TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {"generator": GENERATORS, "judge": JUDGES, "labels": {}}
 # Models that are no axes: of the retrievers and chunkers that name none themselves, and of the metrics.
-MODELS: Mapping[str, Callable] = {"embedder": make_embedder, "reranker": make_scorer, "checker": make_checker}
+MODELS: Mapping[str, Callable] = {
+    "embedder": make_embedder,
+    "reranker": make_scorer,
+    "decompose": make_decomposer,
+    "checker": make_checker,
+}
 # Of a chat model, in a file or a mapping.
 MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
 MODEL_OPTIONS += ("top_p", "top_k", "stop", "reasoning", "keep_alive", "cloud")
@@ -45,8 +49,8 @@ _WANTED = {
 _METHODS = {"generator": "answer", "judge": "grade_all"}
 
 
-def make_generator(name: str | Mapping[str, Any] = "extractive", **options: Any) -> Any:
-    """Make a generator by name: in `GENERATORS`, or a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``.
+def make_generator(name: str | Mapping[str, Any], **options: Any) -> Any:
+    """Make a generator by name: a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``, or one of `GENERATORS`.
 
     Or by a mapping as in an experiment file, ``{"use": "ollama:llama3:8b", "num_predict": 200}``. ``options`` are of
     the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses, makes one model on several
@@ -56,8 +60,8 @@ def make_generator(name: str | Mapping[str, Any] = "extractive", **options: Any)
     return _model("generator", use, options | named)
 
 
-def make_judge(name: str | Mapping[str, Any] = "embedded", **options: Any) -> Any:
-    """Make a judge by name: in `JUDGES`, or a chat model; see `make_generator`."""
+def make_judge(name: str | Mapping[str, Any], **options: Any) -> Any:
+    """Make a judge by name: a chat model, or one of `JUDGES`; see `make_generator`."""
     use, named = _use("judge", name)
     return _model("judge", use, options | named)
 
@@ -75,7 +79,7 @@ def parse_axis(axis: str, value: Any, models: Mapping[str, Any], folder: Path = 
     Parameters
     ----------
     value : a name, a list of names, one Dataset, or a dict label -> name, ``{use: NAME, ...}`` or object.
-    models : embedder and reranker for the entries that name none themselves.
+    models : those of `MODELS`, for the entries that name none themselves.
     folder : what relative paths start at.
     """
     if isinstance(value, Dataset):
@@ -108,14 +112,14 @@ def check_label(axis: str, label: Any) -> str:
 
 
 def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
-    """Return a model that is no axis (``embedder``, ``reranker``, ``checker``, ``labels``) by its name, or as it is."""
+    """Return a model that is no axis, of `MODELS` or ``labels``, by its name, or as it is."""
     if not isinstance(value, str | Mapping):
         return value
     with _at(key):
         use, options = _use(key, value)
         if key == "labels":
             return _model("labels", use, options, folder)
-        if key in ("reranker", "checker") and asks_model(use):
+        if key != "embedder" and not use.startswith("onnx:"):
             # A model's replies are kept beside the file, so that a run goes on where it stopped.
             options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
         return MODELS[key](_beside(folder, use), **options)
@@ -151,6 +155,8 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
 
 def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
     """Return the name under ``use``, and the options beside it."""
+    if value is None:
+        raise not_named(where)
     options = dict(value) if isinstance(value, Mapping) else {"use": value}
     use = options.pop("use", None)
     if not isinstance(use, str):
@@ -205,6 +211,8 @@ def _retriever(use: str, options: dict[str, Any], models: Mapping[str, Any], fol
     check_known("retriever", [use], retrieval.RETRIEVERS)
     takes = tuple(retrieval.table.settings_of(use, objects=True))
     models = _own_models(use, takes, options, models, folder)
+    if "decompose" in takes and models.get("decompose") is None:
+        raise no_decomposer()
     check_known(f"option of {use}", options, retrieval.table.settings_of(use))
     if "tokenizer" in options:
         retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
@@ -217,7 +225,8 @@ def _model(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path(
         _check_options(use, _TABLES[axis][use], options, ("self",))
         return _TABLES[axis][use](**options)
     if ":" not in use and use not in NAMES:
-        raise unknown(axis, use, (*_TABLES[axis], *NAMES))
+        error = unknown(axis, use, (*_TABLES[axis], *NAMES))
+        raise ConfigError(error.got, error.expected, error.do if "did you mean" in error.do else TWO_WAYS)
     check_known(f"option of {use}", options, MODEL_OPTIONS)
     others = {key: value for key, value in options.items() if key != "hosts"}
     for key in ("temperature", "seed", "num_ctx", "num_predict", "deadline_s"):

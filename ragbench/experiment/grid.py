@@ -93,6 +93,7 @@ class Grid(BaseModel):
     checker: Any = None
     embedder: Any = Field(default=None, exclude=True)
     reranker: Any = Field(default=None, exclude=True)
+    decompose: Any = Field(default=None, exclude=True)
 
     def __init__(self, name: Any, *, paths_from: Path = Path(), **settings: Any) -> None:
         try:
@@ -200,7 +201,7 @@ class Grid(BaseModel):
     @property
     def live(self) -> bool:
         """Whether a generator, a judge or who labels is a chat model."""
-        labels = () if self.labels in (None, "embedded") else (self.labels,)
+        labels = () if self.labels is None else (self.labels,)
         return any(is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels))
 
     def open_cassette(self, *, make: bool = True) -> contextlib.AbstractContextManager[Cassette | None]:
@@ -238,7 +239,8 @@ def _prompts(prompts: Mapping[str, Any], generators: Mapping[str, Any]) -> dict[
     check_known("generator in prompts", prompts, generators)
     for name, prompt in prompts.items():
         if not is_model(generators[name]):
-            raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
+            got = f"a prompt for {name!r}, which is no chat model"
+            raise ConfigError(got, "prompts for chat models only", "leave it out")
         fill_prompt(load_prompt(prompt), query="", documents="")
     return dict(prompts)
 

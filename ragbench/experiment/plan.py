@@ -1,4 +1,4 @@
-"""What a run will take, in counts: nothing is embedded and no model is asked."""
+"""What a run will take, in counts: no vector is made and no model is asked."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
 
 
 def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
-    """Count the prompts of a judge for one question; the embedded grader grades each answer alone."""
+    """Count the prompts of a judge for one question; an object with ``grade_all`` grades each answer alone."""
     if not by_model or experiment.per_prompt == "one":
         return len(cells)
     count = 0

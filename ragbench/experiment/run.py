@@ -65,16 +65,16 @@ Search = tuple[str, str, int]  # chunker, retriever, k
 
 @dataclass
 class _Run:
-    """An experiment and what is built for it once: data, retrievers, readers and graders here, models on servers."""
+    """An experiment and what is built for it once: data, retrievers, objects that answer or grade, chat models."""
 
     experiment: Grid
     cassette: Cassette | None
     data: dict[str, Dataset] = field(default_factory=dict)
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
-    readers: dict[str, Any] = field(default_factory=dict)
-    graders: dict[str, Any] = field(default_factory=dict)
-    generators: dict[str, Any] = field(default_factory=dict)
+    generators: dict[str, Any] = field(default_factory=dict)  # chat models
     judges: dict[str, Any] = field(default_factory=dict)
+    own_generators: dict[str, Any] = field(default_factory=dict)  # objects with ``answer``
+    own_judges: dict[str, Any] = field(default_factory=dict)  # objects with ``grade_all``
     models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
     facts: dict[str, dict[str, Any]] = field(default_factory=lambda: {axis: {} for axis in AXES})  # for the manifest
     servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
@@ -89,15 +89,17 @@ class _Run:
 def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
     run = _Run(experiment, cassette)
-    for axis, local, remote in (("generator", run.readers, run.generators), ("judge", run.graders, run.judges)):
+    models = {"generator": run.generators, "judge": run.judges}
+    own = {"generator": run.own_generators, "judge": run.own_judges}
+    for axis in models:
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
-                remote[name] = value
+                models[axis][name] = value
                 bound = BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
                 facts = run.models[axis, name] = model_facts(value, cassette, num_predict=bound)
                 run.facts[axis][name] = facts.to_dict()
             else:
-                local[name] = value
+                own[axis][name] = value
                 run.facts[axis][name] = manifests.describe(value)
     for name, value in experiment.data.items():
         data = run.data[name] = value if isinstance(value, Dataset) else value()
@@ -137,7 +139,9 @@ def _retrieve(run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Q
     cut = (run.experiment.tokenizer, run.experiment.begin_token, run.experiment.match)
     parts = [slice(start, start + TASK) for start in range(0, len(questions), TASK)]
     tasks = ((questions[p], {search: found[p] for search, found in hits.items()}) for p in parts)
-    work = functools.partial(_rows_of, cells=tuple(cells), cut=cut, readers=run.readers, graders=run.graders)
+    work = functools.partial(
+        _rows_of, cells=tuple(cells), cut=cut, generators=run.own_generators, judges=run.own_judges
+    )
     return [row for of_task in pool.map(work, *zip(*tasks, strict=True)) for row in of_task]
 
 
@@ -158,8 +162,8 @@ def _rows_of(
     *,
     cells: Sequence[Cell],
     cut: tuple[Any, bool, str],
-    readers: Mapping[str, Any],
-    graders: Mapping[str, Any],
+    generators: Mapping[str, Any],
+    judges: Mapping[str, Any],
 ) -> list[Row]:
     """Make the rows of some questions with all that needs no model server: a task of an executor.
 
@@ -181,12 +185,13 @@ def _rows_of(
                 _fail(row, "retrieve", of_search)
                 continue
             row |= of_search[cell.N]
-            if cell.generator in readers:
+            if cell.generator in generators:
                 if cell.answer not in answers:
-                    answers[cell.answer] = _read(readers[cell.generator], cell.generator, question, row["context"])
+                    own = generators[cell.generator]
+                    answers[cell.answer] = _answer_here(own, cell.generator, question, row["context"])
                 row |= answers[cell.answer]
-                if cell.judge in graders and row["status"] == "ok":
-                    _grade_here(row, cell.judge, graders[cell.judge], question)
+                if cell.judge in judges and row["status"] == "ok":
+                    _grade_here(row, cell.judge, judges[cell.judge], question)
             elif cell.generator == NONE and budgets[cell.search][-1] > cell.N:
                 # Nobody reads it, and it is the beginning of the largest one.
                 row |= {"context": None, "chunk_ends": None}
@@ -230,12 +235,12 @@ def _contexts(
 # -- answer and grade --------------------------------------------------------------------------------------------------
 
 
-def _read(reader: Any, name: str, question: Question, context: str | None) -> Row:
+def _answer_here(generator: Any, name: str, question: Question, context: str | None) -> Row:
     try:
-        answer = generate(reader, [question], [context])[0]
+        answer = generate(generator, [question], [context])[0]
     except Exception as error:
         answer = Answer(question.id, "", name, meta={"error": f"{type(error).__name__}: {error}"})
-    return _answered(answer) | {"model": reader.name, "abstained": answer.meta.get("abstained")}
+    return _answered(answer) | {"model": generator.name}
 
 
 def _answered(answer: Answer) -> Row:
@@ -261,18 +266,18 @@ def _full_disk(error: BaseException) -> None:
         raise no_room(error.filename or "a file", error.strerror) from None
 
 
-def _grade_here(row: Row, name: str, grader: Any, question: Question) -> None:
-    """Let a grader of this machine grade the answer of a row."""
+def _grade_here(row: Row, name: str, judge: Any, question: Question) -> None:
+    """Let an object that is no chat model grade the answer of a row."""
     start = time.perf_counter()
     try:
-        given = grader.grade_all([question], [Answer(question.id, row["answer"], row["generator"])])[0]
+        given = judge.grade_all([question], [Answer(question.id, row["answer"], row["generator"])])[0]
     except Exception as error:
         _fail(row, "grade", error)
         return
     if given.value is None:
         _fail(row, "grade", given.meta["error"], given.meta["detail"])
     elif isinstance(given.value, bool) or not hasattr(given.value, "__index__") or given.value not in GRADES:
-        got = f"the grader {name!r} gave {given.value!r}, not a grade from {min(GRADES)} to {max(GRADES)}"
+        got = f"the judge {name!r} gave {given.value!r}, not a grade from {min(GRADES)} to {max(GRADES)}"
         _fail(row, "grade", "invalid", got)
         return
     row |= {"grade": given.value, "judge_model": given.judge, "judge_seconds": time.perf_counter() - start}
@@ -300,8 +305,8 @@ def _answer(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> No
                 if drop_cut and row.get("finish") in CUT_SHORT and row["judge"] != NONE:
                     why = "the answer ended at its limit of tokens; truncated='score' has it graded"
                     _fail(row, "grade", LEFT_OUT, why)
-                elif row["judge"] in run.graders and row["status"] == "ok":
-                    _grade_here(row, row["judge"], run.graders[row["judge"]], known[row["question_id"]])
+                elif row["judge"] in run.own_judges and row["status"] == "ok":
+                    _grade_here(row, row["judge"], run.own_judges[row["judge"]], known[row["question_id"]])
         _count(run, "generate", firsts)
 
 
@@ -394,9 +399,10 @@ class Experiment(Grid):
         ``search(queries, k)``).
     k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever -> int).
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
-    generator : label -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
-        one model on several hosts. Empty: retrieval only.
-    judge : label -> ``EmbeddedGrader()``, or a chat model as above. Empty: answers without grades.
+    generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat model, list of one
+        model on several hosts, function (question, context) -> answer, or object with ``answer``, such as a pipeline of
+        your own. None: retrieval only.
+    judge : the same for grades; an object of your own has ``grade_all``. None: answers without grades.
     prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
         models; one that is not named takes the thesis's. One model under two names is two prompts compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
@@ -408,7 +414,7 @@ class Experiment(Grid):
     truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it is graded like any
         other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
-    embedder, reranker : of the retrievers and chunkers that name none themselves.
+    embedder, reranker, decompose : of the retrievers and chunkers that name none themselves.
 
     Raises ConfigError for an axis that cannot work.
 
@@ -420,8 +426,8 @@ class Experiment(Grid):
     ...     chunker={"100 tokens": {"use": "token_chunks", "size": 100}},
     ...     retriever=["BM25", "SIM"],
     ...     N=(0, 100, 1000),
-    ...     generator="extractive",
-    ...     judge="embedded",
+    ...     generator="ollama:llama3:8b",
+    ...     judge="ollama:llama3:70b",
     ... ).run()  # doctest: +SKIP
     """
 

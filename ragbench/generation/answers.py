@@ -14,9 +14,8 @@ from typing import Any
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
-from ragbench.generation.reader import ExtractiveReader
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.models import BOUNDS
+from ragbench.llm.models import BOUNDS, not_named
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
@@ -57,9 +56,10 @@ def generate(
 
     Parameters
     ----------
-    model : a reader (an object with ``name`` and ``answer(question, context)``; ``ExtractiveReader`` is "extractive"),
-        a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
-    contexts : one per question; a question that is asked at several budgets is repeated. A reader gets ``""`` for None.
+    model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, a sequence of one model on several hosts, or
+        an object with ``name`` and ``answer(question, context)``, such as a pipeline of your own.
+    contexts : one per question; a question that is asked at several budgets is repeated. Such an object gets ``""`` for
+        None.
     concurrency : calls under way at once. Keep 1 to measure seconds as the thesis did (Table 3.2).
     with_documents : prompt id or file, with the fields ``{query}`` and ``{documents}``.
     options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
@@ -73,12 +73,14 @@ def generate(
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
     _check(questions, contexts)
-    model = ExtractiveReader() if isinstance(model, str) and model == "extractive" else model
+    if model is None:
+        raise not_named("generator", ", or an object with answer(question, context)")
     jobs = list(zip(questions, contexts, strict=True))
     if callable(getattr(model, "answer", None)):
         if given := ", ".join(name for name, value in options.items() if value is not None):
-            raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
-        return [_read(model, *job) for job in jobs]
+            got = f"{given} for an object that answers"
+            raise ConfigError(got, "no options of a chat model", "leave them out")
+        return [_answer_of(model, *job) for job in jobs]
     forms = {}
     for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
         source = PROMPTS["query_only"] if alone else with_documents
@@ -125,12 +127,12 @@ def _check(questions: Any, contexts: Any) -> None:
             raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
 
 
-def _read(reader: Any, question: Question, context: str | None) -> Answer:
+def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:
+    """Let an object answer that is no chat model."""
     start = time.perf_counter()
-    text = reader.answer(question.text, context or "")
+    text = generator.answer(question.text, context or "")
     seconds = time.perf_counter() - start
     if not isinstance(text, str):
-        got = f"the reader {reader.name!r} gave {type(text).__name__}"
+        got = f"the generator {generator.name!r} gave {type(text).__name__}"
         raise ModelError(got, "a text", "let it return '' where it has no answer")
-    about = {"abstained": reader.abstains(text)} if callable(getattr(reader, "abstains", None)) else {}
-    return Answer(question.id, text, reader.name, seconds, about)
+    return Answer(question.id, text, generator.name, seconds)

@@ -1,10 +1,9 @@
 """Claims of a text, and whether other texts entail them (RAGChecker, section 3.2).
 
-By a model: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. Without a model:
-`embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s. How far a checker agrees with
-labels by others: `checker_intervals`, and on MiniHop `embedded_checker_quality`. MiniHop's are reference labels,
-assigned by a strong language model under a written guideline; checked by a person: 0; the second pass measures
-repeatability, not human agreement.
+By a model: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. How far a checker agrees
+with labels by others: `checker_intervals`. MiniHop's `load_labelled_claims` are reference labels, assigned by a strong
+language model under a written guideline; checked by a person: 0; the second pass measures repeatability, not human
+agreement.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import DataError, check_known
 from ragbench.labelling.asking import JointStep, LabelResult, LabelStep, StepReport, names_of, texts_schema
-from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, check_lists, split_claims
+from ragbench.labelling.checkers import ENTAILMENT, check_lists
 from ragbench.labelling.graded_answers import check_split
+from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
@@ -117,47 +117,33 @@ def ragchecker_labels(
     ``model``, ``form``, ``options``: as for `extract_claims`; ``joint``: as for `check_claims`. ``results``: from
     `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and labels that are there
     stay; only what is missing is asked, the same claims against the same chunk once. ``checker``: who checks the claims
-    in place of the model, as for `embedded_labels`.
+    in place of the model, any object whose ``check_many(claims, texts)`` gives a label per claim and text. With one,
+    ``model`` may be None where all claims are there; ConfigError where some are not.
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
-    return _label(
-        results,
-        lambda texts, ids: extract_claims(model, texts, form, ids=ids, **options),
-        lambda claims, texts, ids: (
-            check_claims(model, claims, texts, joint, ids=ids, **options)
-            if checker is None
-            else _checked(checker, claims, texts)
-        ),
-    )
 
+    def extract(texts: list[str], ids: list[str]) -> LabelResult:
+        if model is not None:
+            return extract_claims(model, texts, form, ids=ids, **options)
+        if any(text.strip() for text in texts):
+            raise not_named("model that writes claims", " beside the checker, or the claims in the results")
+        return LabelResult(tuple(() for _ in texts), StepReport("claims"))
 
-def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> _Labelled:
-    """Split responses and references into sentence claims and check them, without a language model.
+    def check(claims: list[Any], texts: list[str], ids: list[str]) -> LabelResult:
+        if checker is not None:
+            return _checked(checker, claims, texts)
+        return check_claims(model, claims, texts, joint, ids=ids, **options)
 
-    ``results`` : as for `ragchecker_labels`. ``checker`` : an `EmbeddedChecker` (the default), or any object whose
-    ``check_many(claims, texts)`` gives a label per claim and text.
-
-    Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
-    """
-    checker = EmbeddedChecker() if checker is None else checker
-    return _label(
-        results,
-        lambda texts, _: _settled("claims", [tuple(split_claims(text)) for text in texts], len(set(texts))),
-        lambda claims, texts, _: _checked(checker, claims, texts),
-    )
+    return _label(results, extract, check)
 
 
 def _checked(checker: Any, claims: Sequence[Any], texts: Sequence[str]) -> LabelResult:
     labels = check_lists(checker, claims, texts)
-    different = {
-        (tuple(map(claim_text, some or ())), text): some or () for some, text in zip(claims, texts, strict=True)
-    }
-    return _settled("claim check", labels, sum(map(len, different.values())))
-
-
-def _settled(step: str, labels: Sequence[Any], different: int) -> LabelResult:
-    return LabelResult(tuple(labels), StepReport(step, items=different, settled=different))
+    pairs: set[tuple[str, str]] = set()
+    for claim_list, text in zip(claims, texts, strict=True):
+        pairs.update((claim_text(claim), text) for claim in claim_list or ())
+    return LabelResult(tuple(labels), StepReport("claim check", items=len(pairs), settled=len(pairs)))
 
 
 def ragchecker_calls(
@@ -306,21 +292,3 @@ def checker_intervals(
 def _f1(codes: np.ndarray) -> float:
     both, one = (codes == 3).sum(), ((codes == 1) | (codes == 2)).sum()
     return 2 * both / (2 * both + one) if both + one else math.nan
-
-
-def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:
-    """Measure a checker on MiniHop's labelled claims, beside calling every claim not entailed.
-
-    ``checker``: default `EmbeddedChecker`, of which nothing was set on either split. Returns, by who labels: accuracy
-    (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
-    """
-    claims = load_labelled_claims(split=split)
-    checker = checker or EmbeddedChecker()
-    said = pd.Series(index=claims.index, dtype=object)
-    for text, about in claims.groupby("text"):
-        said[about.index] = checker.check(about["claim"].tolist(), text)
-    rows = {}
-    for tool, given in {name: said.tolist(), "always 'not entailed'": ["Neutral"] * len(claims)}.items():
-        i = checker_intervals(claims["label"].tolist(), given, claims["document"].tolist())["accuracy"]
-        rows[tool] = i.estimate, i.low, i.high, i.n
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])

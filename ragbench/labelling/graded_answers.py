@@ -90,7 +90,7 @@ def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: 
 
 
 def measure_judge(
-    judge: Any = None,
+    judge: Any,
     questions: Sequence[Question] | None = None,
     gold: Sequence[GradedAnswer] | None = None,
     *,
@@ -100,9 +100,9 @@ def measure_judge(
 ) -> pd.DataFrame:
     """Grade the graded answers (default MiniHop's) with a judge: how good it is, as `judge_report` says.
 
-    ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as for `grade`;
-    default the embedded grader. Answers without a readable grade are counted as unscored. ModelError when no reply came
-    at all (no server, no such model ...), with the first reason.
+    ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as for `grade`.
+    Answers without a readable grade are counted as unscored. ModelError when no reply came at all (no server, no such
+    model ...), with the first reason.
     """
     check_split(split)
     if questions is None:
@@ -113,7 +113,7 @@ def measure_judge(
     gold = [a for one in dict.fromkeys(a.split for a in gold) for a in [b for b in gold if b.split == one][:limit]]
     asked = {answer.question_id for answer in gold}
     kept = [question for question in questions if question.id in asked]
-    grades = grade(judge or "embedded", kept, as_answers(gold), **options)
+    grades = grade(judge, kept, as_answers(gold), **options)
     if grades and all(graded.meta.get("error") not in (None, "unusable", "truncated") for graded in grades):
         got = f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta['detail']}"
         raise ModelError(got, "a judge that replies with grades", "see ragbench doctor --model, then run again")

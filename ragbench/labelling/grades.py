@@ -1,6 +1,6 @@
 """Grades 1 to 5, the thesis's five categories (§2.4), by a judge model: several answers to one question per prompt.
 
-Without a model: `ragbench.labelling.embedded_grader`. How good either is: `ragbench.labelling.graded_answers`.
+How good a judge is: `ragbench.labelling.graded_answers`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from pydantic import BaseModel, create_model, field_validator
 
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import one_line
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.models import BOUNDS
+from ragbench.llm.models import BOUNDS, not_named
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
 
@@ -125,8 +124,8 @@ def grade(
 
     Parameters
     ----------
-    judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
-        ("embedded").
+    judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an object of your own with
+        ``grade_all(questions, answers)``, which needs no prompt.
     per_prompt : which answers share a prompt, see `group_answers`.
     order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
         two seeds are compared.
@@ -140,9 +139,9 @@ def grade(
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
-    if isinstance(judge, str) and judge == "embedded":
-        judge = EmbeddedGrader()
-    if hasattr(judge, "grade_all"):  # the embedded grader, or one of your own that needs no prompt
+    if judge is None:
+        raise not_named("judge", ", or an object with grade_all(questions, answers)")
+    if hasattr(judge, "grade_all"):
         return judge.grade_all(questions, answers)
     prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
     ids = [f"{written.question_id} {written.places[0]}" for written in prompts]

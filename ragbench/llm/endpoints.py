@@ -379,12 +379,12 @@ async def agreed_digest(endpoints: Sequence[Endpoint], patience_s: float = 0.0, 
 
 
 def model_name(model: Any) -> str:
-    """Return the name of who answers or labels, such as ``"ollama:llama3:8b"``; a name or a word stays as it is."""
+    """Return the name of a model, or of an object that answers or grades; a name stays as it is."""
     if isinstance(model, Mapping):
         model = model.get("use", "")
     if isinstance(model, str):
         return model
-    name = getattr(model, "name", None)  # of a reader or a grader
+    name = getattr(model, "name", None)  # of an object that answers or grades
     return name if isinstance(name, str) else endpoint_of(model).model
 
 

@@ -19,13 +19,20 @@ from ragbench.llm import local
 from ragbench.llm.context import Transport
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
-_WITHOUT_A_MODEL = ("embedded", "extractive")  # names that labels, judges and readers go by beside those of models
 DEADLINE_S = 600.0
 NUM_CTX = 8192
 # Most tokens of a reply, by what a step asks for, where the model names no bound of its own.
 BOUNDS = {"label": 64, "text": 512, "document": 2048}
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
 _PROVIDERS = ("ollama", "openai", "gguf")
+TWO_WAYS = (
+    "name one: 'ollama:llama3:8b' (docs/models.md says how to install Ollama), or 'smollm2', the small model in the box"
+)
+
+
+def not_named(role: str, where: str = "") -> ConfigError:
+    """Build the error where no model is named for a role, such as "judge", with the two ways to one."""
+    return ConfigError(f"no {role} is named", f"a chat model{where}", TWO_WAYS)
 
 
 class OllamaChat(ChatOllama):
@@ -208,8 +215,8 @@ def _openai_chat() -> Any:
 def _other(spec: str, provider: str, name: str, temperature: float, api_key: str | None, options: dict) -> Any:
     from langchain.chat_models import init_chat_model
 
-    if get_close_matches(provider.casefold(), [*_PROVIDERS, SMOLLM2, *_WITHOUT_A_MODEL], cutoff=0.9):
-        raise unknown("model provider", provider, [*NAMES, *_WITHOUT_A_MODEL])
+    if get_close_matches(provider.casefold(), [*_PROVIDERS, SMOLLM2], cutoff=0.9):
+        raise unknown("model provider", provider, NAMES)
     if name:
         try:
             key = {} if api_key is None else {"api_key": api_key}

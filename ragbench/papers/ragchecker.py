@@ -1,12 +1,7 @@
 """RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown to the generator.
 
-`grid` is the experiment. `results` turns its rows into records whose claims are taken out and checked, by
-`ragbench.embedded_labels` or a model (`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven metrics.
-
-The generators without a language model copy sentences: what retrieval does shows, how a language model uses, misreads
-or ignores its context does not. A copied sentence is in the context by construction, so faithfulness is 1 up to the
-checker's mistakes, hallucination and self-knowledge are 0. `LeadSentences` sees the first passage only,
-`NearestSentences` searches all of them.
+`grid` is the experiment. `results` turns its rows into records whose claims are taken out and checked by a model
+(`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven metrics.
 """
 
 from __future__ import annotations
@@ -14,24 +9,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from langchain_core.embeddings import Embeddings
 
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq, load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
-from ragbench.generation import ExtractiveReader
+from ragbench.llm import chat_model, model_name
 from ragbench.records import Chunk, Dataset, Document
 from ragbench.retrieval import make_retriever
-from ragbench.text.sentences import split_sentences
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
 _CLAIMS = ("references", "answers")
@@ -93,9 +85,9 @@ def grid(
 ) -> Experiment:
     """Build the experiment; a context is all k chunks, uncut.
 
-    ``generators``: name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
-    that is called "optimised" gets the other, and answers only under the settings with that prompt. ``options``: for
-    `Experiment`.
+    ``generators``: name -> chat model, or an object that answers; None: retrieval only. Chat models get RAGChecker's
+    default prompt; one that is called "optimised" gets the other, and answers only under the settings with that prompt.
+    ``options``: for `Experiment`.
 
     Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the chat model).
     """
@@ -243,77 +235,9 @@ def question_clusters(data: Dataset) -> dict[str, int]:
     )
 
 
-class LeadSentences:
-    """Answer with the first ``n`` sentences of the context: the opening of the passage that was ranked first."""
+def generator(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Return a chat model under its name, with a context window for 20 chunks of 300 tokens and a reply of 2,048.
 
-    def __init__(self, n: int) -> None:
-        self.n, self.name = n, f"lead {n} (no LLM)"
-
-    def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change an answer, ready for JSON."""
-        return {"generator": self.name, "n": self.n}
-
-    def answer(self, question: str, context: str) -> str:
-        """Return the sentences; an empty context gives an empty answer."""
-        return " ".join(split_sentences(context, "claims")[: self.n])
-
-
-class NearestSentences:
-    """Answer with the ``n`` different sentences of the context nearest to the question, in the order of the context.
-
-    ``embedder`` gives unit vectors; default MiniLM. ``vectors`` are those of other readers, to be shared. Each text is
-    embedded once, however many contexts it comes back in. Ties go to the earlier sentence.
+    ``options`` are of `ragbench.llm.chat_model`.
     """
-
-    def __init__(
-        self, n: int, embedder: Embeddings | None = None, vectors: dict[str, np.ndarray] | None = None
-    ) -> None:
-        self.n, self.name = n, f"nearest {n} (no LLM)"
-        self._embedder, self.vectors = embedder, {} if vectors is None else vectors
-
-    def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change an answer, ready for JSON."""
-        model = getattr(self.embedder, "model_id", None) or repr(self.embedder)
-        return {"generator": self.name, "n": self.n, "embedder": model}
-
-    @cached_property
-    def embedder(self) -> Embeddings:
-        """The embedding model, loaded at first use."""
-        return self._embedder or default_embedder()
-
-    def warm(self, questions: Sequence[str], texts: Sequence[str]) -> None:
-        """Embed questions and the sentences of texts in one call, which is faster than context by context."""
-        new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text, "claims"))])
-        if missing := [text for text in new if text not in self.vectors]:
-            self.vectors.update(embed_distinct(self.embedder, missing))
-
-    def answer(self, question: str, context: str) -> str:
-        """Return the sentences; an empty context gives an empty answer."""
-        sentences = list(dict.fromkeys(split_sentences(context, "claims")))
-        if not sentences:
-            return ""
-        self.warm([question], [context])
-        near = np.array([self.vectors[s] for s in sentences]) @ self.vectors[question]
-        return " ".join(sentences[i] for i in sorted(np.argsort(-near, kind="stable")[: self.n]))
-
-
-def generators(data: Dataset, model: str | Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    """Return four generators without a language model by name, and ``model`` when it is named.
-
-    ``options`` are of `ragbench.llm.chat_model`; the context window is 16,384 tokens unless you say otherwise, since 20
-    chunks of 300 tokens and a reply of 2,048 must fit.
-    """
-    near = NearestSentences(3)
-    near.warm([q.text for q in data.questions], [d.text for d in data.documents])
-    readers: dict[str, Any] = {
-        "lead 3": LeadSentences(3),
-        # Without a threshold it never abstains: an abstention would count as a wrong claim.
-        "reader": ExtractiveReader(threshold=0),
-        "nearest 3": near,
-        "nearest 8": NearestSentences(8, vectors=near.vectors),
-    }
-    if model is not None:
-        from ragbench.llm import chat_model, model_name
-
-        readers[model_name(model)] = chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})
-    return readers
+    return {model_name(model): chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})}

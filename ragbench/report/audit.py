@@ -295,7 +295,7 @@ def audit(
 
 
 def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a run for readers: without documents it may be a reader of rules that answers."""
+    """Return the rows of a run with a plain name for what has no documents: the generator need not be an LLM."""
     return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
 
 

@@ -52,8 +52,6 @@ _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 # What a run may use that was made for English, by a word of its description in the manifest.
 _ENGLISH = {
     "MiniLM": "the vectors of MiniLM",
-    "extractive reader": "the extractive reader",
-    "EmbeddedGrader": "the embedded grader",
 }
 _SETTINGS = ("match", "max_chars", "order", "per_prompt", "truncated")  # which no other sentence says
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
@@ -149,17 +147,17 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
         "budgets": [n for n in parameters.get("N", ()) if n],
         "tokenizer": re.sub(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1", str(parameters.get("tokenizer", ""))),
         "kernel": MATCHES[parameters.get("match", "exact")][0],
-        "readers": [_answerer(*person, entries) for person in _axis(manifest, "generator").items()],
-        "reader_prompts": ", ".join(shown for name, shown in prompts.items() if name != "thesis_grade"),
-        "graders": [_answerer(*person, entries) for person in judges.items()],
-        "grader_prompts": prompts.get("thesis_grade"),
+        "generators": [_answerer(*person, entries) for person in _axis(manifest, "generator").items()],
+        "generator_prompts": ", ".join(shown for name, shown in prompts.items() if name != "thesis_grade"),
+        "judges": [_answerer(*person, entries) for person in judges.items()],
+        "judge_prompts": prompts.get("thesis_grade"),
         "left": left,
         "others": [*_other_languages(manifest)],
         "english": [words for mark, words in _ENGLISH.items() if mark in axes],
         "changed": [f"{name} = {value}" for name, value in changed.items()],
         "sets": [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()],
-        "models": [str(judge["model"]) for judge in judges.values() if "provider" in judge],
-        "embedded": any("provider" not in judge for judge in judges.values()),
+        "labelled_by": [str(judge.get("model", name)) for name, judge in judges.items()],
+        "by_model": any("provider" in judge for judge in judges.values()),
     }
     return _cited(_written("run", **facts), entries, _written("claims of a run", **facts))
 
@@ -190,13 +188,11 @@ def score_methods(table: pd.DataFrame) -> Methods:
         "questions": f"{table['question_id'].nunique():,}",
         "metrics": [(source, papers[source], names) for source, names in sources.items()],
         "model": model and _model(model, entries),
-        "models": [*([model["model"]] if model else []), *([checker] if checker else [])],
+        "labelled_by": [*([model["model"]] if model else []), *([checker] if checker else [])],
         "checker": checker,
         "labelled": labelled,
-        "embedded": labelled and bool(table["labelled_by"].str.startswith("embedded").any()),
         "given": set(table.get("labelled_by", ())) == {"given"},
         "repairs": table.attrs.get("repairs"),
-        "languages": table.attrs.get("languages"),
         "undefined": f"{int(table[columns].isna().sum().sum()):,}",
         "values": f"{table[columns].size:,}",
         "compared": are_compared(table),
@@ -306,12 +302,7 @@ def _answerer(label: str, person: Mapping[str, Any], entries: dict[str, str]) ->
     """Describe who answered, or who graded."""
     if "provider" in person:
         return f"{label}: {_model(person, entries)}"
-    settings = [f"threshold = {person['threshold']}"] if "threshold" in person else []
-    card = person.get("card") or {}
-    if {"what", "fitted_on"} <= set(card):
-        settings.append(f"{card['what'].partition(';')[0]}; fitted on {card['fitted_on']}")
-    name = person.get("generator") or person.get("name") or _function(person)
-    return _named(label, name + (f" ({'; '.join(settings)})" if settings else ""))
+    return _named(label, person.get("generator") or person.get("name") or _function(person))
 
 
 def _model(model: Mapping[str, Any], entries: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ Reading order: ``base`` (what all share, and any other LangChain retriever), ``t
 from ragbench.retrieval.base import FromLangChain, Index, Retriever, to_langchain
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
-from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer, rule_decomposer
+from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer
 from ragbench.retrieval.rerank import Hybrid, LongContextReorder, ModelScorer, OnnxScorer, Rerank, reorder
 from ragbench.retrieval.table import RETRIEVERS, make_retriever
 from ragbench.retrieval.text import Tokenizer

@@ -1,8 +1,7 @@
 """Multi-query retrieval (thesis: *mlq*): search for several derived questions and join what they find.
 
 The paper says the derived questions look from different *perspectives*; the published run asked for a *decomposition*
-into sub-questions. Both prompts are here, in our own wording. Rules replace the language model where there is none:
-their numbers are not the thesis's MLQ, and everything they feed says so.
+into sub-questions. Both prompts are here, in our own wording.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from ragbench.errors import ModelError
+from ragbench.errors import ConfigError, ModelError
+from ragbench.llm.models import TWO_WAYS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked
-from ragbench.text.words import STOP_WORDS
 
 
 class MultiQuery(Retriever):
@@ -28,8 +27,8 @@ class MultiQuery(Retriever):
 
     Parameters
     ----------
-    decompose : question -> list of questions, to which the original one is not added. One with ``batch(questions) ->
-        list of lists``, as of ``llm_decomposer``, is called once per search.
+    decompose : question -> list of questions, to which the original one is not added; see `llm_decomposer`. One with
+        ``batch(questions) -> list of lists``, as it has, is called once per search.
     k_each : hits per derived question.
     keep : how many of the union are kept at most, whatever ``k``.
 
@@ -42,8 +41,16 @@ class MultiQuery(Retriever):
     over: Searcher
 
     def __init__(
-        self, over: Any, decompose: Callable[[str], Sequence[str]], k_each: int = 10, keep: int = 5, *, k: int = 5
+        self,
+        over: Any,
+        decompose: Callable[[str], Sequence[str]] | None = None,
+        k_each: int = 10,
+        keep: int = 5,
+        *,
+        k: int = 5,
     ) -> None:
+        if decompose is None:
+            raise no_decomposer()
         super().__init__(over=over, decompose=decompose, k_each=k_each, keep=keep, k=k)
 
     def settings(self) -> dict[str, Any]:
@@ -91,10 +98,8 @@ def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any
     """Yield every retriever with vectors that one is, or has inside, with its queries as far as they are known."""
     if hasattr(retriever, "nearest"):
         yield retriever, list(queries)
-    if decompose := getattr(retriever, "decompose", None):
-        # The rules can be asked beforehand; what a model or a function of one's own derives costs, and may differ.
-        by_rule = decompose is rule_decomposer
-        queries = [query for derived in retriever.queries(queries) for query in derived] if by_rule else []
+    if hasattr(retriever, "decompose"):
+        queries = []  # what a model derives costs, and is known only when it is asked
     for inner in _inner(retriever):
         yield from dense_searches(inner, queries)
 
@@ -146,6 +151,19 @@ class _LLMDecomposer:
 llm_decomposer = _LLMDecomposer
 
 
+def make_decomposer(name: str, cassette: Any = None, **options: Any) -> _LLMDecomposer:
+    """Make a decomposer of a chat model by its name; ``options`` are of `ragbench.llm.chat_model`."""
+    from ragbench.llm import chat_model
+
+    return _LLMDecomposer(chat_model(name, **options), cassette=cassette)
+
+
+def no_decomposer() -> ConfigError:
+    """Build the error of multi-query retrieval without a model that writes its queries, with the ways to one."""
+    expected = "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml"
+    return ConfigError("MLQ has no model that writes its sub-questions", expected, TWO_WAYS)
+
+
 def _parse_queries(text: str) -> list[str]:
     """Read one query per line, without numbers, bullets, quotes, and lines that end with a colon.
 
@@ -158,50 +176,3 @@ def _parse_queries(text: str) -> list[str]:
         if line and not line.endswith(":"):
             queries.append(line)
     return list(dict.fromkeys(queries))
-
-
-_QUOTED = re.compile(r"[\"“]([^\"”]{2,80})[\"”]")
-_NAME = re.compile(r"[^\W\d_a-z][\w.'’&-]*(?:\s+(?:(?:of|the|de|la|von|van|du|and)\s+){0,2}[A-Z0-9][\w.'’&-]*)*")
-_CLAUSE = re.compile(r",\s+|\s+(?:that|which|who|whom|whose|where|when|while|by the|and is|and was)\s+")
-_COMPARES = re.compile(r"\b(?:both|same|older|younger|earlier|first|more|larger|longer|or)\b", re.IGNORECASE)
-
-
-def rule_decomposer(question: str) -> list[str]:
-    """Derive up to four queries of an English question by rules; no substitute for the model of the thesis.
-
-    A question that compares named things gives one query per name, with the question's other content words; any other
-    is cut at relative pronouns and commas, and its names are added.
-    """
-    text = question.strip().rstrip("?.! ")
-    names = _names(text)
-    parts = [part for name in names for part in re.split(r"\s+and\s+", name)]
-    if len(parts) >= 2 and _COMPARES.search(text):
-        rest = text
-        for part in parts:
-            rest = rest.replace(part, " ")
-        topic = " ".join(_content(rest))
-        return [f"{part} {topic}".strip() for part in dict.fromkeys(parts)][:4]
-    clauses = [clause.strip() for clause in _CLAUSE.split(text) if len(_content(clause)) >= 2]
-    if len(clauses) < 2:
-        clauses = [*names, " ".join(_content(text))]
-    return list(dict.fromkeys(c for c in clauses if c))[:4] or [text or question]
-
-
-rule_decomposer.settings = lambda: {"decomposer": "rules (stand-in, no LLM)"}  # type: ignore[attr-defined]
-
-
-def _content(text: str) -> list[str]:
-    return [w for w in re.findall(r"\w[\w'’-]*", text) if w.lower() not in STOP_WORDS]
-
-
-def _names(text: str) -> list[str]:
-    """Return quoted titles and runs of capitalised words, in order, without the function words that open a question."""
-    names = [m.group(1) for m in _QUOTED.finditer(text)]
-    for match in _NAME.finditer(_QUOTED.sub(" ; ", text)):
-        words = match.group().split()
-        while match.start() == 0 and words and words[0].lower() in STOP_WORDS:
-            words = words[1:]
-        name = " ".join(words).strip(".'’&-")
-        if name and not name.isdigit():
-            names.append(name)
-    return list(dict.fromkeys(names))

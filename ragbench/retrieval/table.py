@@ -18,7 +18,7 @@ from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
 from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
-from ragbench.retrieval.multiquery import MultiQuery, rule_decomposer
+from ragbench.retrieval.multiquery import MultiQuery
 from ragbench.retrieval.rerank import Hybrid, LongContextReorder, Rerank
 
 # What a program gives and a file cannot name.
@@ -37,11 +37,11 @@ def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: b
     return dense
 
 
-def _over_dense(wrapper: Callable[..., Any], **defaults: Any) -> Callable[..., Any]:
+def _over_dense(wrapper: Callable[..., Any]) -> Callable[..., Any]:
     """Return the builder of a class over the dense index, with the settings of `_dense` and of the class."""
 
     def build(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False, **settings: Any) -> Any:
-        return wrapper(_dense(chunks, embedder, title), **defaults | settings)
+        return wrapper(_dense(chunks, embedder, title), **settings)
 
     settings = [p for p in inspect.signature(wrapper).parameters.values() if p.name != "k"][1:]
     parameters = [*inspect.signature(_dense).parameters.values(), *settings]
@@ -80,7 +80,7 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _dense,
     "MMR": _over_dense(MMR),
-    "MLQ": _over_dense(MultiQuery, decompose=rule_decomposer),
+    "MLQ": _over_dense(MultiQuery),
     "REO": _over_dense(LongContextReorder),
     "Hybrid": _hybrid,
     "Rerank": _rerank,
@@ -95,7 +95,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
         ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``), or your own.
     settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks. The dense ones take
-        ``embedder`` (default MiniLM), MLQ ``decompose`` (default: rules), Hybrid ``variant`` and ``tokenizer`` of BM25.
+        ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes ``variant`` and ``tokenizer`` of BM25.
     """
     check_known(f"option of {name}", settings, settings_of(name, objects=True))
     return check_retriever(RETRIEVERS[name](chunks, **settings))
