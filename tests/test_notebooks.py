@@ -126,10 +126,10 @@ BOOKS = {
     "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
     "94_half_the_evidence": Book({"RESAMPLES": 50}, "94_evidence 94_half_minus"),
-    "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
+    "95_what_labels_buy": Book({"DRAWS": 5, "SIZES": [60]}, "95_labels"),
     "96_questions_without_answer": Book({}, "96_no_answer"),
     "97_which_errors": Book({"QUESTIONS": 12}, "97_crash"),
-    "98_stop_when_decided": Book({"RUNS": 20, "GROUPS": 60}, "98_stop"),
+    "98_stop_when_decided": Book({"RUNS": 20, "GROUPS": 60}, "98_run 98_stop"),
 }
 
 
