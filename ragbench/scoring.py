@@ -359,7 +359,8 @@ def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
-    return extract_claims(who.model, texts, cassette=cassette, **who.options).labels
+    questions = rows["question"].tolist()
+    return extract_claims(who.model, texts, questions=questions, cassette=cassette, **who.options).labels
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:

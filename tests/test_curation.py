@@ -12,7 +12,7 @@ from ragbench.llm import Cassette, chat_model
 from ragbench.records import Dataset, Document, Question
 
 QUIET = {"progress": False, "retries": 0}
-PASSAGES = {"p1": "Ann built the tower.", "p2": "It was finished in 1896.", "p3": "Rob paid for it."}
+PASSAGES = {"p1": "Ann built the tower on the hill.", "p2": "It was finished in 1896.", "p3": "Rob paid for it."}
 
 
 def item(name="q1", answer="Ann", doc_ids=tuple(PASSAGES)):
@@ -67,14 +67,14 @@ def outcome(made):
 
 def test_an_answer_passes_only_if_all_its_claims_follow_from_the_passages_it_cites():
     model = Model(
-        q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]),
-        q2=("Ann built the tower. It was finished in 1896.", ["p1"]),
-        q3=("Ann built the tower. It was finished in 1901. Moss grows there.", ["[p1]", "p2"]),
+        q1=("Ann built the tower on the hill. It was finished in 1896.", ["p1", "p2"]),
+        q2=("Ann built the tower on the hill. It was finished in 1896.", ["p1"]),
+        q3=("Ann built the tower on the hill. It was finished in 1901. Moss grows there.", ["[p1]", "p2"]),
     )
     made, _ = run([item("q1"), item("q2"), item("q3")], model)
     first, second, third = made.itertuples()
     assert (first.status, first.reason, first.labels) == ("accepted", "all claims entailed", ("Entailment",) * 2)
-    assert first.claims == ("Ann built the tower.", "It was finished in 1896.")
+    assert first.claims == ("Ann built the tower on the hill.", "It was finished in 1896.")
     # True, but not in the passage it cites.
     assert (second.status, second.reason) == ("rejected", "of 2 claims 1 not entailed")
     assert third.cited == ("p1", "p2")
@@ -84,7 +84,7 @@ def test_an_answer_passes_only_if_all_its_claims_follow_from_the_passages_it_cit
 
 
 def test_the_writer_sees_question_answers_and_passages_and_the_checker_only_the_cited_ones():
-    made, prompts = run([item(answer="Ann\nSmith")], Model(q1=("Ann built the tower.", ["p1"])))
+    made, prompts = run([item(answer="Ann\nSmith")], Model(q1=("Ann built the tower on the hill.", ["p1"])))
     assert made["status"].tolist() == ["accepted"]
     write, _, check = prompts
     assert "- Ann Smith\n" in write
@@ -108,8 +108,8 @@ def test_what_needs_no_claim_check_is_rejected_without_one():
 def test_unread_replies_leave_an_answer_unscored_unless_another_claim_decides():
     model = Model(
         q1="no JSON",
-        q2=("unreadable.", ["p1"]),
-        q3=("Ann built the tower. It is blurred.", ["p1"]),
+        q2=("This answer is unreadable to all of us.", ["p1"]),
+        q3=("Ann built the tower on the hill. It is blurred.", ["p1"]),
         q4=("It is blurred. It was finished in 1901.", ["p2"]),
     )
     made, _ = run([item(f"q{i}") for i in (1, 2, 3, 4)], model)
@@ -128,7 +128,7 @@ def test_unread_replies_leave_an_answer_unscored_unless_another_claim_decides():
 
 
 def test_a_cassette_answers_every_call_again(tmp_path):
-    model = Model(q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
+    model = Model(q1=("Ann built the tower on the hill. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
     items = [item("q1"), item("q2")]
     with Cassette(tmp_path / "c.sqlite") as cassette:
         first, prompts = run(items, model, cassette=cassette)
@@ -141,14 +141,17 @@ def test_a_cassette_answers_every_call_again(tmp_path):
 def test_a_prompt_of_ones_own_asks_for_the_long_answer_and_for_nothing_else(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("In verse: {question} {answers} {passages}")
-    made, (first, *others) = run([item()], Model(q1=("Ann built the tower.", ["p1"])), prompt=own)
+    made, (first, *others) = run([item()], Model(q1=("Ann built the tower on the hill.", ["p1"])), prompt=own)
     assert first == "In verse: Who built it (q1)? - Ann " + "\n\n".join(f"[{i}]\n{PASSAGES[i]}" for i in PASSAGES)
     assert len(others) == 2
     assert made["status"].tolist() == ["accepted"]
 
 
 def test_another_model_may_check():
-    with FakeOllama(reply=Model(q1=("Ann built the tower.", ["p1"]))) as writer, FakeOllama(reply=Model()) as judge:
+    with (
+        FakeOllama(reply=Model(q1=("Ann built the tower on the hill.", ["p1"]))) as writer,
+        FakeOllama(reply=Model()) as judge,
+    ):
         models = [chat_model("ollama:llama3:8b", host=s.url) for s in (writer, judge)]
         made = curation.long_answers(models[0], data_set([item()]), checker=models[1], **QUIET)
         assert (len(writer.calls), len(judge.calls)) == (1, 2)

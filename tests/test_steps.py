@@ -72,7 +72,7 @@ def chunks(*texts):
 A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is deep; cats do purr",
               chunks("today sky is blue indeed", "cats do purr and sea is deep", "nothing here"))  # fmt: skip
 # The same question under another generator: same reference, same chunks, another response.
-B = replace(A, id="b", response="sea is deep")
+B = replace(A, id="b", response="sea is deep; cats are not dogs")
 
 
 def test_each_different_text_is_taken_apart_once_in_one_call(fake):
@@ -100,6 +100,49 @@ def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
     (failure,) = found.report.failures
     assert (failure.id, failure.kind, failure.raw) == ("t2", "unusable", bad)
     assert found.report.unscored == 1
+
+
+def test_the_extractor_and_the_checker_see_the_question(fake):
+    texts, questions = ["x is one; y is two"] * 3, ["Why?", "How?", "Why?"]
+    found = extract_claims(fake.model(), texts, questions=questions, **QUIET)
+    assert found.labels == (("x is one", "y is two"),) * 3
+    assert sorted(between(call.prompt, "Question:\n", "\n") for call in fake.calls) == ["How?", "Why?"]
+    ragchecker_labels(fake.model(), [A], **QUIET)
+    assert {between(call.prompt, "Question:\n", "\n") for call in fake.calls[2:]} == {A.question}
+
+
+@pytest.mark.parametrize(
+    "short", ["James Augustus Grant", "yes", "19 June 1964.", "The Feast of the Gods", "一八六七年"]
+)
+def test_a_short_answer_is_one_claim_made_of_question_and_answer(fake, short):
+    found = extract_claims(fake.model(), [short], questions=["Who named it?"], **QUIET)
+    claim = f'The answer to "Who named it?" is: {short.removesuffix(".")}.'
+    assert found.labels == ((claim,),)
+    assert extract_claims(fake.model(), [short], "triple", ["Who named it?"], **QUIET).labels == (
+        (('The answer to "Who named it?"', "is", short.removesuffix(".")),),
+    )
+    assert fake.calls == []  # a model that sees a name alone invents claims about it
+    assert found.report.settled == 1
+    assert ragchecker_calls([replace(A, response=short, reference=short)])["claims"] == 0
+
+
+@pytest.mark.parametrize("text", ["x is one; y is two", "It is one. No.", "Yes, since the first one is much older"])
+def test_a_sentence_is_taken_apart_and_a_text_without_a_question_too(fake, text):
+    extract_claims(fake.model(), [text], questions=["Which?"], **QUIET)
+    extract_claims(fake.model(), ["Jane Austen"], **QUIET)
+    assert len(fake.calls) == 2
+    assert between(fake.calls[1].prompt, "Question:\n", "\n") == "(none)"
+
+
+def test_claims_of_one_prompt_stand_in_an_order_that_is_drawn_and_keep_their_labels(fake):
+    judged = check_claims(fake.model(), [CLAIMS, CLAIMS[:1]], [TEXT, TEXT], None, **QUIET)
+    assert judged.labels == (WANTED, WANTED[:1])
+    (shown,) = (numbered(c.prompt, "claims to check:") for c in fake.calls if "7 claims" in c.prompt)
+    assert sorted(shown) == sorted(CLAIMS)
+    assert shown != CLAIMS
+    alone = check_claims(fake.model(), [CLAIMS], [TEXT], **QUIET)
+    assert alone.report.calls == len(CLAIMS)  # by default one claim a prompt
+    assert alone.labels == judged.labels[:1]
 
 
 CLAIMS = ["sky is blue", "not sea is deep", "cats do purr", "sea is deep", "not sky is blue", "dogs bark", "deep"]
@@ -131,9 +174,9 @@ def test_an_empty_text_entails_nothing_without_a_call_and_no_claims_need_none(fa
 
 def test_triples_are_checked_as_their_words_and_a_claim_stays_on_its_line(fake):
     claims = [("sky", "is", "blue"), "dogs\n2. sky is blue"]
-    judged = check_claims(fake.model(), [claims], [TEXT], **QUIET)
+    judged = check_claims(fake.model(), [claims], [TEXT], 2, **QUIET)
     assert judged.labels == (("Entailment", "Neutral"),)
-    assert "\n1. sky is blue\n2. dogs 2. sky is blue\n" in fake.calls[0].prompt
+    assert sorted(numbered(fake.calls[0].prompt, "claims to check:")) == ["dogs 2. sky is blue", "sky is blue"]
     assert "There are 2 claims" in fake.calls[0].prompt
 
 
@@ -275,12 +318,13 @@ def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
 
 def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake):
     model = fake.model()
-    whole = ragchecker_labels(model, [A], **QUIET).results
+    whole = ragchecker_labels(model, [A], joint=5, **QUIET).results
     count = len(fake.calls)
     row = replace(whole.results[0], metrics={"precision": 1.0})
     assert ragchecker_labels(model, RagResults((row,), {"overall": {}}), **QUIET).results.metrics == {"overall": {}}
     assert len(fake.calls) == count
-    again = ragchecker_labels(model, RagResults((replace(row, reference_in_chunks=None),), {"overall": {}}), **QUIET)
+    undone = RagResults((replace(row, reference_in_chunks=None),), {"overall": {}})
+    again = ragchecker_labels(model, undone, joint=5, **QUIET)
     assert len(fake.calls) == count + 3
     assert again.results.results == whole.results
     assert again.results.metrics is None
@@ -328,12 +372,12 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
     path = tmp_path / "c.sqlite"
     with FakeOllama(reply=miscounts) as server:
         model = server.model()
-        first = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
+        first = ragchecker_labels(model, [A, B], joint=5, cassette=path, **QUIET)
         count = len(server.calls)
-        again = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
+        again = ragchecker_labels(model, [A, B], joint=5, cassette=path, **QUIET)
         assert len(server.calls) == count
     monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
-    replayed = ragchecker_labels(model, [A, B], cassette=Cassette(path, "replay"), **QUIET)
+    replayed = ragchecker_labels(model, [A, B], joint=5, cassette=Cassette(path, "replay"), **QUIET)
     assert replayed.results == again.results == first.results
     one, two = first.reports["claim check"], replayed.reports["claim check"]
     assert one.mismatches == two.mismatches == 4
@@ -356,6 +400,6 @@ def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     own.write_text("{question} {response} {count} {keypoints}")
     keypoint_verdicts(fake.model(), ["Q1?"], responses[:1], points[:1], prompt=own, **QUIET)
     assert fake.calls[1].prompt.startswith("Q1? sky")
-    own.write_text("In verse: {passage}")
+    own.write_text("In verse: {question} {passage}")
     extract_claims(fake.model(), ["x is one"], prompt=own, **QUIET)
-    assert "In verse: x is one" in [call.prompt for call in fake.calls]
+    assert "In verse: (none) x is one" in [call.prompt for call in fake.calls]

@@ -63,9 +63,10 @@ def long_answers(model: Any, dataset: Dataset, *, checker: Any = None, **options
     verdicts = [_without_claims(*draft) for draft in zip(drafts, answers, cited, passages, strict=True)]
     going = [i for i, verdict in enumerate(verdicts) if verdict is None]
     names = [dataset.questions[i].id for i in going]
-    extracted = extract_claims(judge, [answers[i] for i in going], ids=names, **options)
+    asked = [dataset.questions[i].text for i in going]
+    extracted = extract_claims(judge, [answers[i] for i in going], questions=asked, ids=names, **options)
     sources = ["\n\n".join(passages[i][name] for name in cited[i]) for i in going]
-    checked = check_claims(judge, extracted.labels, sources, None, ids=names, **options)
+    checked = check_claims(judge, extracted.labels, sources, None, asked, ids=names, **options)
     by_place = dict(zip(going, zip(extracted.labels, checked.labels, strict=True), strict=True))
     rows = []
     for i, question in enumerate(dataset.questions):

@@ -6,12 +6,15 @@ fields; ``ids``, names of the examples for messages; and those of `ragbench.llm.
 
 The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
 exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
-labels is not used, since nobody knows which item was left out; its items are asked again one by one.
+labels is not used, since nobody knows which item was left out; its items are asked again one by one. Small models label
+by place (the first item of a prompt Neutral, the second Contradiction), so the items of a prompt stand in an order
+drawn by a fixed seed, the same for equal prompts.
 """
 
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -26,6 +29,7 @@ from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
+_ORDER_SEED = 20261126  # of the items of one prompt
 Context = str | Sequence[str]  # one text, or a list of passages
 
 
@@ -225,7 +229,8 @@ class JointStep:
 
         def request(n: int, start: int, stop: int) -> _Request:
             fields, listed = rows[n]
-            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(listed[start:stop], 1))
+            shown = [listed[item] for item in _order(listed, start, stop)]
+            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(shown, 1))
             filled = fill_prompt(template, **fields, **{"count": str(stop - start), self.items: lines})
             return _Request(filled, _reply_schema(stop - start, self.labels, self.explain), place(n, start, stop))
 
@@ -243,7 +248,8 @@ class JointStep:
                 if joined:
                     several.add(asked[:2])
                 if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
-                    labels[n][start:stop] = verdicts
+                    for item, verdict in zip(_order(rows[n][1], start, stop), verdicts, strict=True):
+                        labels[n][item] = verdict
                 elif joined and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
                     (mismatches if reply.ok else unreadable).add(asked[:2])
                     again += [(n, i, i + 1) for i in range(start, stop)]
@@ -267,6 +273,13 @@ class JointStep:
 
     def _read(self, parsed: Any) -> list[str]:
         return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
+
+
+def _order(listed: Sequence[str], start: int, stop: int) -> list[int]:
+    """Return the places of the items of one prompt in the order in which it shows them."""
+    places = list(range(start, stop))
+    random.Random(f"{_ORDER_SEED} {listed[start:stop]}").shuffle(places)
+    return places
 
 
 def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]:

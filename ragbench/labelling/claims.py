@@ -28,6 +28,7 @@ from ragbench.paths import packaged_data
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
 from ragbench.stats.inputs import same_length
+from ragbench.text.sentences import split_sentences
 
 _Form = Literal["sentence", "triple"]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
@@ -36,19 +37,58 @@ _EXTRACT = {
     "triple": LabelStep("claims", "steps_triples", texts_schema("claims", parts=3), "passage", _READ["triple"]),
 }
 _CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims")
-_JOINT = 5  # claims per prompt
+_JOINT = 1  # claims per prompt: small models label several by their place
+_NO_QUESTION = "(none)"
+_SHORT_WORDS, _SHORT_CHARACTERS = 5, 40
 
 
-def extract_claims(model: Any, texts: Sequence[str], form: _Form = "sentence", **options: Any) -> LabelResult:
-    """Split texts into claims, each different text once; an empty text has none and needs no call.
+def extract_claims(
+    model: Any,
+    texts: Sequence[str],
+    form: _Form = "sentence",
+    questions: Sequence[str] | None = None,
+    **options: Any,
+) -> LabelResult:
+    """Split texts into claims: what each says in answer to its question, each different pair once.
+
+    An empty text has no claim and needs no call. A short text, such as a name, a number or "yes", is one claim made of
+    question and text (`short_claim`), without a call: a model that sees a name alone invents claims about it.
 
     ``form`` : "sentence", or "triple" (subject, predicate, object), which is what RAGChecker's recorded files hold.
+    ``questions`` : one per text; None where texts answer none, and all that they state is taken apart.
     ``options`` : see `ragbench.labelling.asking`.
 
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
     """
     check_known("form of claims", [form], _EXTRACT)
-    return _EXTRACT[form].ask(model, names_of(options, texts=texts), {"passage": texts}, options)
+    names = names_of(options, texts=texts, questions=questions)
+    asked = [_NO_QUESTION] * len(names) if questions is None else [question.strip() for question in questions]
+    short = {
+        place: (short_claim(question, text, form),)
+        for place, (question, text) in enumerate(zip(asked, texts, strict=True))
+        if question != _NO_QUESTION and _is_short(text)
+    }
+    passages = ["" if place in short else text for place, text in enumerate(texts)]
+    result = _EXTRACT[form].ask(model, names, {"question": asked, "passage": passages}, options)
+    return replace(result, labels=tuple(short.get(place, claims) for place, claims in enumerate(result.labels)))
+
+
+def short_claim(question: str, text: str, form: _Form = "sentence") -> Claim:
+    """Return the claim that a short answer makes.
+
+    >>> short_claim("Who wrote Emma?", "Jane Austen")
+    'The answer to "Who wrote Emma?" is: Jane Austen.'
+    """
+    question, said = question.strip(), text.strip().rstrip(".")
+    if form == "triple":
+        return f'The answer to "{question}"', "is", said
+    return f'The answer to "{question}" is: {said}.'
+
+
+def _is_short(text: str) -> bool:
+    """Whether a text is a name, a number, a date, yes or no: one sentence of a few words."""
+    words, sentences = text.split(), split_sentences(text, "claims")
+    return 0 < len(words) <= _SHORT_WORDS and len(text.strip()) <= _SHORT_CHARACTERS and len(sentences) == 1
 
 
 def check_claims(
@@ -56,6 +96,7 @@ def check_claims(
     claims: Sequence[Sequence[Claim] | None],
     references: Sequence[str],
     joint: int | None = _JOINT,
+    questions: Sequence[str] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per claim.
@@ -66,11 +107,14 @@ def check_claims(
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one entails nothing: Neutral.
     joint : claims per prompt; None puts all claims of one text into one. A reply with another number of labels is not
         used: its claims are checked one by one.
+    questions : the question that each list of claims and its text are about, since a short text means something only
+        as an answer to it; None where there is none.
     options : as for `extract_claims`. In a prompt of your own keep the text before the claims, for the server's cache.
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
-    return _CHECK.ask(model, claims, references, joint, options)
+    asked = [_NO_QUESTION] * len(claims) if questions is None else questions
+    return _CHECK.ask(model, claims, references, joint, options, question=asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +145,7 @@ class _Pair(NamedTuple):
     claims: Any
     text: str
     name: str
+    question: str
 
 
 def ragchecker_labels(
@@ -123,17 +168,15 @@ def ragchecker_labels(
     Source: RAGChecker, section 3.2 and appendix B.
     """
 
-    def extract(texts: list[str], ids: list[str]) -> LabelResult:
-        if model is not None:
-            return extract_claims(model, texts, form, ids=ids, **options)
-        if any(text.strip() for text in texts):
+    def extract(texts: list[str], questions: list[str], ids: list[str]) -> LabelResult:
+        if model is None and any(text.strip() and not _is_short(text) for text in texts):
             raise not_named("model that writes claims", " beside the checker, or the claims in the results")
-        return LabelResult(tuple(() for _ in texts), StepReport("claims"))
+        return extract_claims(model, texts, form, questions, ids=ids, **options)
 
-    def check(claims: list[Any], texts: list[str], ids: list[str]) -> LabelResult:
+    def check(claims: list[Any], texts: list[str], questions: list[str], ids: list[str]) -> LabelResult:
         if checker is not None:
             return _checked(checker, claims, texts)
-        return check_claims(model, claims, texts, joint, ids=ids, **options)
+        return check_claims(model, claims, texts, joint, questions, ids=ids, **options)
 
     return _label(results, extract, check)
 
@@ -158,7 +201,8 @@ def ragchecker_calls(
     for pair in _pairs(rows):
         claims = claims_per_text if pair.claims is None else len(pair.claims)
         checks += math.ceil(claims / (joint or max(claims, 1))) if pair.text.strip() else 0
-    return {"claims": len({text for *_, text in _texts_to_split(rows) if text.strip()}), "claim check": checks}
+    texts = {(rows[n].question, text) for n, _, text in _texts_to_split(rows) if text.strip() and not _is_short(text)}
+    return {"claims": len(texts), "claim check": checks}
 
 
 def _records(results: RagResults | Sequence[RagResult]) -> list[RagResult]:
@@ -190,25 +234,29 @@ def _pairs(rows: Sequence[RagResult]) -> Iterator[_Pair]:
         for check in row.missing():
             name, claims = f"{row.id} {check}", getattr(row, _claims_of(check))
             if check.endswith("chunks"):
-                yield from (_Pair(n, check, claims, c.text, f"{name}[{j}]") for j, c in enumerate(row.chunks))
+                for j, chunk in enumerate(row.chunks):
+                    yield _Pair(n, check, claims, chunk.text, f"{name}[{j}]", row.question)
             else:
-                yield _Pair(n, check, claims, row.reference if check.startswith("response") else row.response, name)
+                text = row.reference if check.startswith("response") else row.response
+                yield _Pair(n, check, claims, text, name, row.question)
 
 
 def _label(
     results: RagResults | Sequence[RagResult],
-    extract: Callable[[list[str], list[str]], LabelResult],
-    check: Callable[[list[Any], list[str], list[str]], LabelResult],
+    extract: Callable[[list[str], list[str], list[str]], LabelResult],
+    check: Callable[[list[Any], list[str], list[str], list[str]], LabelResult],
 ) -> _Labelled:
     """Extract the claims that are not known, do the checks that are missing, and put both into the rows."""
     rows = _records(results)
     before, unsplit = list(rows), _texts_to_split(rows)
-    extracted = extract([text for *_, text in unsplit], [f"{rows[n].id} {field}" for n, field, _ in unsplit])
+    texts, questions = [text for *_, text in unsplit], [rows[n].question for n, *_ in unsplit]
+    extracted = extract(texts, questions, [f"{rows[n].id} {field}" for n, field, _ in unsplit])
     for (n, field, _), claims in zip(unsplit, extracted.labels, strict=True):
         if claims is not None:
             rows[n] = replace(rows[n], metrics=None, **{field: claims})
     pairs = list(_pairs(rows))
-    judged = check([p.claims for p in pairs], [p.text for p in pairs], [p.name for p in pairs])
+    claims, texts = [pair.claims for pair in pairs], [pair.text for pair in pairs]
+    judged = check(claims, texts, [pair.question for pair in pairs], [pair.name for pair in pairs])
     parts: dict[tuple[int, str], list] = defaultdict(list)
     for pair, labels in zip(pairs, judged.labels, strict=True):
         parts[pair.result, pair.check].append(labels)
