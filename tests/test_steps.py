@@ -72,7 +72,7 @@ def chunks(*texts):
 A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is deep; cats do purr",
               chunks("today sky is blue indeed", "cats do purr and sea is deep", "nothing here"))  # fmt: skip
 # The same question under another generator: same reference, same chunks, another response.
-B = replace(A, id="b", response="sea is deep; cats are not dogs")
+B = replace(A, id="b", response="sea is deep; dogs are not birds")
 
 
 def test_each_different_text_is_taken_apart_once_in_one_call(fake):
