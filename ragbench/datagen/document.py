@@ -1,122 +1,99 @@
-"""A configuration becomes a document: by templates, offline, each sentence from a pattern; or by a model."""
+"""Documents, written by a model from configurations, section by section (RAGEval, section 3.2)."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
+from ragbench.datagen.checks import mentions, unfounded_numbers
 from ragbench.datagen.parts import (
     LANGUAGES,
+    Call,
     Configuration,
-    Done,
-    FactSentence,
     GeneratedDocument,
+    Rejected,
+    Schema,
     Section,
+    StepResult,
     ask_step,
     field_list,
 )
-from ragbench.datagen.questions import annotate
-from ragbench.datagen.schema import FactPattern, Schema
-from ragbench.datagen.wording import fill_pattern, worded
-from ragbench.errors import ConfigError, check_known
 from ragbench.text.sentences import split_sentences
 
-_PROMPTS = {
-    "configuration": "rageval_document",
-    "zero-shot": "rageval_zero_shot",
-    "one-shot": "rageval_one_shot",
-}
+_MIN_SHARE = 0.5  # of a configuration's values that its document must state
 
 
-def write_documents(schema: Schema, configurations: Sequence[Configuration], seed: int = 0) -> list[GeneratedDocument]:
-    """Write a document per configuration, by patterns: its facts and nothing else.
+def write_documents(
+    model: Any, schema: Schema, configurations: Sequence[Configuration], **options: Any
+) -> StepResult[GeneratedDocument]:
+    """Let a model write each configuration's document, one prompt a section.
 
-    ``dropped`` are the fields left out on purpose, for unanswerable questions.
+    A sentence is rejected when it has a number that neither the configuration nor a sum or difference of two of its
+    numbers explains. A document is rejected when a section could not be read, or when it states fewer than half of its
+    values word for word. The values that it does not state are its ``lost`` fields.
 
-    Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
+    Source: RAGEval, section 3.2.
     """
-    documents = []
-    for c in configurations:
-        missing = left_out(schema, c, seed)
-        rng = random.Random(f"document/{c.id}/{seed}/0")
-        sections = []
+    calls = []
+    for configuration in configurations:
         for section in schema.sections:
-            facts = [fact for fact in section.facts if fact not in missing]
-            if not section.fixed:  # the first fact introduces the section
-                rest = facts[1:]
-                rng.shuffle(rest)
-                facts[1:] = rest
-            sentences = [FactSentence(worded(fact.say, c.text, rng), fact.fields) for fact in facts]
-            if sentences:
-                sections.append(Section(section.heading, tuple(sentences)))
-        dropped = tuple(name for fact in missing for name in fact.fields)
-        title = fill_pattern(schema.title, c.text)
-        documents.append(GeneratedDocument(c.id, title, schema.language, tuple(sections), dropped))
-    return documents
-
-
-def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> list[FactPattern]:
-    """Choose the facts that a document leaves out on purpose: ``schema.drop`` of those that may be asked for."""
-    losable = [fact for fact in schema.facts if fact.lost]
-    return random.Random(f"drop/{configuration.id}/{seed}").sample(losable, min(schema.drop, len(losable)))
-
-
-def model_documents(
-    model: Any,
-    schema: Schema,
-    configurations: Sequence[Configuration],
-    mode: str = "configuration",
-    *,
-    drop: Sequence[Sequence[str]] | None = None,
-    sample: str = "",
-    **options: Any,
-) -> Done[GeneratedDocument]:
-    """Let a model write documents.
-
-    Parameters
-    ----------
-    mode : "configuration" (the paper's way, section by section), or its two baselines: "zero-shot" (the domain only)
-        and "one-shot" (the domain and the document ``sample``). Those state no known fact: they serve comparison.
-    drop : for each configuration the fields to withhold, for unanswerable questions; default none. A document's
-        ``dropped`` also lists the facts that the model did not write word for word.
-
-    Source: RAGEval, sections 3.2 and 4.
-    """
-    check_known("mode", [mode], _PROMPTS)
-    if mode == "one-shot" and not sample.strip():
-        raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
-    calls: list[tuple[str, dict[str, str], tuple[str, str]]] = []
-    for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
-        common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[schema.language]}
-        if mode == "configuration":
-            title = fill_pattern(schema.title, c.text)
-            for section in schema.sections:
-                names = [n for fact in section.facts for n in fact.fields if n not in withheld]
-                if names:
-                    facts = field_list(c, [*schema.context, *names])
-                    shown = {**common, "title": title, "heading": section.heading, "facts": facts}
-                    calls.append((f"{c.id}/{section.heading}", shown, (c.id, section.heading)))
-        else:
-            shown = {"sample": sample} if mode == "one-shot" else {}
-            calls.append((f"{c.id}/{mode}", {**common, **shown}, (c.id, "")))
-    written = ask_step(model, "documents", _PROMPTS[mode], calls, None, lambda about, text: (*about, text), options)
-    owner = {name: about[0] for name, _, about in calls}
-    failed = {owner[name]: reason for name, reason in written.failed}
-    documents = []
-    for c in configurations:
-        if c.id in failed:
+            names = [name for name in section.fields if name in configuration.values]
+            if not names:
+                continue
+            shown = dict.fromkeys([schema.subject, *names])
+            fields = {
+                "domain": schema.domain,
+                "subdomain": configuration.subdomain,
+                "language": LANGUAGES[schema.language],
+                "title": configuration.values[schema.subject],
+                "heading": section.heading,
+                "facts": field_list({name: configuration.values[name] for name in shown}),
+            }
+            identity = f"{configuration.id}/{section.heading}"
+            calls.append(Call(identity, fields, None, (configuration.id, section.heading)))
+    written = ask_step(
+        model, "document", "rageval_document", calls, lambda item, text: (*item, text), options
+    )
+    unread = {rejected.id.partition("/")[0] for rejected in written.rejected}
+    rejected = list(written.rejected)
+    made = []
+    for configuration in configurations:
+        if configuration.id in unread:
             continue
-        parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]
-        if mode == "configuration":
-            title, fields = fill_pattern(schema.title, c.text), schema.fact_fields
-            parts = [(heading, annotate(split_sentences(text, schema.language), c, fields)) for heading, text in parts]
-            stated = {name for _, sentences in parts for sentence in sentences for name in sentence.facts}
-            dropped = tuple(name for name in fields if name not in stated)
+        sections = []
+        for identity, heading, text in written.made:
+            if identity == configuration.id:
+                sentences, faults = _founded_sentences(text, configuration, schema.language)
+                sections.append(Section(heading, sentences))
+                rejected.extend(faults)
+        document = _document(schema, configuration, sections)
+        stated = len(configuration.values) - len(document.lost)
+        if stated < _MIN_SHARE * len(configuration.values):
+            detail = f"{stated} of {len(configuration.values)}"
+            rejected.append(Rejected(configuration.id, "document", "states fewer than half of its values", detail))
         else:
-            title, _, body = parts[0][1].strip().partition("\n")
-            parts = [("", tuple(FactSentence(s) for s in split_sentences(body or title, schema.language)))]
-            title, dropped = title.strip("# *"), ()
-        sections = tuple(Section(*part) for part in parts)
-        documents.append(GeneratedDocument(c.id, title, schema.language, sections, dropped, f"model, {mode}"))
-    return Done(tuple(documents), tuple(failed.items()))
+            made.append(document)
+    return StepResult(tuple(made), tuple(rejected))
+
+
+def _founded_sentences(
+    text: str, configuration: Configuration, language: str
+) -> tuple[tuple[str, ...], list[Rejected]]:
+    """Return the sentences without invented numbers, and the others as rejected."""
+    values = " | ".join(configuration.values.values())
+    sentences = []
+    faults = []
+    for sentence in split_sentences(" ".join(text.split()), language):
+        if unfounded_numbers(sentence, values):
+            faults.append(Rejected(configuration.id, "document", "a sentence with an invented number", sentence))
+        else:
+            sentences.append(sentence)
+    return tuple(sentences), faults
+
+
+def _document(schema: Schema, configuration: Configuration, sections: Sequence[Section]) -> GeneratedDocument:
+    title = configuration.values[schema.subject]
+    document = GeneratedDocument(configuration.id, title, schema.language, tuple(sections))
+    body = " ".join(document.sentences)
+    lost = tuple(name for name, value in configuration.values.items() if not mentions(body, value))
+    return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), lost)

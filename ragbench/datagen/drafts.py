@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,9 @@ from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
-from ragbench.datagen.parts import (
-    QRA,
-    FactSentence,
-    GeneratedDocument,
-    Section,
-    ask_step,
-    json_lines,
-    question_row,
-)
-from ragbench.datagen.questions import model_references
+from ragbench.datagen.parts import QRA, Call, GeneratedDocument, Section, StepResult, ask_step
+from ragbench.datagen.questions import find_references
+from ragbench.datagen.sets import json_lines, question_row
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
 from ragbench.labelling.statements import extract_sentences
@@ -75,7 +68,7 @@ class _Answered(_Asked):
 
 
 @dataclass(frozen=True)
-class _Drafts:
+class Drafts:
     """Drafts that passed the checks and that no person has accepted, and a row for each draft that was asked for.
 
     Status in ``rows`` is "draft", "rejected", or "failed" where a call failed. ``meta["drafted_by"]`` names the model.
@@ -113,7 +106,7 @@ def draft_questions(
     *,
     seed: int = 0,
     **options: Any,
-) -> _Drafts:
+) -> Drafts:
     """Let a model draft questions about documents, and check each draft.
 
     At most three calls for a draft about a single fact, four for one about two documents, two for an unanswerable one.
@@ -131,68 +124,90 @@ def draft_questions(
     check_known("type of question", types, TYPES)
     if per_document < 1:
         raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
-    documents, prompt = load_documents(documents), options.pop("prompt", "draft_question")
-    drafts: dict[str, QRA] = {}  # all that were asked for, by id
-    fallen: dict[str, tuple[str, str]] = {}  # id -> status and reason of those that did not pass
-    asked: dict[str, list[str]] = {d.id: [] for d in documents}
-    passages: dict[str, GeneratedDocument] = {}
+    documents = load_documents(documents)
+    prompt = options.pop("prompt", "draft_question")
+    desk = _Desk({document.id: [] for document in documents})
+    for kind, turn in product([kind for kind in TYPES if kind in types], range(1, per_document + 1)):
+        calls = _question_calls(desk, documents, kind, turn, seed)
+        desk.take(ask_step(model, "drafts", prompt, calls, desk.asked, options))
+    desk.take(find_references(model, desk.standing(), desk.passages, **options))
+    drafted_by = endpoints_of(model)[0].model
+    questions = {draft.id: _question(draft, drafted_by) for draft in desk.standing()}
+    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
+    faults = {problem.question_id: problem.what for problem in problems}
+    desk.drop(faults | _faults(desk.standing()), "rejected")
+    left = desk.standing()
+    known, unread = _known_without(model, left, options)
+    found, unfound = _found(model, left, documents, options)
+    desk.drop(unread | unfound, "failed")
+    desk.drop(known | found, "rejected")
+    return Drafts(tuple(questions[draft.id] for draft in desk.standing()), desk.rows())
 
-    def drop(reasons: Mapping[str, str] | Iterable[tuple[str, str]], status: str) -> None:
-        fallen.update((name, (status, reason)) for name, reason in dict(reasons).items())
 
-    def standing() -> list[QRA]:
-        return [draft for draft in drafts.values() if draft.id not in fallen]
+@dataclass
+class _Desk:
+    """The drafts on the way: all that were asked for, and status and reason of those that fell."""
 
-    def settle(draft: QRA, reply: Any) -> QRA:
-        asked[draft.doc_ids[0].rpartition("@")[0]].append(reply.question)
-        answer = getattr(reply, "answer", None) or ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
+    questions_of: dict[str, list[str]]  # document -> what was asked about it
+    drafts: dict[str, QRA] = field(default_factory=dict)
+    fallen: dict[str, tuple[str, str]] = field(default_factory=dict)
+    passages: dict[str, GeneratedDocument] = field(default_factory=dict)
+
+    def standing(self) -> list[QRA]:
+        return [draft for draft in self.drafts.values() if draft.id not in self.fallen]
+
+    def drop(self, reasons: Mapping[str, str], status: str) -> None:
+        for name, reason in reasons.items():
+            self.fallen[name] = (status, reason)
+
+    def take(self, result: StepResult[QRA]) -> None:
+        for draft in result.made:
+            self.drafts[draft.id] = draft
+        self.drop({one.id: f"{one.reason}: {one.detail}" for one in result.rejected}, "failed")
+
+    def asked(self, draft: QRA, reply: Any) -> QRA:
+        """Return the draft with the question and the answer of a reply."""
+        self.questions_of[draft.doc_ids[0].rpartition("@")[0]].append(reply.question)
+        answer = getattr(reply, "answer", None)
+        if not answer:
+            answer = ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
         return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
-    for kind, turn in product((kind for kind in TYPES if kind in types), range(1, per_document + 1)):
-        others, calls = _neighbours(documents, turn) if kind == "two documents" else {}, []
-        for document in documents:
-            about = [document, *others.get(document.id, ())]
-            shown = [_passage(d, random.Random(f"{seed}/{d.id}/{kind}/{turn}")) for d in about]
-            passages |= {passage.id: passage for passage in shown}
-            draft = QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(passage.id for passage in shown))
-            drafts[draft.id] = draft
-            if kind == "two documents" and len(shown) < 2:
-                drop({draft.id: "no other document shares its words"}, "failed")
-                continue
-            before, texts = " | ".join(asked[document.id]) or "none yet", "\n\n".join(p.text for p in shown)
-            fields = {"kind": kind, "meaning": TYPES[kind], "asked": before, "sentences": texts}
-            calls.append((draft.id, fields, draft))
-        form = _Asked if kind == "unanswerable" else _Answered
-        done = ask_step(model, "drafts", prompt, calls, form, settle, options)
-        drop(done.failed, "failed")
-        drafts |= {draft.id: draft for draft in done.made}
-    done = model_references(model, standing(), passages, **options)
-    drop(done.failed, "failed")
-    drafts |= {draft.id: draft for draft in done.made}
-    written_by = endpoints_of(model)[0].model
-    questions = {draft.id: _question(draft, written_by) for draft in standing()}
-    problems = validate(Dataset("drafts", tuple(questions.values()), documents))
-    faults, before = {p.question_id: p.what for p in problems}, set()
-    for draft in standing():
-        question = plain_words(draft.question)
-        if question in before:
-            faults[draft.id] = "the question was asked before"
-        elif draft.kind == "two documents" and len({r.doc_id for r in draft.references}) < 2:
-            faults[draft.id] = "its evidence is from one document"
-        elif draft.kind == "single fact" and plain_words(draft.answer) in question:
-            faults[draft.id] = f"the question holds its answer {draft.answer!r}"
-        before.add(question)
-    drop(faults, "rejected")
-    left = standing()
-    for rejected, failed in (_known_without(model, left, options), _found(model, left, documents, options)):
-        drop(failed, "failed")
-        drop(rejected, "rejected")
-    rows = []
-    for name, draft in drafts.items():
-        references = tuple(r.text for r in draft.references)
-        rows.append((name, draft.kind, draft.question, draft.answer, references, *fallen.get(name, ("draft", ""))))
-    columns = ["id", "type", "question", "answer", "references", "status", "reason"]
-    return _Drafts(tuple(questions[draft.id] for draft in standing()), pd.DataFrame(rows, columns=columns))
+    def rows(self) -> pd.DataFrame:
+        """Return a row for each draft."""
+        rows = []
+        for draft in self.drafts.values():
+            references = tuple(reference.text for reference in draft.references)
+            status, reason = self.fallen.get(draft.id, ("draft", ""))
+            rows.append((draft.id, draft.kind, draft.question, draft.answer, references, status, reason))
+        columns = ["id", "type", "question", "answer", "references", "status", "reason"]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def _question_calls(desk: _Desk, documents: Sequence[Document], kind: str, turn: int, seed: int) -> list[Call]:
+    """Return the prompts for one draft of a type about each document."""
+    neighbours = _neighbours(documents, turn) if kind == "two documents" else {}
+    form = _Asked if kind == "unanswerable" else _Answered
+    calls = []
+    for document in documents:
+        shown = [
+            _passage(part, random.Random(f"{seed}/{part.id}/{kind}/{turn}"))
+            for part in [document, *neighbours.get(document.id, ())]
+        ]
+        desk.passages |= {passage.id: passage for passage in shown}
+        draft = QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(passage.id for passage in shown))
+        desk.drafts[draft.id] = draft
+        if kind == "two documents" and len(shown) < 2:
+            desk.drop({draft.id: "no other document shares its words"}, "failed")
+            continue
+        fields = {
+            "kind": kind,
+            "meaning": TYPES[kind],
+            "asked": " | ".join(desk.questions_of[document.id]) or "none yet",
+            "sentences": "\n\n".join(passage.text for passage in shown),
+        }
+        calls.append(Call(draft.id, fields, form, draft))
+    return calls
 
 
 # What a prompt shows
@@ -202,23 +217,25 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
     """Return up to 20 sentences in a row of a document, by the name "document's id@first sentence"."""
     sentences = _sentences_of(document)
     start = rng.randrange(max(1, len(sentences) - _SENTENCES + 1))
-    shown, room = [], _CHARS
+    shown = []
+    room = _CHARS
     for sentence in sentences[start : start + _SENTENCES]:
         room -= len(sentence)
         if shown and room < 0:
             break
-        shown.append(FactSentence(sentence))
+        shown.append(sentence)
     return GeneratedDocument(f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),))
 
 
 def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
     """Return each document's turn-th most similar other one, in a list that is empty where there are not so many."""
-    by_id = {d.id: d for d in documents}
-    found = BM25([Chunk(d.id, d.text, d.id, d.title) for d in documents]).search([d.text for d in documents], turn + 1)
+    by_id = {document.id: document for document in documents}
+    index = BM25([Chunk(document.id, document.text, document.id, document.title) for document in documents])
+    hits_of = index.search([document.text for document in documents], turn + 1)
     near = {}
-    for d, hits in zip(documents, found, strict=True):
-        others = [by_id[hit.chunk.doc_id] for hit in hits if hit.chunk.doc_id != d.id]
-        near[d.id] = others[turn - 1 : turn]
+    for document, hits in zip(documents, hits_of, strict=True):
+        others = [by_id[hit.chunk.doc_id] for hit in hits if hit.chunk.doc_id != document.id]
+        near[document.id] = others[turn - 1 : turn]
     return near
 
 
@@ -238,31 +255,53 @@ def _question(draft: QRA, drafted_by: str) -> Question:
 # Checks
 
 
-def _known_without(model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
+def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
+    """Return what strings alone show to be wrong with drafts, by id."""
+    faults = {}
+    before = set()
+    for draft in drafts:
+        question = plain_words(draft.question)
+        if question in before:
+            faults[draft.id] = "the question was asked before"
+        elif draft.kind == "two documents" and len({reference.doc_id for reference in draft.references}) < 2:
+            faults[draft.id] = "its evidence is from one document"
+        elif draft.kind == "single fact" and plain_words(draft.answer) in question:
+            faults[draft.id] = f"the question holds its answer {draft.answer!r}"
+        before.add(question)
+    return faults
+
+
+def _known_without(
+    model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
     """Ask each question without the evidence of one document after the other.
 
     Returned are the reasons by id, of those that are answered all the same, and of those whose call failed.
     """
-    calls: dict[str, list[Any]] = {"ragas_data_ungrounded": [], "ragas_data_answer": []}  # by prompt
+    alone = []
+    with_the_rest = []
     for draft in drafts:
-        for left_out in dict.fromkeys(r.doc_id for r in draft.references):
-            rest = " ".join(r.text for r in draft.references if r.doc_id != left_out)
-            prompt = "ragas_data_answer" if rest else "ragas_data_ungrounded"
-            fields = {"question": draft.question} | ({"context": rest} if rest else {})
-            calls[prompt].append((draft.id, fields, draft))
-    said, failed = {}, {}
-    for prompt, some in calls.items():
-        done = ask_step(model, "without evidence", prompt, some, None, lambda *given: given, options)
-        failed |= dict(done.failed)
-        for draft, text in done.made:
+        for left_out in dict.fromkeys(reference.doc_id for reference in draft.references):
+            rest = " ".join(reference.text for reference in draft.references if reference.doc_id != left_out)
+            if rest:
+                fields = {"question": draft.question, "context": rest}
+                with_the_rest.append(Call(draft.id, fields, None, draft))
+            else:
+                alone.append(Call(draft.id, {"question": draft.question}, None, draft))
+    known = {}
+    unread = {}
+    for prompt, calls in (("ragas_data_ungrounded", alone), ("ragas_data_answer", with_the_rest)):
+        result = ask_step(model, "without evidence", prompt, calls, lambda draft, text: (draft, text), options)
+        unread |= {one.id: f"{one.reason}: {one.detail}" for one in result.rejected}
+        for draft, text in result.made:
             if plain_words(draft.answer) in plain_words(text):
-                said[draft.id] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
-    return said, failed
+                known[draft.id] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
+    return known, unread
 
 
 def _found(
     model: Any, drafts: Sequence[QRA], documents: Sequence[Document], options: Mapping[str, Any]
-) -> tuple[dict[str, str], ...]:
+) -> tuple[dict[str, str], dict[str, str]]:
     """Look for the answers of unanswerable questions in the nearest passages; returns as `_known_without`."""
     texts = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
     if not texts:

@@ -1,16 +1,15 @@
-"""Records that the steps hand on (change them with ``dataclasses.replace``), and the one way a step asks a model."""
+"""Records that the steps of RAGEval hand on, and the one way in which a step asks a model."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from ragbench.llm import ask
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Question
 
 LANGUAGES = {"en": "English", "zh": "Chinese"}
@@ -23,85 +22,99 @@ KINDS = (
     "temporal sequence",
     "unanswerable",
 )
-MULTI = ("information integration", "numerical comparison", "temporal sequence")  # over several documents
-Fact = tuple[str, str]  # (document id, field)
+OVER_SEVERAL = ("information integration", "numerical comparison", "temporal sequence")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """Values for a schema's fields, and how each is written in a text. One configuration makes one document."""
+class SchemaSection:
+    """A part of a document, and the names of the facts that stand in it."""
 
-    id: str
-    subdomain: str
-    values: Mapping[str, Any]
-    text: Mapping[str, str]
+    heading: str
+    fields: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class FactSentence:
-    """A sentence and the fields it states."""
+class Schema:
+    """What documents of a domain state (RAGEval, 3.1).
 
-    text: str
-    facts: tuple[str, ...] = ()
+    ``subject`` is the field that names what a document is about, such as a company; documents are written about the
+    subdomains in turn.
+    """
+
+    domain: str
+    language: str
+    subject: str
+    sections: tuple[SchemaSection, ...]
+    subdomains: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The subject, and the fields of all sections."""
+        return (self.subject, *(name for section in self.sections for name in section.fields))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Values for the fields of a schema, by field name. One configuration makes one document."""
+
+    id: str
+    subdomain: str
+    values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and its sentences."""
+    """A heading and the sentences below it."""
 
     heading: str
-    sentences: tuple[FactSentence, ...]
+    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class GeneratedDocument:
-    """A document written from a configuration with the same id; ``dropped`` are the fields it does not state."""
+    """A document written from the configuration with the same id.
+
+    ``lost`` are the fields whose values it does not state word for word.
+    """
 
     id: str
     title: str
     language: str
     sections: tuple[Section, ...]
-    dropped: tuple[str, ...] = ()
-    writer: str = "template"
+    lost: tuple[str, ...] = ()
 
     @property
-    def sentences(self) -> tuple[FactSentence, ...]:
+    def sentences(self) -> tuple[str, ...]:
         """All sentences, in order."""
-        return tuple(s for section in self.sections for s in section.sentences)
+        return tuple(text for section in self.sections for text in section.sentences)
 
     @property
     def text(self) -> str:
-        """Title, and each section's heading and sentences on lines of their own."""
-        blank = " " if self.language == "en" else ""
+        """The title, and each section's heading and sentences on lines of their own."""
         lines = [self.title]
         for section in self.sections:
-            lines += ["", section.heading] if section.heading else [""]
-            lines.append(blank.join(s.text for s in section.sentences))
+            lines.append("")
+            if section.heading:
+                lines.append(section.heading)
+            lines.append(joined(section.sentences, self.language))
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A verbatim sentence of a document."""
+    """A sentence of a document, word for word."""
 
     doc_id: str
     text: str
 
 
 @dataclass(frozen=True)
-class Derived:
-    """A value that no document states but that follows from values they do state, e.g. the days between two dates."""
-
-    text: str
-    rule: str
-    of: tuple[Fact, ...]
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class QRA:
-    """A question with its references and answer, the answer as a tuple of statements."""
+    """A question with references and answer (RAGEval, 3.3); the answer is a tuple of statements.
+
+    ``lost``: the fields that an unanswerable question may ask for. ``changes``: what the refinement did.
+    """
 
     id: str
     kind: str
@@ -110,77 +123,101 @@ class QRA:
     statements: tuple[str, ...]
     doc_ids: tuple[str, ...]
     references: tuple[Reference, ...] = ()
-    derived: tuple[Derived, ...] = ()
     keypoints: tuple[str, ...] = ()
-    lost: tuple[Fact, ...] = ()
+    lost: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
         """The statements as one text."""
-        return (" " if self.language == "en" else "").join(self.statements)
+        return joined(self.statements, self.language)
 
     def as_question(self, level: str, meta: Mapping[str, Any]) -> Question:
-        """Return it as the package's own question; what ``meta`` does not take over is left behind."""
-        references = tuple(r.text for r in self.references)
+        """Return it as the package's own question, with this ``meta``."""
+        references = tuple(reference.text for reference in self.references)
         return Question(self.id, self.question, self.answer, references, self.kind, level, meta)
 
 
-def question_row(q: Question) -> dict[str, Any]:
-    """Lay a question out as a row of a file that `ragbench.load_questions` reads."""
-    row = {"id": q.id, "question": q.text, "answer": q.answer, "references": q.references, "type": q.kind}
-    return {**row, "level": q.level, **q.meta}
+class Rejected(NamedTuple):
+    """What goes no further: at which step, why in few words (they are counted), and what was seen."""
+
+    id: str
+    step: str
+    reason: str
+    detail: str = ""
 
 
-def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Write rows as JSON lines."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+class Unfit(Exception):
+    """Raised where a reply or a record cannot be used: a reason in few words, and what was seen."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Call(NamedTuple):
+    """One prompt of a step: its id, what fills its fields, the form of the reply (None: text), and the item."""
+
+    id: str
+    fields: Mapping[str, str]
+    form: type[BaseModel] | None
+    item: Any
 
 
 @dataclass(frozen=True)
-class Done(Generic[Result]):
-    """Results of a model's step, and (id, reason) of what failed: nothing is dropped in silence."""
+class StepResult(Generic[Result]):
+    """What a step made, and what it rejected."""
 
     made: tuple[Result, ...]
-    failed: tuple[tuple[str, str], ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+FAILED = "no readable reply"
 
 
 def ask_step(
     model: Any,
     step: str,
-    prompt: str,
-    calls: Sequence[tuple[str, Mapping[str, str] | None, Any]],
-    form: type[BaseModel] | None,
-    settle: Callable[[Any, Any], Result | str],
+    prompt: Prompt,
+    calls: Sequence[Call],
+    read: Callable[[Any, Any], Result],
     options: Mapping[str, Any],
-) -> Done[Result]:
-    """Ask a model about every call that has fields for the prompt; what another is about is its result.
+) -> StepResult[Result]:
+    """Ask a model one prompt a call, and read each reply.
 
     Parameters
     ----------
-    prompt : its id, unless ``options`` name another.
-    calls : (id, fields of the prompt or None, what it is about).
-    form : of the reply; None for text.
-    settle : (what the call is about, the reply) -> result. A text in its place says why the reply cannot be used.
+    read : (the call's item, the reply as its form or as text) -> result; it raises `Unfit` where it cannot be used.
     options : of `ragbench.llm.ask`.
     """
-    settings = {"step": f"rageval {step}", **options}
-    template = load_prompt(settings.pop("prompt", prompt))
-    asked = {"ids": [name for name, fields, _ in calls if fields is not None]}
-    prompts = [fill_prompt(template, **fields) for _, fields, _ in calls if fields is not None]
-    replies = iter(ask(model, prompts, form, **asked | settings) if prompts else ())
-    records, failed = [], []
-    for name, fields, result in calls:
-        if fields is not None:
-            reply = next(replies)
-            result = settle(result, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
-        if isinstance(result, str):
-            failed.append((name, result))
-        else:
-            records.append(result)
-    return Done(tuple(records), tuple(failed))
+    template = load_prompt(prompt)
+    prompts = [fill_prompt(template, **call.fields) for call in calls]
+    forms = [call.form for call in calls]
+    names = [call.id for call in calls]
+    replies = ask(model, prompts, forms, ids=names, **{"step": step, **options}) if calls else []
+    made = []
+    rejected = []
+    for call, reply in zip(calls, replies, strict=True):
+        try:
+            if not reply.ok:
+                raise Unfit(FAILED, str(reply.error))
+            made.append(read(call.item, reply.parsed if call.form else reply.text))
+        except Unfit as fault:
+            rejected.append(Rejected(call.id, step, fault.reason, fault.detail))
+    return StepResult(tuple(made), tuple(rejected))
 
 
-def field_list(configuration: Configuration, names: Sequence[str]) -> str:
-    """Write fields and their values as a list, for a prompt."""
-    return "\n".join(f"- {name.replace('_', ' ')}: {configuration.text[name]}" for name in names)
+def joined(texts: Sequence[str], language: str) -> str:
+    """Join sentences: with blanks, in Chinese without."""
+    return ("" if language == "zh" else " ").join(texts)
+
+
+def numbered(texts: Sequence[str]) -> str:
+    """Write texts as a numbered list, from 1."""
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+
+
+def field_list(values: Mapping[str, str]) -> str:
+    """Write fields and their values as a list for a prompt."""
+    return "\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in values.items())
