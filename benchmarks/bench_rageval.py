@@ -1,10 +1,10 @@
-"""RAGEval's measures and the offline generator, timed beside peers in one run.
+"""RAGEval's measures, timed beside peers in one run.
 
-    python benchmarks/bench_rageval.py [--questions 6711] [--documents 1000]
+    python benchmarks/bench_rageval.py [--questions 6711]
 
-Recall and EIR: questions, references and passages are generated here; the peer is the plain loop over the same
-definition with the pySBD segmenter where it is installed (it is what the published evaluation splits with), else with
-our segmenter and no cache. ROUGE-L: the rouge-score package. The generator has no offline peer; its rate is printed.
+Recall and EIR: MiniHop's questions and references, and passages of its documents; the peer is the plain loop over the
+same definition with the pySBD segmenter where it is installed (it is what the published evaluation splits with), else
+with our segmenter and no cache. ROUGE-L: the rouge-score package.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas  # noqa: F401  (its import is not part of what is timed)
 
-from ragbench.datagen import GeneratedSet, load_schema, make_set
+from ragbench.data import load_minihop
 from ragbench.metrics.keypoints import answer_rouge_l, passage_table
+from ragbench.records import Dataset
 from ragbench.text.sentences import split_sentences
 
 
@@ -27,21 +29,19 @@ def timed(function: Callable, *arguments) -> tuple[float, object]:
     return time.perf_counter() - start, result
 
 
-def made_questions(generated: GeneratedSet, n: int) -> tuple[list[list[str]], list[list[str]]]:
+def questions_of(minihop: Dataset, n: int) -> tuple[list[list[str]], list[list[str]]]:
     """References, and five passages each: windows of 12 sentences over the gold documents and random others."""
     rng = np.random.default_rng(0)
-    windows = [
-        [" ".join(s.text for s in d.sentences[i : i + 12]) for i in range(0, len(d.sentences), 12)]
-        for d in generated.documents
-    ]
-    number = {d.id: i for i, d in enumerate(generated.documents)}
-    pool = [w for own in windows for w in own]
+    windows = {}
+    for document in minihop.documents:
+        sentences = split_sentences(document.text, "en")
+        windows[document.id] = [" ".join(sentences[i : i + 12]) for i in range(0, len(sentences), 12)]
+    pool = [window for own in windows.values() for window in own]
     references, passages = [], []
-    questions = [q for q in generated.questions if q.references]
     for i in range(n):
-        q = questions[i % len(questions)]
-        own = [w for d in q.doc_ids for w in windows[number[d]]][:3]
-        references.append([r.text for r in q.references])
+        question = minihop.questions[i % len(minihop.questions)]
+        own = [window for name in question.meta["doc_ids"] for window in windows[name]][:3]
+        references.append(list(question.references))
         passages.append([*own, *(pool[j] for j in rng.integers(0, len(pool), 5 - len(own)))])
     return references, passages
 
@@ -68,23 +68,12 @@ def plain_loop(references: list[list[str]], passages: list[list[str]], split: Ca
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=6711)
-    parser.add_argument("--documents", type=int, default=1000)
     arguments = parser.parse_args()
 
-    for domain, language in (("finance", "en"), ("finance", "zh"), ("law", "en"), ("medicine", "zh")):
-        schema = load_schema(domain, language)
-        seconds, generated = timed(make_set, schema, arguments.documents, 7)
-        checking, problems = timed(generated.problems)
-        print(
-            f"{domain} {language}: {len(generated.documents):,} documents, {len(generated.questions):,} questions in "
-            f"{seconds:.1f} s ({60 * len(generated.documents) / seconds:,.0f} documents a minute); "
-            f"validator {checking:.1f} s, {len(problems)} problems"
-        )
-
-    generated = make_set(load_schema("finance", "en"), 300, 7)
-    references, passages = made_questions(generated, arguments.questions)
+    minihop = load_minihop()
+    references, passages = questions_of(minihop, arguments.questions)
     split_sentences.cache_clear()
-    ours, table = timed(passage_table, references, passages, variant="paper")
+    ours, table = timed(partial(passage_table, variant="paper"), references, passages)
     name, split = peer_segmenter()
     theirs, rows = timed(plain_loop, references, passages, split)
     same = np.isclose(rows, table[["recall", "eir"]]).all(axis=1).mean()
@@ -95,8 +84,8 @@ def main() -> None:
 
     from rouge_score.rouge_scorer import RougeScorer
 
-    answers = [q.answer for q in generated.questions[:1000]]
-    others = [" ".join(q.statements[::-1]) for q in generated.questions[:1000]]
+    answers = [text for texts in references for text in texts][:1000]
+    others = [" ".join(text.split()[::-1]) for text in answers]
     ours, scores = timed(answer_rouge_l, others, answers)
     scorer = RougeScorer(["rougeL"])
     theirs, peer = timed(lambda: [scorer.score(a, b)["rougeL"].fmeasure for a, b in zip(answers, others, strict=True)])

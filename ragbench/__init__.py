@@ -85,7 +85,7 @@ _HOME = {
         "faithfulness_table",
     ],
     "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
-    "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
+    "datagen.ragas_pairs": ["make_ragas_set"],
     "labelling.statements": [
         "ModelRagas",
         "extract_sentences",

@@ -394,18 +394,32 @@ def _data_draft(given: _Given) -> None:
 
 @_command(
     "data generate",
-    _arg("--domain", default="finance", help="finance, law or medicine (default finance)"),
+    _arg("seeds", help="folder or file of two or three short documents of the domain"),
+    _arg("--domain", required=True, help="its name, such as finance"),
+    _arg("--model", required=True, help="who writes, e.g. ollama:llama3:8b"),
+    _arg("--documents", type=int, default=10, help="how many (default 10)"),
     _arg("--language", default="en", help="en or zh (default en)"),
-    _arg("--documents", type=int, default=40, help="how many (default 40)"),
-    _arg("--seed", type=int, default=0, help="same seed, same files, bit for bit (default 0)"),
+    _HOST,
+    _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
+    _arg("--num-predict", type=int, default=640, help="tokens of a reply, at most (default 640)"),
+    _arg(
+        "--cassette", help="file of the model's replies, to go on where it broke off (default: OUT.sqlite beside it)"
+    ),
     _arg("--out", required=True, help="folder to make; nothing is overwritten"),
 )
 def _data_generate(given: _Given) -> None:
-    """Write a made data set of one domain, offline (RAGEval)."""
-    folder = rb.datagen.generate_set(given.domain, given.language, given.documents, given.seed, given.out)
-    dataset = rb.data.load_questions(folder)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in dataset.questions).items())
-    print(f"{folder}: {len(dataset.documents)} documents, {len(dataset.questions)} questions ({kinds})")
+    """Let a model write documents and questions of a domain, and check them (RAGEval)."""
+    seeds = [document.text for document in rb.data.load_documents(given.seeds)]
+    model = rb.chat_model(given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict)
+    cassette = given.cassette or str(Path(given.out).with_suffix(".sqlite"))
+    generated = rb.datagen.generate_set(
+        model, given.domain, seeds, given.documents, language=given.language, cassette=cassette
+    )
+    counts = generated.rejections().groupby(["step", "reason"], sort=False).size()
+    for (step, reason), count in counts.items():
+        print(f"rejected: {step}: {reason}: {count}")
+    folder = rb.datagen.write_set(generated, given.out)
+    print(f"{folder}: {len(generated.documents)} documents, {len(generated.questions)} questions")
     files = f"{{questions: {folder / 'questions.jsonl'}, documents: {folder}}}"
     print(f"in experiment.yaml: data: {{{given.domain}: {files}}}")
 

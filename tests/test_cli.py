@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 from experiment_parts import Named, experiment, write_lines
 from fake_ollama import FakeOllama
+from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA
 from test_steps import reply
 
 import ragbench
-from ragbench import cli, doctor
+from ragbench import cli, datagen, doctor
+from ragbench.datagen import GeneratedSet, Rejected
 from ragbench.metrics.table import METRICS
 from ragbench.paths import packaged_data
 from ragbench.widgets import ClaimInspector
@@ -83,18 +85,19 @@ def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
     assert "pull model manifest" in capsys.readouterr().err
 
 
-def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(command, tmp_path):
+def test_data_generate_writes_what_passed_and_says_what_was_rejected(command, monkeypatch, tmp_path):
+    generated = GeneratedSet(SCHEMA, CONFIGURATIONS, DOCUMENTS, (FACTUAL, LOST), (Rejected("x", "check", "why"),))
+    monkeypatch.setattr(datagen, "generate_set", lambda *_, **__: generated)
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("A dairy made cheese.")
     out = tmp_path / "made"
-    options = ["--documents", "3", "--seed", "7", "--out", out]
-    said = command("data", "generate", "--domain", "law", *options)
-    assert said.startswith(f"{out}: 3 documents, ")
-    assert "3 unanswerable)" in said
-    assert f"data: {{law: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
-    files = [out / "questions.jsonl", out / "documents.jsonl"]
-    assert command("validate", *files) == "0 problems, 0 notes\n"
-    said = command("validate", *files, "--min-documents", "2", status=1)
-    assert "evidence from 1 document(s), 2 wanted" in said
-    assert "empty" in command("data", "generate", "--domain", "law", *options, status=2)
+    options = [seeds, "--domain", "finance", "--model", "ollama:llama3:8b", "--out", out]
+    said = command("data", "generate", *options)
+    assert "rejected: check: why: 1" in said
+    assert f"{out}: 2 documents, 2 questions" in said
+    assert f"data: {{finance: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
+    assert "0 problems" in command("validate", out / "questions.jsonl", out / "documents.jsonl")
+    assert "empty" in command("data", "generate", *options, status=2)
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():

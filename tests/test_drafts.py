@@ -83,7 +83,7 @@ def test_each_document_gets_a_draft_of_each_type_with_evidence_copied_from_it():
     )
     assert both.meta["doc_ids"] == ["mill", "lake"]
     nothing = by_id["mill unanswerable 1"]
-    assert (nothing.answer, nothing.references) == (rb.generation.reader.ABSTENTION, ())
+    assert (nothing.answer, nothing.references) == (drafts.NO_ANSWER["english"], ())
     assert {q.meta["drafted_by"] for q in made.questions} == {"ollama:llama3:8b"}
     assert made.table()["share"].tolist() == [1, 1, 1]
 
@@ -99,7 +99,7 @@ FOUNDED = "Ada Ruck founded the mill in 1841."
         ("mill single fact 1", Writer({WHEN: ("1841", [2])}), "'1841' is not in its evidence"),
         ("mill single fact 1", Writer({WHEN: ("1841", [])}), "no supporting text"),
         ("mill single fact 1", Writer({WHEN: ("the mill", [1])}), "the question holds its"),
-        ("mill single fact 1", Writer({WHEN: ("1841", [9])}), "sentences [9], but there are 2"),
+        ("mill single fact 1", Writer({WHEN: ("1841", [9])}), "[9], but there are 2"),
         ("mill single fact 1", Writer(knows={WHEN: "In 1841."}), "answered without its evidence: 'In 1841.'"),
         ("lake two documents 1", Writer({SWIMMER: ("1841", [3])}), "its evidence is from one document"),
         (
@@ -153,7 +153,7 @@ def test_a_long_document_shows_twenty_sentences_in_a_row_that_the_seed_chooses()
     long = rb.Document("long", "Long", " ".join(f"This is line number {n}." for n in range(200)))
 
     def shown(seed):
-        return [s.text for s in drafts._passage(long, random.Random(seed)).sentences]
+        return list(drafts._passage(long, random.Random(seed)).sentences)
 
     assert len(shown(0)) == 20
     assert " ".join(shown(0)) in long.text

@@ -85,7 +85,7 @@ MISTAKES = [
     ("lab nowhere", "there is no folder", "nowhere", "ragbench init"),
     ("export nowhere --to out", "no run 'nowhere'", "ragbench run experiment.yaml"),
     ("export nowhere", "required: --to"),
-    ("data generate --domain finanse --out x", "unknown domain 'finanse'", "law, medicine", "did you mean 'finance'"),
+    ("data generate dox --domain finance --model smollm2 --out x", "no file or folder dox", "check the path"),
     ("validate none.jsonl docs", "there is no file none.jsonl", "the folder holds", "check the path"),
     ("validate q.jsonl dox", "there is no file or folder dox", "check the path"),
     ("validate q.jsonl nothing", "nothing", "it is empty", "one text file per document"),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from shop_schema import RAW
+from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, SCHEMA, TEXTS
 
+from ragbench import datagen
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS, RagResult, RetrievedText
-from ragbench.datagen import build_schema, make_set
-from ragbench.datagen.document import model_documents
-from ragbench.datagen.questions import model_keypoints, model_questions, model_references, model_refine
 from ragbench.experiment import Experiment
 from ragbench.labelling.claims import check_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
@@ -101,18 +99,15 @@ def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
         small(), ["Where is it?"], ["It is at mile four."], [("It is at mile four.", "It is old.")], progress=False
     )
     assert len(judged.labels[0]) == 2
-    schema = build_schema(RAW)
-    made = make_set(schema, 1)
-    texts = {document.id: document for document in made.documents}
     # The longest of these replies never end by themselves: a lower limit tells the same sooner.
-    model, questions = small(20), made.questions[:1]
+    model = small(20)
     steps = {
-        "documents": model_documents(model, schema, made.configurations),
-        "questions": model_questions(model, schema, made.configurations, made.documents, {"factual": 1}),
-        "references": model_references(small(60), questions, texts),
-        "refine": model_refine(model, questions, texts),
-        "keypoints": model_keypoints(model, questions),
+        "documents": datagen.write_documents(model, SCHEMA, CONFIGURATIONS[:1]),
+        "questions": datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS, ["factual"]),
+        "references": datagen.find_references(small(60), [FACTUAL], TEXTS),
+        "refine": datagen.refine_answers(model, [FACTUAL], TEXTS),
+        "keypoints": datagen.extract_keypoints(model, [FACTUAL]),
     }
-    for done in steps.values():
-        assert done.made or done.failed
-        assert all(why for _, why in done.failed)
+    for result in steps.values():
+        assert result.made or result.rejected
+        assert all(one.reason for one in result.rejected)

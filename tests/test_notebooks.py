@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from ragbench import notebooks
 from ragbench.cli import main
 from ragbench.data import load_minihop, load_questions
-from ragbench.datagen import generate_set
+from ragbench.datagen.sets import json_lines, question_row
 from ragbench.errors import DataError
 from ragbench.labelling.people import append_labels
 from ragbench.metrics.table import find_numbers
@@ -440,9 +440,20 @@ def grades_of(questions, systems, by=lambda question, system: "5"):
     ]
 
 
+def foreign_folder(folder):
+    """Write questions and documents of MiniHop to a folder, as somebody else would bring them."""
+    minihop = load_minihop(limit=12)
+    folder.mkdir()
+    questions = [question_row(question) for question in minihop.questions]
+    documents = [{"id": d.id, "title": d.title, "text": d.text} for d in minihop.documents[:40]]
+    (folder / "questions.jsonl").write_text(json_lines(questions), encoding="utf-8")
+    (folder / "documents.jsonl").write_text(json_lines(documents), encoding="utf-8")
+    return folder
+
+
 @pytest.mark.slow
 def test_the_template_takes_a_foreign_folder_to_a_latex_table(run, process, tmp_path, monkeypatch):
-    folder = generate_set("finance", "en", 4, 7, tmp_path / "finance")
+    folder = foreign_folder(tmp_path / "finance")
     own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
     made = process[1] / "finance"
     made.mkdir()

@@ -97,7 +97,7 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
 
     Source: RAGAS, section 4 (50 rows).
     """
-    do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape"
+    do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; rb.make_ragas_set(model, pages) makes a set of its shape"
     given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
     known = {part.name for part in fields(WikiEvalRow)}
 

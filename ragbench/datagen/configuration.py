@@ -21,7 +21,8 @@ from ragbench.datagen.parts import (
 )
 from ragbench.errors import ConfigError
 
-_PLACEHOLDER = re.compile(r"[\[\]{}<>]|\b(?:n/?a|tbd|xxx+|unknown|none)\b", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"[\[\]{}<>]|\b(?:n/?a|tbd|xxx+|unknown|none|j(?:ohn|ane) doe)\b", re.IGNORECASE)
+_LONGEST = 120  # characters of a value; a server with a grammar cuts longer ones off
 _MIN_SHARE = 0.5  # of the fields of a schema that a configuration must have values for
 
 
@@ -30,16 +31,27 @@ def make_configurations(
 ) -> StepResult[Configuration]:
     """Let a model make up the values of so many documents, the schema's subdomains in turn.
 
-    One after another, each prompt shows the names that are taken. A value is rejected when it is empty or a
-    placeholder, repeats another field's value, or is copied from a seed document; its field is then left out. A
-    configuration is rejected when the name of its subject is rejected or taken, or more than half of its values are.
+    A value is rejected when it is empty, cut off or a placeholder, repeats another field's value, or is copied from a
+    seed document; its field is then left out. A configuration is rejected when the name of its subject is rejected or
+    taken, or more than half of its values are.
 
     Source: RAGEval, section 3.2, where rules make some values (dates, choices); here the model makes all.
     """
     if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
     form = _form(schema)
-    made: list[Configuration] = []
+    calls = []
+    for number in range(documents):
+        subdomain = schema.subdomains[number % len(schema.subdomains)]
+        fields = {
+            "domain": schema.domain,
+            "language": LANGUAGES[schema.language],
+            "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
+            "subdomain": subdomain,
+        }
+        identity = f"{schema.domain}-{number + 1:02d}"
+        calls.append(Call(identity, fields, form, (identity, subdomain)))
+    taken: set[str] = set()
     rejected: list[Rejected] = []
 
     def read(name: tuple[str, str], reply: BaseModel) -> Configuration:
@@ -49,33 +61,20 @@ def make_configurations(
         subject = values.get(schema.subject)
         if subject is None:
             raise Unfit("the name of its subject was rejected")
-        if subject in [configuration.values[schema.subject] for configuration in made]:
+        if subject in taken:
             raise Unfit("the name of its subject is taken", subject)
         if len(values) < _MIN_SHARE * len(schema.fields):
             raise Unfit("more than half of its values were rejected")
+        taken.add(subject)
         return Configuration(identity, subdomain, values)
 
-    for number in range(documents):
-        identity = f"{schema.domain}-{number + 1:02d}"
-        subdomain = schema.subdomains[number % len(schema.subdomains)]
-        names = [configuration.values[schema.subject] for configuration in made]
-        fields = {
-            "domain": schema.domain,
-            "subdomain": subdomain,
-            "language": LANGUAGES[schema.language],
-            "names": "; ".join(names) or "none yet",
-            "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
-        }
-        call = Call(identity, fields, form, (identity, subdomain))
-        result = ask_step(model, "configuration", "rageval_configuration", [call], read, options)
-        made.extend(result.made)
-        rejected.extend(result.rejected)
-    return StepResult(tuple(made), tuple(rejected))
+    result = ask_step(model, "configuration", "rageval_configuration", calls, read, options)
+    return StepResult(result.made, (*rejected, *result.rejected))
 
 
 def _form(schema: Schema) -> type[BaseModel]:
     """Make the form of a reply: one short text for each field of the schema."""
-    value = Annotated[str, StringConstraints(max_length=100)]
+    value = Annotated[str, StringConstraints(max_length=_LONGEST)]
     fields: dict[str, Any] = {name: (value, ...) for name in schema.fields}
     return create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **fields)
 
@@ -95,6 +94,8 @@ def _usable_values(reply: Mapping[str, str], seeds: Sequence[str]) -> tuple[dict
 def _value_fault(value: str, before: Mapping[str, str], seeds: Sequence[str]) -> str:
     if not value:
         return "an empty value"
+    if len(value) >= _LONGEST - 1:
+        return "a value that is cut off"
     if _PLACEHOLDER.search(value):
         return "a placeholder"
     if value in before.values():

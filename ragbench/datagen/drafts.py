@@ -53,7 +53,15 @@ TYPES: Mapping[str, str] = {
     "unanswerable": "It fits the subject of the sentences, and asks for a fact that they do not state. It has no "
     'answer. For instance, where nothing is said of costs: "What did the bridge at Tarn cost?"',
 }
-_SENTENCES, _CHARS = 20, 3000  # of a document in one prompt, at most
+# The true answer to a question that has none, by language; English where there is no other.
+NO_ANSWER: Mapping[str, str] = {
+    "english": "The documents do not contain enough information to answer this question.",
+    "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
+    "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
+    "chinese": "现有文档不足以回答该问题。",
+}
+_SENTENCES = 20  # of a document in one prompt, at most
+_CHARS = 3000  # of a document in one prompt, about
 _SEARCHED = 4  # passages in which the answer of an unanswerable question is looked for
 # A line end inside a sentence: after a long line that ends in a word or comma.
 _WRAP = re.compile(r"(?<=[^\n]{50}[\w,;)-])\n(?=\w)")
@@ -130,7 +138,7 @@ def draft_questions(
     for kind, turn in product([kind for kind in TYPES if kind in types], range(1, per_document + 1)):
         calls = _question_calls(desk, documents, kind, turn, seed)
         desk.take(ask_step(model, "drafts", prompt, calls, desk.asked, options))
-    desk.take(find_references(model, desk.standing(), desk.passages, **options))
+    desk.take(find_references(model, desk.standing(), desk.passages, "draft_references", **options))
     drafted_by = endpoints_of(model)[0].model
     questions = {draft.id: _question(draft, drafted_by) for draft in desk.standing()}
     problems = validate(Dataset("drafts", tuple(questions.values()), documents))
@@ -170,7 +178,7 @@ class _Desk:
         self.questions_of[draft.doc_ids[0].rpartition("@")[0]].append(reply.question)
         answer = getattr(reply, "answer", None)
         if not answer:
-            answer = ABSTENTIONS.get(language_of([reply.question]) or "", ABSTENTION)
+            answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
         return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
     def rows(self) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.errors import check_known
 from ragbench.llm.structured import MOST_ITEMS
+from ragbench.prompts import Prompt
 
 # What the types of question ask for, in our words (Table 6).
 _MEANING = {
@@ -132,7 +133,11 @@ class _ReferencesReply(BaseModel, title="ReferencesReply"):
 
 
 def find_references(
-    model: Any, questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument], **options: Any
+    model: Any,
+    questions: Sequence[QRA],
+    documents: Mapping[str, GeneratedDocument],
+    prompt: Prompt = "rageval_references",
+    **options: Any,
 ) -> StepResult[QRA]:
     """Let a model choose the references. It names sentences by number, so that a reference is always word for word.
 
@@ -154,7 +159,7 @@ def find_references(
         numbers = sorted(set(reply.sentences))
         return replace(question, references=tuple(sentences[number - 1] for number in numbers))
 
-    result = ask_step(model, "references", "rageval_references", calls, read, options)
+    result = ask_step(model, "references", prompt, calls, read, options)
     return _with_unasked(questions, result)
 
 
@@ -235,7 +240,7 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
     statements = [text for number, text in enumerate(question.statements, 1) if number not in removed]
     added = [text.strip() for text in report.missing if text.strip()]
     changes += [f"supplemented: {text}" for text in added]
-    in_order = tuple(sentence for sentence in sentences if sentence in references)
+    in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
     return replace(question, statements=(*statements, *added), references=in_order, changes=tuple(changes))
 
 

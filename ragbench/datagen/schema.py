@@ -27,7 +27,7 @@ _Key = Annotated[str, StringConstraints(pattern=r"^[a-z\u4e00-\u9fff][a-z_\u4e00
 
 class _Section(BaseModel, title="Section"):
     heading: _Words
-    keys: list[_Key] = Field(min_length=3, max_length=5)
+    keys: list[_Key] = Field(min_length=4, max_length=6)
 
 
 class _SchemaReply(BaseModel, title="SchemaReply"):
@@ -41,7 +41,8 @@ def summarise_schema(
 ) -> StepResult[Schema]:
     """Let a model sum seed documents up as a schema: sections with their fields, and subdomains to write about.
 
-    A field is rejected when it was there before, the schema when fewer than six fields are left.
+    A field is rejected when it was there before, a subdomain when it is the domain itself, the schema when fewer than
+    six fields are left.
 
     Source: RAGEval, section 3.1, where people refine the schema in a dialogue; here it is one prompt.
     """
@@ -62,10 +63,13 @@ def summarise_schema(
                     names.append(name)
                     fields.append(name)
             if fields:
-                sections.append(SchemaSection(section.heading.strip(), tuple(fields)))
+                heading = section.heading.replace("_", " ").strip().capitalize()
+                sections.append(SchemaSection(heading, tuple(fields)))
         if len(names) < _MIN_FIELDS:
             raise Unfit("too few fields", f"{len(names)}, not {_MIN_FIELDS} or more")
         subdomains = dict.fromkeys(name.strip() for name in reply.subdomains)
+        if subdomains.pop(domain, "missing") is None:
+            rejected.append(Rejected(domain, "schema", "a subdomain that is the domain", domain))
         return Schema(domain, language, reply.about, tuple(sections), tuple(subdomains))
 
     fields = {"domain": domain, "language": LANGUAGES[language], "documents": "\n\n".join(seeds)}
