@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -402,9 +401,7 @@ def _data_draft(given: _Given) -> None:
     _HOST,
     _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
     _arg("--num-predict", type=int, default=640, help="tokens of a reply, at most (default 640)"),
-    _arg(
-        "--cassette", help="file of the model's replies, to go on where it broke off (default: OUT.sqlite beside it)"
-    ),
+    _arg("--cassette", help="file of the model's replies, to go on where it broke off (default: OUT.sqlite beside it)"),
     _arg("--out", required=True, help="folder to make; nothing is overwritten"),
 )
 def _data_generate(given: _Given) -> None:

@@ -75,7 +75,7 @@ def make_configurations(
 def _form(schema: Schema) -> type[BaseModel]:
     """Make the form of a reply: one short text for each field of the schema."""
     value = Annotated[str, StringConstraints(max_length=_LONGEST)]
-    fields: dict[str, Any] = {name: (value, ...) for name in schema.fields}
+    fields: dict[str, Any] = dict.fromkeys(schema.fields, (value, ...))
     return create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **fields)
 
 

@@ -51,9 +51,7 @@ def write_documents(
             }
             identity = f"{configuration.id}/{section.heading}"
             calls.append(Call(identity, fields, None, (configuration.id, section.heading)))
-    written = ask_step(
-        model, "document", "rageval_document", calls, lambda item, text: (*item, text), options
-    )
+    written = ask_step(model, "document", "rageval_document", calls, lambda item, text: (*item, text), options)
     unread = {rejected.id.partition("/")[0] for rejected in written.rejected}
     rejected = list(written.rejected)
     made = []

@@ -17,7 +17,6 @@ from ragbench.datagen.configuration import make_configurations
 from ragbench.datagen.document import write_documents
 from ragbench.datagen.parts import (
     KINDS,
-    OVER_SEVERAL,
     QRA,
     Configuration,
     GeneratedDocument,
