@@ -52,7 +52,6 @@ _HOME = {
         "ragchecker_labels",
     ],
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
-
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table"],
     "generation": ["contexts_from_hits", "generate"],
