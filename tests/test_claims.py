@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ragbench.data.ragchecker import from_ragchecker, read_ragchecker
 from ragbench.errors import DataError
 from ragbench.metrics import claims
-from ragbench.metrics.claims import COUNTS, METRICS, ClaimLabels, claim_metrics
+from ragbench.metrics.claims import COUNTS, IN_RETRIEVED, METRICS, ClaimLabels, claim_metrics, claim_metrics_table
+from ragbench.paths import packaged_data
 
 # Busy machines: the time one example takes says nothing about the code.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -86,6 +87,57 @@ def test_all_eleven_metrics_and_the_counts_worked_by_hand():
     # Read literally, irrelevant noise counts the claims of relevant chunks again.
     literal = claim_metrics(*EXAMPLE, irrelevant_noise="literal")
     assert literal == pytest.approx(BY_HAND | {"irrelevant_noise_sensitivity": 3 / 13})
+
+
+def test_a_claim_that_two_chunks_entail_together_moves_from_self_knowledge_to_faithfulness():
+    # Two right claims: the first stands in a chunk, the second follows from both chunks; a third one is wrong.
+    labels = {
+        "id": "x",
+        "response_in_reference": [1, 1, 0],
+        "reference_in_response": [1, 0],
+        "response_in_chunks": [[1, 0], [0, 0], [0, 0]],
+        "reference_in_chunks": [[0, 0], [0, 1]],
+        "response_in_retrieved": ["Entailment", "Entailment", None],
+        "reference_in_retrieved": ["Entailment", "Entailment"],
+    }
+    alone, together = (claim_metrics_table([labels], in_retrieved=way).iloc[0] for way in (False, True))
+    expected = {
+        "claim_recall": (1 / 2, 1),
+        "context_utilization": (0, 1 / 2),
+        "self_knowledge": (1 / 3, 0),
+        "faithfulness": (1 / 3, 2 / 3),
+        "hallucination": (1 / 3, 1 / 3),
+    }
+    assert set(expected) == set(IN_RETRIEVED)
+    for metric, (one_chunk, all_chunks) in expected.items():
+        assert (alone[metric], together[metric]) == pytest.approx((one_chunk, all_chunks)), metric
+    others = [metric for metric in METRICS if metric not in IN_RETRIEVED]
+    assert alone[others].equals(together[others])
+
+
+def test_labels_against_the_retrieved_text_are_there_for_every_claim_or_named():
+    bare = {"id": "x", "response_in_reference": [1], "reference_in_response": [1]}
+    bare |= {"response_in_chunks": [[0]], "reference_in_chunks": [[0]], "response_in_retrieved": ["Entailment", None]}
+    with pytest.raises(DataError, match="result 'x': no labels for reference_in_retrieved"):
+        claim_metrics_table([bare], in_retrieved=True)
+    with pytest.raises(DataError, match="2 labels against the retrieved text"):
+        claim_metrics_table([bare | {"reference_in_retrieved": [None]}], in_retrieved=True)
+
+
+@pytest.mark.parametrize("name", ["answer_claims", "claims_1000", "claims_prompts"])
+def test_minihops_right_claims_are_held_against_the_retrieved_text_and_wrong_ones_are_not(name):
+    for result in read_ragchecker(packaged_data("minihop", f"{name}.json")).results:
+        labels = zip(
+            result.response_in_reference,
+            result.response_in_chunks,
+            result.extra["response_in_retrieved"],
+            strict=True,
+        )
+        for right, by_chunk, together in labels:
+            if "Entailment" in by_chunk:
+                assert together == "Entailment"
+            else:
+                assert (together is None) == (right != "Entailment")
 
 
 def test_example_in_the_documentation_holds():

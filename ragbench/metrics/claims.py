@@ -4,6 +4,10 @@ A label says whether a text entails a claim; Contradiction counts as not entaile
 tables and released code, not the letter of appendix B, in one point: irrelevant noise counts only claims that no
 relevant chunk entails, so that precision, both noise sensitivities and hallucination add up to 1
 (``irrelevant_noise="literal"`` gives the formula as printed).
+
+RAGChecker asks each chunk by itself. A claim that only several chunks together entail is then not retrieved, and right
+claims of that kind are *self-knowledge*. Labels against the retrieved text as a whole, where there are some, change
+`IN_RETRIEVED` and nothing else: claims of two documents count as found and as faithful.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ GROUPS = {
 }  # fmt: skip
 METRICS = tuple(name for names in GROUPS.values() for name in names)
 LOWER_IS_BETTER = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge")
+# Metrics that ask whether the retrieved text entails a claim, and can change where chunks are read together.
+IN_RETRIEVED = ("claim_recall", "context_utilization", "hallucination", "self_knowledge", "faithfulness")
+RETRIEVED_LABELS = ("response_in_retrieved", "reference_in_retrieved")
 RAGCHECKER_NAMES = {name: name for name in METRICS} | {
     "relevant_noise_sensitivity": "noise_sensitivity_in_relevant",
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",
@@ -62,6 +69,8 @@ def claim_metrics(
     reference_in_chunks: Any,
     empty: _Empty = np.nan,
     irrelevant_noise: _Noise = "exclusive",
+    response_in_retrieved: Any = None,
+    reference_in_retrieved: Any = None,
 ) -> dict[str, float]:
     """Compute RAGChecker's eleven metrics of one response: a dict of `METRICS` to numbers in [0, 1].
 
@@ -75,6 +84,8 @@ def claim_metrics(
         context utilization when no chunk entails a reference claim; the other five without response claims or chunks,
         and the two noise sensitivities also without reference claims, which tell relevant chunks.
     irrelevant_noise : "exclusive" leaves out claims that a relevant chunk entails too; "literal" is appendix B.
+    response_in_retrieved, reference_in_retrieved : shape (n_claims,), the claims that all chunks together entail; None
+        (also of a single claim): as the chunks one by one. Ours, not RAGChecker's.
 
     Source: RAGChecker, section 3.3, appendix B. Paper values (E5-Mistral + GPT-4, Table 3, percent): precision 62.0,
     recall 53.0, f1 52.7 (the mean of f1, not the f1 of means), claim recall 83.5, context precision 61.8.
@@ -99,11 +110,11 @@ def claim_metrics(
         f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
     # 3.3.2 Retriever: reference claims that some chunk entails, and the chunks that entail one.
-    recalled = in_reference.any(axis=1)  # by reference claim
+    recalled = in_reference.any(axis=1) | _together(reference_in_retrieved, len(covered))  # by reference claim
     relevant = in_reference.any(axis=0)  # by chunk
 
     # 3.3.3 Generator: where do correct and wrong claims come from?
-    faithful = in_response.any(axis=1)  # by response claim, as the next two
+    faithful = in_response.any(axis=1) | _together(response_in_retrieved, len(correct))  # by response claim
     from_relevant = in_response[:, relevant].any(axis=1)
     from_irrelevant = in_response[:, ~relevant].any(axis=1)
     if irrelevant_noise == "exclusive":
@@ -138,12 +149,16 @@ def claim_counts(
 
 
 def claim_metrics_table(
-    results: Iterable[Any], empty: _Empty = np.nan, irrelevant_noise: _Noise = "exclusive"
+    results: Iterable[Any],
+    empty: _Empty = np.nan,
+    irrelevant_noise: _Noise = "exclusive",
+    in_retrieved: bool = False,
 ) -> pd.DataFrame:
     """Compute the metrics of many responses; numbers of claims and chunks may differ between them.
 
     ``results``: a `RagResults`, or objects or mappings with ``id`` and the labels under the names of `CHECKS`.
-    ``empty``, ``irrelevant_noise``: as in `claim_metrics`.
+    ``empty``, ``irrelevant_noise``: as in `claim_metrics`. ``in_retrieved``: use the results'
+    `RETRIEVED_LABELS` too, those against all chunks together; a DataError where a result has none.
 
     DataFrame, one row per result, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS`. DataError names id and
     field of the first result whose labels are missing, misshapen or unknown.
@@ -159,7 +174,8 @@ def claim_metrics_table(
             read = _read(*sets)
         except DataError as error:
             raise DataError(f"result {name!r}, {error.got}", error.expected, error.do) from None
-        rows.append(claim_metrics(*read, empty, irrelevant_noise) | claim_counts(*read))
+        together = _retrieved_labels(result, name) if in_retrieved else {}
+        rows.append(claim_metrics(*read, empty, irrelevant_noise, **together) | claim_counts(*read))
     table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
     return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 
@@ -206,6 +222,27 @@ def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
         do = "check the claims of that result first, or leave it out and say so"
         raise DataError(got, f"all of {', '.join(CHECKS)}", do)
     return name, [fields[check] for check in CHECKS]
+
+
+def _retrieved_labels(result: Any, name: str) -> dict[str, Any]:
+    fields = result if isinstance(result, Mapping) else getattr(result, "extra", {})
+    if missing := [label for label in RETRIEVED_LABELS if fields.get(label) is None]:
+        do = "label its claims against all chunks together, or leave in_retrieved out"
+        raise DataError(f"result {name!r}: no labels for {', '.join(missing)}", " and ".join(RETRIEVED_LABELS), do)
+    return {label: fields[label] for label in RETRIEVED_LABELS}
+
+
+def _together(labels: Any, n_claims: int) -> np.ndarray:
+    """Return which claims the chunks together entail; a claim that was not held against them (None) is none of them."""
+    if labels is None:
+        return np.zeros(n_claims, bool)
+    if len(labels) != n_claims:
+        got, do = (
+            f"{len(labels)} labels against the retrieved text",
+            "label every claim, None where not held against it",
+        )
+        raise DataError(got, f"{n_claims}, one per claim", do)
+    return _as_matrix(["Neutral" if label is None else label for label in labels], "labels against the retrieved text")
 
 
 def _read(*sets: Any) -> list[np.ndarray]:
