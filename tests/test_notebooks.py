@@ -109,7 +109,7 @@ BOOKS = {
         recorded=frozenset({"Section 4.4"}),
     ),
     "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival 24_survival_1000"),
-    "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {"Table 1": 12}),
+    "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {}),
     "40_rageval_generate": Book({"DOCUMENTS": 6}),
     "41_rageval_dragonball": Book({"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}}, "41_table_1 41_table_3"),
     "42_rageval_experiments": Book(

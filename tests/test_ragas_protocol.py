@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,7 +17,16 @@ from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette
-from ragbench.papers.ragas import DIMENSIONS, NOTE, agreement_row, agreement_table, baseline_scores, score_pairs
+from ragbench.papers.ragas import (
+    DIMENSIONS,
+    NOTE,
+    agreement_row,
+    agreement_table,
+    as_pairs,
+    baseline_scores,
+    label_texts,
+    score_pairs,
+)
 from ragbench.paths import packaged_data, published_figures
 
 QUIET = {"progress": False, "retries": 0}
@@ -235,12 +245,72 @@ def test_readability_counts_labels_rows_flags_and_cut_replies():
     assert [*BOOK.readability("cr", context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
 
 
-def test_length_alone_prefers_longer_answers_and_shorter_contexts():
-    pairs = [Pair("a", "q?", "one two three", "one two", "c")]
-    for dimension, better in {"faithfulness": 3.0, "answer_relevance": 3.0, "context_relevance": -3.0}.items():
-        table = score_pairs(BOOK.Length(), pairs, dimension)
-        assert table["better"].item() == better
-        assert table["worse"].item() == better * 2 / 3
+def text(dimension, **labels):
+    return {"dimension": dimension, "verdicts": math.nan, "cosines": math.nan, "extracted": math.nan} | labels
+
+
+@pytest.mark.parametrize("score", [BOOK.score, BOOK.score_of])
+def test_scores_come_from_verdicts_cosines_and_counts(score):
+    assert score(text("faithfulness", verdicts=["Yes", "No", "Yes", "Yes"])) == 0.75
+    assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
+    assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
+    unread = [text("faithfulness", verdicts=["Yes", None]), text("faithfulness", verdicts=[])]
+    unread += [text("faithfulness"), text("answer_relevance"), text("context_relevance", sentences=math.nan)]
+    assert all(math.isnan(score(each)) for each in unread)
+
+
+def test_a_pair_is_won_tied_lost_or_unscored():
+    table = frame([0.9, 0.5, 0.1, NAN], [0.1, 0.5000001, 0.2, 0.3]).assign(id=list("abcd"))
+    assert BOOK.wins(table).fillna(-1).to_dict() == {"a": 1.0, "b": 0.5, "c": 0.0, "d": -1.0}
+
+
+def test_shared_words_ask_each_dimensions_own_question():
+    idf = {"tower": 1.0, "ann": 3.0, "built": 2.0, "moss": 2.0}
+    pair = Pair("a", "built tower", "", "", "Ann built moss")
+    assert BOOK.shared_words(pair, "Ann tower", "faithfulness", idf) == 3 / 4
+    assert BOOK.shared_words(pair, "Ann tower", "answer_relevance", idf) == 1 / 3
+    assert BOOK.shared_words(pair, "Ann tower", "context_relevance", idf) == 1 / 4
+
+
+def test_length_is_tried_in_the_direction_that_helps():
+    assert BOOK.BETTER == {"faithfulness": -1, "answer_relevance": 1, "context_relevance": -1}
+
+
+def conclusion_of(**test):
+    return BOOK.conclusion(SimpleNamespace(beside="length", other=0.68, **test))
+
+
+def test_a_conclusion_needs_a_small_corrected_p():
+    assert conclusion_of(p_holm=0.04, difference=0.1) == "above length (0.68)"
+    assert conclusion_of(p_holm=0.04, difference=-0.1) == "below length (0.68)"
+    assert conclusion_of(p_holm=0.06, difference=0.3) == "not shown to differ from length (0.68)"
+    assert conclusion_of(p_holm=math.nan, difference=0.3).startswith("not shown")
+
+
+def test_texts_are_labelled_without_keeping_them(minilm):
+    with FakeOllama(reply=model_reply) as server:
+        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
+        table, reports = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
+    assert [report.step for report in reports] == ["statements", "verdicts", "questions", "sentences"]
+    better, worse = (own for _, own in table.groupby("side", sort=False))
+    assert better["verdicts"].dropna().tolist() == [["Yes"]]
+    assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
+    assert worse["cosines"].dropna().map(len).tolist() == [3]
+    assert worse[["extracted", "sentences", "altered"]].dropna().to_numpy().tolist() == [[1, 4, 0]]
+    assert better["words"].tolist() == [3, 3, 6]
+    assert not table.astype(str).apply(lambda column: column.str.contains("Ann|built|tall")).any(axis=None)
+
+
+def test_what_could_not_be_read_is_none():
+    with FakeOllama(reply=lambda body: "no JSON") as server:
+        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
+        table, _ = label_texts(server.model(), pairs, **QUIET)
+    assert table[["verdicts", "cosines", "extracted"]].isna().all(axis=None)
+
+
+def test_scores_of_texts_are_laid_side_by_side():
+    texts = pd.DataFrame({"id": list("abba"), "side": ["better"] * 2 + ["worse"] * 2, "score": [1, 2, 3, 4]})
+    assert as_pairs(texts, "score").to_numpy().tolist() == [["a", 1, 4], ["b", 2, 3]]
 
 
 def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):

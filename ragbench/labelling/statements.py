@@ -30,6 +30,7 @@ from ragbench.labelling.asking import (
     texts_schema,
 )
 from ragbench.metrics.reference_free import (
+    answer_relevance,
     answer_relevance_table,
     context_relevance_table,
     faithfulness_table,
@@ -148,14 +149,21 @@ class ModelRagas:
         return table
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
-        """Score answers by the questions they would answer (column ``questions``); one call each."""
+        """Score answers by the questions they would answer; one call each.
+
+        Column ``cosines``: of each generated question to the question.
+        """
         guessed = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(guessed.report)
         texts = itertools.chain.from_iterable(filter(None, guessed.labels))
         vectors = embed_distinct(self.embedder, [*questions, *texts])
-        generated = [None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.labels]
-        table = answer_relevance_table([vectors[q] for q in questions], generated)
-        table["questions"] = list(guessed.labels)
+        asked = [vectors[question] for question in questions]
+        generated = [None if texts is None else np.array([vectors[t] for t in texts]) for texts in guessed.labels]
+        table = answer_relevance_table(asked, generated)
+        table["cosines"] = [
+            None if own is None else [answer_relevance(question, [vector]) for vector in own]
+            for question, own in zip(asked, generated, strict=True)
+        ]
         return table.rename(columns={"answer_relevance": "score"})
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:

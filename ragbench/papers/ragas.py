@@ -10,7 +10,8 @@ import pandas as pd
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
 from ragbench.errors import DataError, check_known
-from ragbench.labelling.asking import Context
+from ragbench.labelling.asking import Context, StepReport
+from ragbench.labelling.statements import ModelRagas
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
 
@@ -33,6 +34,50 @@ def score_texts(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.
     table.insert(0, "id", [pair.id for pair in pairs] * 2)
     table.insert(1, "side", ["better"] * len(pairs) + ["worse"] * len(pairs))
     return table
+
+
+def label_texts(
+    model: Any, pairs: Mapping[Dimension, Sequence[Pair]], joint: int | None = 1, **options: Any
+) -> tuple[pd.DataFrame, list[StepReport]]:
+    """Label both texts of every pair by RAGAS's prompts, and say what each step took.
+
+    Parameters
+    ----------
+    pairs : by dimension, as of `WikiEval.pairs`.
+    joint, options : as for `ModelRagas`: ``embedder``, ``n``, ``cassette`` ...
+
+    Returns
+    -------
+    One row per text: dimension, id, side, words; verdicts ("Yes" or "No" per statement), cosines (of the generated
+    questions), or extracted of sentences and altered. None where a reply could not be read. No text is in it.
+    """
+    scorer = ModelRagas(model, joint=joint, **options)
+    rows = []
+    for dimension, some in pairs.items():
+        scored = score_texts(scorer, some, dimension).to_dict("records")
+        texts = [pair.better for pair in some] + [pair.worse for pair in some]
+        for row, text in zip(scored, texts, strict=True):
+            about = {"dimension": dimension, "id": row["id"], "side": row["side"], "words": len(text.split())}
+            rows.append(about | _labels_of(row, dimension))
+    return pd.DataFrame(rows), scorer.reports
+
+
+def _labels_of(scored: Mapping[str, Any], dimension: Dimension) -> dict[str, Any]:
+    if dimension == "faithfulness":
+        verdicts = scored["verdicts"]
+        return {"verdicts": None if verdicts is None else list(verdicts)}
+    if dimension == "answer_relevance":
+        cosines = scored["cosines"]
+        return {"cosines": None if cosines is None else [round(cosine, TIE) for cosine in cosines]}
+    if scored["status"] == "extraction unread":
+        return dict.fromkeys(("extracted", "sentences", "altered"))
+    return {"extracted": scored["extracted"], "sentences": scored["n"], "altered": scored["altered"]}
+
+
+def as_pairs(texts: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Lay a score of texts (columns id and side) side by side: id, better, worse."""
+    wide = texts.pivot(index="id", columns="side", values=score)
+    return wide.reset_index()[["id", "better", "worse"]].rename_axis(columns=None)
 
 
 def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
