@@ -4,7 +4,8 @@
 
 FILE is the cassette of the replies, which stays here: DRAGONBall's licence is non-commercial. Run again to go on.
 Shipped is `rageval_finance.csv`, a row per question: ROUGE-L of the model's answer, and how many key points its
-verdicts call covered, contradicted or neither in the true answer, in GPT-4o's recorded answer and in its own.
+verdicts call covered, contradicted or neither in the true answer, in the true answer of another question of its kind,
+in GPT-4o's recorded answer and in its own.
 """
 
 import sys
@@ -24,6 +25,7 @@ def main(name, cassette):
         table = rageval.answer_rows(questions, answers)
         texts = {
             "true": [question.answer for question in questions],
+            "other": rageval.answers_of_others(questions),
             "gpt-4o": [answer.text for answer in recorded],
             "own": [answer.text for answer in answers],
         }

@@ -246,6 +246,18 @@ def verdicts(
     return keypoint_verdicts(model, texts, responses, points, joint, **options)
 
 
+def answers_of_others(questions: Sequence[Question]) -> list[str]:
+    """Return for each question the true answer of the next one of its kind: a judge must not find its points there."""
+    by_kind: dict[str, list[Question]] = {}
+    for question in questions:
+        by_kind.setdefault(question.kind, []).append(question)
+    following = {}
+    for kind in by_kind.values():
+        for question, other in zip(kind, [*kind[1:], kind[0]], strict=True):
+            following[question.id] = other.answer
+    return [following[question.id] for question in questions]
+
+
 def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
     """Count the verdicts of each response: columns covered, contradicted, neither, unread."""
     rows = []
