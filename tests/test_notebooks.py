@@ -119,8 +119,8 @@ BOOKS = {
         {"LIMIT": 8, "RESAMPLES": 20}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
     ),
     "90_concordance": Book(
-        {"LIMIT": 8, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 10},
-        "90_grade_agreement 90_correlations 90_rankings_200 90_rankings_800 90_ranking_correlations",
+        {"RESAMPLES": 10},
+        "90_grade_agreement 90_correlations",
     ),
     "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
     "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8}),
