@@ -19,20 +19,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench.chunking import semantic_chunks
-from ragbench.data import load_minihop, load_minihop_probes
+from ragbench.data import load_dataset, load_minihop, load_minihop_probes
 from ragbench.errors import DataError, check_known
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
+from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model, model_name
+from ragbench.metrics.lexical import contained, exact_match, token_f1
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
-from ragbench.paths import cache_dir, packaged_data, results_dir, written_whole
-from ragbench.records import Dataset, Question
+from ragbench.papers.ragchecker import question_clusters
+from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
+from ragbench.records import Answer, Dataset, Grade, Question
 from ragbench.retrieval import llm_decomposer
+from ragbench.stats import Interval, ppi_shares
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"
@@ -104,6 +109,7 @@ GRIDS = {
         partial(_thesis_grid, names=["BM25"], N=(0, 300)),
         lambda _, __, count: in_order(load_minihop_probes())[:count],
     ),
+    "mlq": _RecordedGrid(60, partial(_thesis_grid, names=["MLQ"], N=(300, 1000))),
     "decompositions": _RecordedGrid(180, partial(_thesis_grid, names=["MLQ"], N=thesis.CUTOFFS), decomposes=True),
     "prompts": _RecordedGrid(50, partial(_thesis_grid, names=["BM25"], N=(1000,)), prompts=ragchecker.PROMPTS),
 }
@@ -143,7 +149,7 @@ RECORDINGS = {
         "smollm2",
         "Apache-2.0",
         {"num_ctx": 2048, "num_predict": 128},
-        tuple(grid for grid in GRIDS if grid not in ("thesis", "prompts")),  # "budgets" has N = 1000 for BM25
+        tuple(grid for grid in GRIDS if grid not in ("thesis", "mlq", "prompts")),  # "budgets" has N = 1000 for BM25
     ),
     "qwen": replace(_QWEN, grids=("retrievers", "evidence", "distracted", "probes", "thesis")),
     # RAGChecker's prompts do not ask for one sentence.
@@ -205,15 +211,29 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     """Open a recording in replay mode, imported once into the cache. DataError when it is not the manifest's."""
     about = manifest(name, folder)["file"]
     file = _file(about["name"], folder)
-    got = hashlib.sha256(file.read_bytes()).hexdigest()
+    got = sha256_of(file)
     if got != about["sha256"]:
         expected = f"{about['sha256']}, as {name}.json says"
         raise DataError(f"{file.name} has sha256 {got}", expected, "restore both files")
-    kept = cache_dir(FOLDER) / f"{name}-{got[:16]}.sqlite"
+    return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
+
+
+def replay_file(file: Path, command: str | None = None) -> Cassette:
+    """Open a shipped file of replies in replay mode, imported once into the cache."""
+    kept = cache_dir(FOLDER) / f"{file.name.partition('.')[0]}-{sha256_of(file)[:16]}.sqlite"
     if not kept.exists():
         with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
             cassette.import_(file)
-    return Cassette(kept, "replay", command=f"python scripts/ship_recording.py {name} --record")
+    return Cassette(kept, "replay", command=command)
+
+
+def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) -> list[Grade]:
+    """Return Qwen's grades of answers to MiniHop: its replies to the thesis's grading prompt, one answer a prompt.
+
+    Recorded are all answers that have a reference grade; another one is a CallError.
+    """
+    with replay_file(_file("qwen_grades.jsonl.gz", None)) as cassette:
+        return grade(_known("qwen").chat_model(), questions, answers, cassette=cassette, progress=False)
 
 
 def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -265,6 +285,104 @@ def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     )
     distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
+
+
+# -- the thesis's own data ---------------------------------------------------------------------------------------------
+
+HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
+STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
+
+
+def hotpotqa_rows() -> pd.DataFrame:
+    """Return Qwen's recorded answers to 200 questions of HotpotQA, the thesis's data; no data set is needed.
+
+    One row a question, retriever and N: BM25 at eleven N, the other retrievers at N = 1000, "LLM only" at N = 0.
+    Columns: question_id, question, reference, kind, cluster (questions that share a supporting document), retriever,
+    N, answer, model, prompt_tokens, output_tokens, finish, ir_score, exact_match, token_f1, contained, model_grade
+    (Qwen's own), grade (the reference label, for the first 60 questions of the order), status.
+
+    ``seconds`` were measured for many prompts together and are left out.
+    """
+    questions = _hotpotqa("questions.jsonl").rename(columns={"answer": "reference"})
+    rows = _hotpotqa("answers.jsonl.gz").drop(columns="seconds").merge(questions, on="question_id", how="left")
+    labels = _hotpotqa("grades.jsonl")[["question_id", "answer", "grade"]]
+    rows = rows.merge(labels, on=["question_id", "answer"], how="left").assign(status="ok", data="hotpotqa")
+    rows["model"] = json.loads(packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8"))["model"]
+    return rows.astype({"grade": "Int64", "model_grade": "Int64"})
+
+
+def _hotpotqa(name: str) -> pd.DataFrame:
+    return pd.read_json(packaged_data("hotpotqa", name), lines=True, dtype={"question_id": str, "answer": str})
+
+
+def thesis_rows(
+    table: str,
+    model: str | Mapping[str, Any] | None = None,
+    judge: str | Mapping[str, Any] | None = None,
+    cassette: Any = None,
+    *,
+    data: str = "auto",
+    limit: int | None = None,
+) -> pd.DataFrame:
+    """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a model asked now.
+
+    Parameters
+    ----------
+    model, judge, cassette : as for `ragbench.papers.thesis.models`; without ``model`` nothing is asked.
+    data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many questions.
+
+    Columns as in `hotpotqa_rows`. ``attrs``: "data", "decomposer", "generator", "graded" (who graded), "note": as the
+    ledger has them.
+    """
+    check_known("table", [table], ("Table 3.2", "Table 3.3"))
+    if model is None:
+        rows = hotpotqa_rows()
+        of_table = rows["retriever"].isin([QUERY_ONLY, "BM25"]) if table == "Table 3.2" else rows["N"].isin([0, 1000])
+        rows = rows[of_table].reset_index(drop=True)
+        writer = rows["model"].iloc[0]
+        rows.attrs["data"] = f"hotpotqa ({rows['question_id'].nunique()} questions)"
+        rows.attrs |= {"decomposer": writer, "generator": writer, "graded": "reference labels", "note": HOTPOTQA_NOTE}
+        return rows
+    dataset = load_dataset(data, thesis.DATA)
+    dataset = replace(dataset, questions=dataset.questions[:limit])
+    who = thesis.models(model, judge, cassette)
+    rows = thesis.experiment(table, dataset, who).run(progress=False)
+    rows["cluster"] = rows["question_id"].map(question_clusters(dataset))
+    for name, metric in STRING_METRICS.items():
+        rows[name] = [metric(a, r) for a, r in zip(rows["answer"], rows["reference"], strict=True)]
+    rows.attrs["data"] = f"{dataset.name} ({len(dataset.questions)} questions)"
+    rows.attrs |= {"decomposer": who.names["decomposer"], "generator": who.names["generator"]}
+    rows.attrs |= {"graded": f"judge {who.names['judge']}", "note": None}
+    return rows
+
+
+def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Return the shares of the five grades with intervals over clusters, for rows of which each has its label.
+
+    Columns: ``by``, grade ("grade 1" ...), share, low, high (NaN where fewer than five labels have the grade), n.
+    ``rows`` need the columns grade and cluster. The interval is that of `ragbench.stats.ppi_shares` without a judge.
+    """
+    found = []
+    for name, part in rows.groupby(by, sort=False):
+        is_grade = (part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)).astype(float)
+        shares = ppi_shares(is_grade, 0 * is_grade, np.zeros(len(part)), clusters=part["cluster"], weight=0)
+        for column, share in zip(GRADE_COLUMNS, shares, strict=True):
+            found.append((name, column, share.estimate, share.low, share.high, len(part)))
+    return pd.DataFrame(found, columns=[by, "grade", "share", "low", "high", "n"])
+
+
+def grade_difference(rows: pd.DataFrame, grades: Sequence[int], plus: pd.Series, minus: pd.Series) -> Interval:
+    """Return the difference of the share of some grades between two sets of rows, paired by cluster.
+
+    ``plus`` and ``minus`` say which rows are on either side. The interval is a jackknife over clusters, with Student's
+    t; `ragbench.stats.p_of_no_difference` gives its p-value.
+    """
+    kept = rows[plus | minus]
+    sign = plus[kept.index].astype(int) - minus[kept.index].astype(int)
+    value = kept["grade"].isin(grades).to_numpy(float)[:, None]
+    options = {"counts": sign.to_numpy(), "of": (sign > 0).to_numpy(), "clusters": kept["cluster"], "weight": 0}
+    (difference,) = ppi_shares(value, 0 * value, np.zeros(len(kept)), **options)
+    return difference
 
 
 # -- reference labels --------------------------------------------------------------------------------------------------

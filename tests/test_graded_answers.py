@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from checks import load_script
 from fake_ollama import FakeOllama
-from notebook_parts import parts
 
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
-    GradedAnswer,
     as_answers,
     judge_report,
     load_graded_answers,
@@ -21,7 +19,6 @@ from ragbench.labelling.graded_answers import (
 )
 from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
-from ragbench.records import Question
 
 
 @pytest.fixture(scope="module")
@@ -63,31 +60,6 @@ def test_the_embedded_grader_on_the_test_split_as_measured(gold, judged):
     assert test["accuracy"] == pytest.approx(138 / 181)
     assert test["kappa"] == pytest.approx(0.702, abs=0.001)
     assert test["kappa_low"] > 0.6
-
-
-def test_baselines_fitted_on_dev_are_right_as_often_as_the_readme_says(questions, gold):
-    dev, test = ([one for one in gold if one.split == s] for s in ("dev", "test"))
-    made = parts("13").baseline_grades(questions, dev, test)
-    truth = [one.grade for one in test]
-    right = {"majority class": 37, "exact match": 39, "ROUGE-L cut-offs": 58, "words and length": 94}
-    assert {name: np.equal(grades, truth).sum() for name, grades in made.items()} == right
-
-
-def test_baselines_by_hand():
-    asked = [Question("b1", "Where?", "Åkerby"), Question("p1", "Who?", "Johann Adam Reiter")]
-    graded = {"Åkerby": 5, "x": 4, "y": 4, "z": 4}
-    dev = [GradedAnswer(text, "b1", text, grade, "dev") for text, grade in graded.items()]
-    made = parts("13").baseline_grades(asked, dev, [GradedAnswer("t", "p1", "johann adam reiter", 5, "test")])
-    assert {name: grades.tolist() for name, grades in made.items()} == {
-        "majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5], "words and length": [4],
-    }  # fmt: skip
-    # Words: "no" and length 1 twice in grade 1; "a b c" and length 3 in grade 5. Six words in all, one for each added.
-    dev = [GradedAnswer(str(i), "b1", t, g, "dev") for i, (t, g) in enumerate([("no", 1), ("no", 1), ("a b c", 5)])]
-    texts = ["No!", "a", "A x", "unknown"]  # the second and third differ by their length alone
-    made = parts("13").baseline_grades(asked, dev, [GradedAnswer(t, "b1", t, 3, "test") for t in texts])
-    # Of six words in all, grade 1 has "no" and <1> twice each, grade 5 has a, b, c and <2> once: by their prior 2/3 and
-    # 1/3, "no" and a lone word are grade 1, "A x" is grade 5.
-    assert made["words and length"].tolist() == [1, 1, 5, 1]
 
 
 def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):

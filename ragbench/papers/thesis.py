@@ -92,7 +92,8 @@ class RecordedSubQuestions:
 @functools.cache
 def _sub_questions() -> dict[str, dict[str, Any]]:
     """Return the recorded rows by the question's text."""
-    return {row["question"]: row for _, row in read_jsonl(packaged_data("minihop", "sub_questions.jsonl"))}
+    files = [packaged_data("minihop", "sub_questions.jsonl"), packaged_data("hotpotqa", "sub_questions.jsonl.gz")]
+    return {row["question"]: row for file in files for _, row in read_jsonl(file)}
 
 
 def retrievers(
