@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from checks import load_script
 from fake_ollama import FakeOllama
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError, ModelError
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
     as_answers,
     judge_report,
