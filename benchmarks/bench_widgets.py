@@ -1,9 +1,9 @@
-"""What a move of a slider costs on the server: the two explorers, beside doing the work anew at every move.
+"""What a move of a slider costs on the server: the retrieval explorer, beside doing the work anew at every move.
 
     python benchmarks/bench_widgets.py
 
 The retrieval explorer scores all cut-offs of a question once and only redraws; its peer cuts and scores every context
-at every move. The threshold explorer's peer fits h and k anew. The way to the browser and back is not in these numbers.
+at every move. The way to the browser and back is not in these numbers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from bench_thresholds import made_points
 
 import ragbench as rb
 from ragbench import data
 from ragbench.papers import thesis
-from ragbench.widgets import RetrievalExplorer, ThresholdExplorer
+from ragbench.widgets import RetrievalExplorer
 
 
 def milliseconds(move: Callable, values: Iterable) -> tuple[float, float]:
@@ -43,16 +42,10 @@ def main() -> None:
             rb.ir_score(question.references, rb.truncate(text, tokens))
 
     cuts = [*range(50, 1000, 50)] * 5
-    points = made_points(37_020)
-    thresholds = ThresholdExplorer(*points)
     table = {
         f"retrieval explorer, {len(retrievers)} retrievers": (
             milliseconds(lambda n: setattr(explorer.slider, "value", n), cuts),
             milliseconds(anew, cuts),
-        ),
-        "threshold explorer, 37,020 points": (
-            milliseconds(lambda k: setattr(thresholds.k, "value", k), np.tile(np.linspace(0.3, 0.9, 20), 5)),
-            milliseconds(lambda _: rb.fit_thresholds(*points), range(20)),
         ),
     }
     for name, ((ours, slowest), (peer, _)) in table.items():

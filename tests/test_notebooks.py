@@ -110,7 +110,7 @@ BOOKS = {
         "90_grade_agreement 90_correlations",
     ),
     "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
-    "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8}),
+    "92_workbench": Book({"LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
     "94_half_the_evidence": Book({"RESAMPLES": 50}, "94_evidence 94_half_minus"),
     "95_what_labels_buy": Book({"DRAWS": 5, "SIZES": [60]}, "95_labels"),

@@ -331,7 +331,7 @@ def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
     shown = [o["data"] for c in book["cells"] for o in c.get("outputs", ()) if "data" in o]
     assert not [d for d in shown if "application/vnd.jupyter.widget-view+json" in d]
     words = "\n".join("".join(d["text/plain"]) for d in shown)
-    for name in ("RetrievalExplorer", "ClaimInspector", "ThresholdExplorer", "LabellingTool"):
+    for name in ("RetrievalExplorer", "ClaimInspector", "LabellingTool"):
         assert name in words
 
 

@@ -11,7 +11,6 @@ _HOME: dict[str, list[str]] = {
     "claims": ["ClaimInspector"],
     "base": ["Panel", "escape", "figure", "mark", "tag"],
     "explorer": ["RetrievalExplorer"],
-    "thresholds": ["ThresholdExplorer"],
     "labelling": ["LabellingTool"],
 }
 __getattr__, __dir__ = lazy(__name__, _HOME)

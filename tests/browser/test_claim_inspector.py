@@ -4,27 +4,13 @@ from page_contrast import CONTRAST
 from playwright.sync_api import expect
 
 MAKE = """
-import ragbench as rb
+import json
 
-minihop, checker = rb.data.load_minihop(), rb.EmbeddedChecker()
-questions = {q.id: q for q in minihop.questions if q.meta.get("claims")}
-graded = [a for a in rb.load_graded_answers() if a.question_id in questions][5:10]
-asked = [questions[a.question_id] for a in graded]
-hits = rb.BM25(rb.token_chunks(minihop.documents, size=100)).search([q.text for q in asked], 5)
-results = []
-for answer, question, found in zip(graded, asked, hits):
-    texts = [hit.chunk.text for hit in found]
-    response = " ".join([answer.text.rstrip(".") + ".", *(rb.split_claims(text)[0] for text in texts[:2])])
-    sides = rb.split_claims(response), [c["text"] for c in question.meta["claims"]]
-    said = checker.check_many(sides[0], [question.meta["long_answer"], *texts])
-    known = checker.check_many(sides[1], [response, *texts])
-    results.append({
-        "query_id": answer.id, "query": question.text, "gt_answer": question.meta["long_answer"],
-        "response": response, "retrieved_context": [{"doc_id": h.chunk.id, "text": h.chunk.text} for h in found],
-        "response_claims": sides[0], "gt_answer_claims": sides[1],
-        "answer2response": [row[0] for row in said], "retrieved2response": [row[1:] for row in said],
-        "response2answer": [row[0] for row in known], "retrieved2answer": [row[1:] for row in known],
-    })
+import ragbench as rb
+from ragbench.paths import packaged_data
+
+recorded = json.loads(packaged_data("minihop", "claims_prompts.json").read_text(encoding="utf-8"))
+results = recorded["results"][8:13]  # the first has all three labels, and a claim that the first chunk entails
 """
 SHOW = "inspector = rb.widgets.ClaimInspector(results)\ninspector"
 EVIL = """
