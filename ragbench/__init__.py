@@ -45,7 +45,6 @@ _HOME = {
     "report.audit": ["audit", "audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["ModelChecker", "make_checker"],
-    "labelling.embedded_judge": ["EmbeddedJudge"],
     "labelling.claims": [
         "check_claims",
         "extract_claims",

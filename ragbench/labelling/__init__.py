@@ -1,10 +1,10 @@
-"""Who says what of an answer. One file a kind of label: what it means, how a model and how simple rules give it.
+"""Who says what of an answer. One file a kind of label: what it means, and how a model gives it.
 
-``grades``       1 to 5, by a judge model; ``embedded_grader`` without one; how good both are: ``graded_answers``
+``grades``       1 to 5, by a judge model; how good a judge is: ``graded_answers``
 ``claims``       a text's claims, and whether other texts entail them, as ``checkers`` say
-``statements``   RAGAS: statements, verdicts, questions, needed sentences; by a model and without one
+``statements``   RAGAS: statements, verdicts, questions, needed sentences
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
-``preferences``  which of two answers is better, by a model; ``embedded_judge`` scores without one
+``preferences``  which of two answers is better, by a model
 ``people``       labels that people give: what is asked, the file, the session, the agreement of two people
 ``asking``       how every label is asked of a model: each different prompt once, several items per prompt
 

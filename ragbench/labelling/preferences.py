@@ -1,7 +1,7 @@
 """Preferences: RAGAS's two baselines, a score from 0 to 10 (GPT Score) and the better of two (GPT Ranking).
 
 The paper's ranking asks once per pair. Here both orders are asked: a model that prefers whatever comes first shows it,
-and decides nothing. Without a model: `ragbench.labelling.embedded_judge`.
+and decides nothing.
 """
 
 from __future__ import annotations
