@@ -40,8 +40,7 @@ _HOME = {
         "reorder",
         "to_langchain",
     ],
-    "experiment": ["Experiment", "diff", "load_rows"],
-    "experiment.rows": ["closed_book_rows"],
+    "experiment": ["Experiment", "load_rows"],
     "report.audit": ["audit", "audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["ModelChecker", "make_checker"],
@@ -94,7 +93,7 @@ _HOME = {
     "labelling.preferences": ["gpt_ranking", "gpt_score"],
     "labelling.keypoints": ["keypoint_verdicts"],
     "labelling.grades": ["grade", "repeated_grades"],
-    "labelling.graded_answers": ["judge_report", "load_graded_answers", "measure_judge"],
+    "labelling.graded_answers": ["balanced_accuracy", "judge_report", "load_graded_answers", "measure_judge"],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],
     "stats": [
         "Interval",

@@ -55,7 +55,7 @@ def _with_offsets(documents: Sequence[Document]) -> Iterator[tuple[Document, lis
 def token_chunks(
     documents: Iterable[Document], size: int = 300, overlap: float = 0.2, words: bool = True
 ) -> list[Chunk]:
-    """Cut documents into windows of at most ``size`` tokens of the embedded model's WordPiece.
+    """Cut documents into windows of at most ``size`` tokens of MiniLM's WordPiece.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def semantic_chunks(
 
     Parameters
     ----------
-    embedder : LangChain ``Embeddings``; default the embedded MiniLM with cached vectors.
+    embedder : LangChain ``Embeddings``; default MiniLM with cached vectors.
     profile : ``"as_run"`` or ``"paper"``; every setting left at None takes the profile's value (`PROFILES`).
     window, stride : sentences of a window (as_run: on either side of its centre), and from one window to the next.
     percentile : break where the distance is above this percentile of the document's own distances, 0-100.
@@ -246,7 +246,7 @@ def sentence_chunks(
     Parameters
     ----------
     size : most characters (or tokens) from the first to the last character of a chunk.
-    unit : ``"characters"``, or ``"tokens"`` of the embedded model's WordPiece (one per character in Chinese).
+    unit : ``"characters"``, or ``"tokens"`` of MiniLM's WordPiece (one per character in Chinese).
     language : ``"en"`` or ``"zh"``: how sentences end.
     """
     if size < 1:

@@ -1,6 +1,6 @@
 """The command line ``ragbench``: each command is a function of what was given, with its arguments above it.
 
-What is no command is a function: `ragbench.audit_rows`, `ragbench.diff`, `ragbench.measure_judge`, `ragbench.Cassette`,
+What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge`, `ragbench.Cassette`,
 `ragbench.recordings`.
 """
 
@@ -168,10 +168,13 @@ def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores, score_means
-    from ragbench.scoring import require_labeller
+    from ragbench.scoring import without_labels
 
     grid = rb.Experiment.from_yaml(given.experiment)
-    require_labeller(grid.metrics, ["grade"] if grid.judge else [], grid.labels, grid.checker)
+    if grid.metrics:
+        _, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
+        if left_out:
+            warnings.warn(left_out, stacklevel=2)
     rows = grid.run()
     failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)
@@ -220,8 +223,8 @@ def _run_summary(rows: Any) -> str:
     "score",
     _arg("answers", help="file with a row per answer, see docs/data.md"),
     _arg("--metrics", nargs="+", required=True, help="names such as lexical, ragchecker, faithfulness"),
-    _arg("--labels", help="who makes labels that metrics need: a model (ollama:llama3:8b), or embedded (rules)"),
-    _arg("--checker", help="who checks claims instead: embedded, onnx:FOLDER, ollama:bespoke-minicheck"),
+    _arg("--labels", help="the model that makes labels which metrics need: ollama:llama3:8b, smollm2"),
+    _arg("--checker", help="the model that checks claims in its place: ollama:bespoke-minicheck"),
     _HOST,
     _COLUMNS,
     _arg("--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)"),
@@ -233,7 +236,7 @@ def _run_summary(rows: Any) -> str:
 def _score(given: _Given) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.experiment.grid import import_code
-    from ragbench.labelling.checkers import asks_model, make_checker
+    from ragbench.labelling.checkers import make_checker
     from ragbench.report.export import check_target, export_scores, score_means
 
     if given.code:
@@ -245,12 +248,11 @@ def _score(given: _Given) -> None:
         check_target(folder)
     labels, checker = given.labels, given.checker
     cassette = given.cassette or str(folder.with_name(f"{folder.name}.sqlite"))
-    if given.host and checker and asks_model(checker):
+    if given.host and checker:
         checker = make_checker(checker, host=given.host, cassette=cassette)
     options = {"checker": checker}
-    if labels not in (None, "embedded"):
+    if labels is not None:
         labels = rb.chat_model(labels, host=given.host)
-    if labels not in (None, "embedded") or checker:
         options["cassette"] = cassette
     metrics = [name for names in given.metrics for name in names.split(",") if name]
     asked = (given.answers, metrics, labels, _as_mapping(given.columns))

@@ -45,7 +45,7 @@ def data_mirror() -> Path:
 
 @pytest.fixture(scope="session")
 def minilm():
-    """The embedded model, loaded once for a whole test run."""
+    """MiniLM, loaded once for a whole test run."""
     from ragbench.embedding import MiniLM
 
     return MiniLM()

@@ -15,12 +15,13 @@ from langchain_core.embeddings import Embeddings
 from ragbench.chunking import Chunk
 from ragbench.embedding import CachedEmbeddings
 from ragbench.experiment import Experiment, run
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import chat_model
-from ragbench.records import Dataset, Document, Hit, Question
+from ragbench.metrics.lexical import contained
+from ragbench.records import Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import Dense
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1}  # options of model calls
+NOTHING = "There is not enough information."
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
 
 
@@ -116,7 +117,26 @@ class Copier:
             file = os.open(self.log, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
             os.write(file, f"{question}|{len(context)}\n".encode())
             os.close(file)
-        return context or "There is not enough information."
+        return context or NOTHING
+
+
+class JudgeDouble:
+    """Grades 5 where the true answer stands in the answer, 1 an answer that is `NOTHING`, else 4."""
+
+    name = "judge double"
+
+    def settings(self):
+        return {"judge": self.name}
+
+    def grade_all(self, questions, answers):
+        true = {question.id: question.answer for question in questions}
+        return [Grade(a.question_id, self.grade(a.text, true[a.question_id]), self.name) for a in answers]
+
+    @staticmethod
+    def grade(text: str, true: str) -> int:
+        if text == NOTHING:
+            return 1
+        return 5 if contained(text, true) else 4
 
 
 def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experiment:
@@ -128,7 +148,7 @@ def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experim
         "k": 2,
         "N": (0, 4, 20),
         "generator": {"copier": Copier()},
-        "judge": {"embedded": EmbeddedGrader()},
+        "judge": {"double": JudgeDouble()},
         "tokenizer": words,
         "folder": folder,
     }

@@ -10,14 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Interrupted, Named, experiment, live, people, towns
+from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, live, people, towns
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
@@ -126,7 +125,7 @@ def test_rows_of_a_stopped_run_are_counted_those_of_a_data_set_not_begun_too(tmp
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
-    two = {"a": EmbeddedGrader(), "b": EmbeddedGrader()}
+    two = {"a": JudgeDouble(), "b": JudgeDouble()}
     frame = run_and_audit(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two)
     assert counts(frame, "IR score", "unscored") == (0, 6)
     assert counts(frame, RIGHT, "unscored") == (6, 36)

@@ -171,7 +171,6 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
         folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
         assert f"next: ragbench export {folder} --to" in out
-    assert "chunks: 3 -> 9" in str(ragbench.diff("one", "run two"))
     (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
     monkeypatch.chdir(tmp_path)
     for there in ([tmp_path], []):
@@ -213,7 +212,7 @@ def test_interrupt_says_that_work_is_kept(command, monkeypatch):
     assert "is kept" in command("doctor", status=130)
 
 
-def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(command, tmp_path, minilm):
+def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(command, tmp_path):
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
     rows = [
         tower | {"system": system, "response": f"The tower is {height} metres high.", "retrieved_contexts": contexts}
@@ -223,14 +222,15 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     answers = tmp_path / "answers.csv"
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
-    with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
-        out = command("score", answers, "--metrics", "token_f1", "precision", "--labels", "embedded", "--to", to)
+    with FakeOllama(reply=reply) as server, pytest.warns(UserWarning, match="2 cells of 'chunks' held a list"):
+        by_model = ["--labels", "ollama:llama3:8b", "--host", server.url]
+        out = command("score", answers, "--metrics", "token_f1", "precision", *by_model, "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
     assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
     assert averages.at[("Cash$$Bot", "token_f1"), "mean"] == 1.0
     assert pd.read_csv(to / "tables" / "comparison.csv")["difference"].tolist()[1] == 1.0
     assert pd.read_csv(to / "rows.csv")["precision"].tolist() == [1.0, 0.0]
-    assert "Labels were made without a language model" in (to / "methods.md").read_text()
+    assert "Labels were given by llama3:8b" in (to / "methods.md").read_text()
     assert "@ru2024ragchecker" in (to / "methods.md").read_text()
     assert "ru2024ragchecker" in (to / "references.bib").read_text()
     assert (to / "figures" / "scores.png").stat().st_size > 5000
@@ -256,7 +256,8 @@ def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monke
 
 def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys):
     answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
-    write_lines(answers, {"q": "q", "response": "a b; c d", "reference": "a b", "contexts": ["a b"]})
+    sky, sea = "the wide sky is always blue", "the deep sea is always cold"
+    write_lines(answers, {"q": "q", "response": f"{sky}; {sea}", "reference": sky, "contexts": [sky]})
     score = ["score", answers, "--metrics", "precision", "--columns", "question=q"]
     with FakeOllama(reply=reply) as server:
         by_model = [*score, "--labels", "ollama:llama3:8b", "--host", server.url, "--to", out]
@@ -266,12 +267,12 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys)
         asked = len(server.calls)
         assert cli.main([str(word) for word in by_model]) == 0
         assert len(server.calls) == asked
-        # A checker alone: rules take the texts apart, and only checks are asked.
-        checked = [*score, "--checker", "ollama:llama3:8b", "--host", server.url, "--to", tmp_path / "checked"]
-        assert re.search(r"claim check +4\b", command(*checked, "--plan"))
+        # Another model checks: the first one takes the texts apart, which is recorded.
+        checked = [*by_model[:-1], tmp_path / "checked", "--cassette", f"{out}.sqlite", "--checker", "ollama:llama3:8b"]
         server.reply = lambda body: "Yes"
         command(*checked)
-        assert len(server.calls) == asked + 3  # answer in reference (and equal chunk), reference in answer, in chunk
+        checks = [call for call in server.calls[asked:] if call.prompt.startswith("Document: ")]
+        assert len(checks) == len(server.calls) - asked == 3  # two claims in the reference, its claim in the answer
     assert (tmp_path / "out.sqlite").is_file()
     assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
     assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()

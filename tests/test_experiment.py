@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Interrupted, Named, experiment, people, whole
+from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, people, whole
 
 from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
+from ragbench.experiment.axes import GENERATORS, JUDGES
 from ragbench.experiment.rows import AXIS_COLUMNS
-from ragbench.generation import ExtractiveReader
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Chunk, Dataset, Hit
+from ragbench.records import Chunk, Dataset, Grade, Hit
 from ragbench.retrieval import make_retriever
 from ragbench.scoring import score
 
@@ -82,9 +81,7 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
     assert (cut["context_tokens"], cut["hits"]) == (4, ["d1#0", "d0#0"])
     long = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
     assert long["ir_score"] == 1.0
-    assert long["grade"] == EmbeddedGrader().grade(
-        "In which town was Person1 Lee born?", long["answer"], "York", [fact]
-    )
+    assert long["grade"] == 5
     assert rows[rows["N"] == 0]["grade"].eq(1).all()
 
 
@@ -112,7 +109,7 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
 
 
 def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
-    class Broken(EmbeddedGrader):
+    class Broken(JudgeDouble):
         def grade_all(self, questions, answers):
             raise OverflowError("too much")
 
@@ -122,16 +119,16 @@ def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
     assert set(rows["error_step"] + rows["error_kind"]) == {"gradeOverflowError"}
 
 
-def test_an_answer_the_rules_cannot_grade_is_unscored_with_its_reason(tmp_path):
-    made = people(2)
-    formula = replace(made.questions[0], answer="-(x+1)")
-    data = {"people": replace(made, questions=(formula, made.questions[1]))}
-    writer = {"writer": lambda question, context: "-(x-1)"}
-    rows = experiment(tmp_path, data=data, N=20, generator=writer).run(progress=False)
-    assert rows["status"].tolist() == ["failed", "ok"]
-    assert (rows["error_step"][0], rows["error_kind"][0]) == ("grade", "unscored")
-    assert "the words of the true answer '-(x+1)', but other signs" in rows["error"][0]
-    assert (rows["answer"][0], rows["grade"].isna().tolist()) == ("-(x-1)", [True, False])
+def test_an_answer_that_a_judge_leaves_unscored_keeps_the_reason(tmp_path):
+    class Choosy(JudgeDouble):
+        def grade_all(self, questions, answers):
+            return [Grade(a.question_id, None, self.name, meta={"error": "unscored", "detail": "no"}) for a in answers]
+
+    rows = experiment(tmp_path, 1, N=20, judge={"choosy": Choosy()}).run(progress=False)
+    why = rows[["status", "error_step", "error_kind", "error"]].iloc[0].tolist()
+    assert why == ["failed", "grade", "unscored", "no"]
+    assert rows["answer"].notna().all()
+    assert rows["grade"].isna().all()
 
 
 @pytest.mark.slow
@@ -175,24 +172,40 @@ def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_war
     assert [w for w in recwarn if w.category is UserWarning] == []
 
 
-def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
+def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path, monkeypatch):
+    monkeypatch.setitem(GENERATORS, "copier", Copier)
+    monkeypatch.setitem(JUDGES, "double", JudgeDouble)
     data = people(3)
     named = Experiment(
-        "made", data=data, chunker="token_chunks", retriever=["BM25", "REO"], N=9, generator="extractive",
-        judge={"embedded": "embedded"}, folder=tmp_path / "named",
+        "made", data=data, chunker="token_chunks", retriever=["BM25", "REO"], N=9, generator="copier",
+        judge={"double": "double"}, folder=tmp_path / "named",
     ).run(progress=False)  # fmt: skip
     written = Experiment(
         "made", data={"people": data}, chunker={"token_chunks": token_chunks}, N=9,
         retriever={name: partial(make_retriever, name) for name in ("BM25", "REO")},
-        generator={"extractive": ExtractiveReader()}, judge={"embedded": EmbeddedGrader()}, folder=tmp_path / "written",
+        generator={"copier": Copier()}, judge={"double": JudgeDouble()}, folder=tmp_path / "written",
     ).run(progress=False)  # fmt: skip
     assert Counter(named["retriever"]) == {"BM25": 3, "REO": 3}
     assert named["grade"].notna().all()
     columns = ["data", "chunker", "retriever", "generator", "judge", "ir_score", "answer", "grade"]
     pd.testing.assert_frame_equal(named[columns], written[columns])
-    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "extractive"]).generator
+    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "copier"]).generator
     assert asked["ollama:llama3:8b"].model == "llama3:8b"
-    assert isinstance(asked["extractive"], ExtractiveReader)
+    assert isinstance(asked["copier"], Copier)
+
+
+def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_path):
+    grid = Experiment("made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path)
+    assert (grid.generator, grid.judge, grid.live) == ({}, {}, False)
+    rows = grid.run(progress=False)
+    assert rows["ir_score"].notna().all()
+    assert rows[["answer", "grade"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("axis", "name"), [("generator", "copying"), ("judge", "grader")])
+def test_an_unknown_generator_or_judge_is_refused_with_the_two_ways_to_one(tmp_path, axis, name):
+    with pytest.raises(ConfigError, match=rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"):
+        experiment(tmp_path, **{axis: name})
 
 
 def test_the_file_holds_the_rows_of_this_grid_and_no_others(tmp_path):
@@ -302,7 +315,7 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
         chunker={"small": {"use": "token_chunks", "size": 5, "overlap": 0}},
         retriever={"mine": {"use": "BM25", "tokenizer": "english"}},
         generator={"small": {"use": "ollama:llama3:8b", "num_predict": 96, "hosts": ["gpu1:11434", "gpu2:11434"]}},
-        judge="embedded",
+        judge="ollama:llama3:8b",
     )
     assert [model.num_predict for model in made.generator["small"]] == [96, 96]
     assert made.retriever["mine"].keywords == {"tokenizer": "english"}

@@ -51,13 +51,10 @@ def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):
     assert rows.loc[rows["status"] == "failed", "question_id"].tolist() == ["q2"]
 
 
-def test_rules_say_beforehand_what_a_multi_query_will_search_for():
+def test_what_a_multi_query_will_search_for_is_not_known_beforehand():
     chunks = [Chunk("a", "one", "d"), Chunk("b", "two", "e")]
     index = Dense(chunks, Counting())
     question = "Who founded the mill and when did it burn?"
-    by_rule = make_retriever("MLQ", chunks, embedder=index.embedder)
-    ((_, derived),) = dense_searches(by_rule, [question])
-    assert derived == [query for queries in by_rule.queries([question]) for query in queries] != [question]
     by_hand = make_retriever("MLQ", chunks, embedder=index.embedder, decompose=lambda question: [question])
     assert [queries for _, queries in dense_searches(by_hand, [question])] == [[]]
     assert [queries for _, queries in dense_searches(MMR(index), [question])] == [[question]]

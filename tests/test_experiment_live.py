@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, live, towns
+from experiment_parts import QUICK, Copier, JudgeDouble, Named, experiment, live, towns
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
@@ -138,10 +138,8 @@ def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
     assert len(gradings) == 1
 
 
-def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
-    from ragbench.labelling.embedded_grader import EmbeddedGrader
-
-    rows = live(tmp_path / "a", server, 1, judge={"e": EmbeddedGrader()}).run(progress=False)
+def test_an_object_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
+    rows = live(tmp_path / "a", server, 1, judge={"e": JudgeDouble()}).run(progress=False)
     assert rows["grade"].notna().all()
     assert len(server.calls) == 3
     rows = live(tmp_path / "b", server, 1, generator={"c": Copier()}).run(progress=False)
@@ -206,5 +204,5 @@ def test_prompts_that_cannot_work_are_named(tmp_path, server):
         live(tmp_path, server, prompts={"lama": PROMPTS["with_documents"]})
     with pytest.raises(ConfigError, match=r"no field \{documents\}"):
         live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
-    with pytest.raises(ConfigError, match="a prompt for 'copier', a reader"):
+    with pytest.raises(ConfigError, match="a prompt for 'copier', which is no chat model"):
         live(tmp_path, server, generator={"copier": Copier()}, prompts={"copier": PROMPTS["with_documents"]})

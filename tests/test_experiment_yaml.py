@@ -7,13 +7,14 @@ import re
 
 import pandas as pd
 import pytest
-from experiment_parts import people, write_lines
+from experiment_parts import Copier, people, write_lines
 from fake_ollama import FakeOllama
 from test_steps import reply as labels
 
 import ragbench as rb
 from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
+from ragbench.experiment.axes import GENERATORS
 from ragbench.records import Chunk
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
@@ -26,17 +27,15 @@ def write(tmp_path, text):
     return path
 
 
-def test_names_stand_for_the_embedded_defaults(tmp_path):
+def test_names_stand_for_what_ships(tmp_path):
     text = """
 name: all
 folder: out
 data: {few: {questions: q.jsonl, documents: d.jsonl, limit: 3}}
 chunker: {small: {use: token_chunks, size: 60, overlap: 0}}
-retriever: [BM25, SIM, MMR, MLQ, REO, Hybrid]
-k: {BM25: 5, SIM: 10, MLQ: 5}
-N: [0, 100]
-generator: extractive
-judge: embedded
+retriever: [BM25, SIM, MMR, REO, Hybrid]
+k: {BM25: 5, SIM: 10}
+N: 100
 """
     made = people(12)
     asked = [{"id": q.id, "question": q.text, "answer": q.answer, "references": q.references} for q in made.questions]
@@ -44,17 +43,16 @@ judge: embedded
     write_lines(tmp_path / "q.jsonl", *asked)
     write_lines(tmp_path / "d.jsonl", *told)
     grid = Experiment.from_yaml(write(tmp_path, text))
-    assert grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "MLQ": (5,), "REO": (10,), "Hybrid": (10,)}
+    assert grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "REO": (10,), "Hybrid": (10,)}
     rows = grid.run(progress=False)
-    assert (len(rows), set(rows["status"])) == (3 * (1 + 6), {"ok"})
+    assert (len(rows), set(rows["status"])) == (3 * 5, {"ok"})
     assert (tmp_path / "out" / "rows.jsonl").exists()
     told = json.loads((tmp_path / "out" / "manifest.json").read_text())["axes"]
     assert told["retriever"]["few/small/REO"]["order"] == "published"
-    assert told["retriever"]["few/small/MLQ"]["decompose"] == {"decomposer": "rules (stand-in, no LLM)"}
     assert told["retriever"]["few/small/BM25"]["variant"] == "lucene"
     assert told["retriever"]["few/small/BM25"]["tokenizer"] == "english"
     assert "BM25 on few: words by the tokenizer 'english'" in str(grid.plan())
-    assert grid.run(progress=False)["answer"].equals(rows["answer"])
+    assert grid.run(progress=False)["ir_score"].equals(rows["ir_score"])
 
 
 def test_a_file_sets_the_words_of_bm25(tmp_path):
@@ -112,7 +110,8 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (MODEL.format("seed: one"), r"generator\.l: seed is 'one'"),
         (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"data\.a: unknown option of minihop 'limits'"),
-        (HEAD + "generator: extractive\njudge: {e: {use: embedded, size: 3}}\n", r"judge\.e: unknown option of embed"),
+        (HEAD + "generator: extracting\n", r"unknown generator 'extracting'\n.*\n.*ollama:llama3:8b.*smollm2"),
+        (HEAD.replace("BM25", "[BM25, MLQ]"), r"retriever\.MLQ: MLQ has no model(.|\n)*decompose(.|\n)*smollm2"),
         (HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n", r"generator\.l\.api_key\n.*no secret"),
         (HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n", r"generator\.l: unknown option of ollama:x 'heat'"),
         (HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n", r"generator\.l: hosts is 'gpu1'"),
@@ -134,9 +133,9 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD + "metrics: [token_f2]\n", r"experiment\.yaml.*: unknown metric 'token_f2'(.|\n)*token_f1"),
         (HEAD + "metrics: 7\n", r"experiment\.yaml.*: metrics is 7"),
         (HEAD + "labels: {use: 'ollama:x', heat: 1}\n", r"labels: unknown option of ollama:x 'heat'"),
-        (HEAD + "labels: embeded\n", r"labels: unknown labels 'embeded'"),
-        (HEAD + "checker: {use: embedded, api_key: abc}\n", r"checker\.api_key"),
-        (HEAD + "checker: 'onnx:nowhere'\n", r"checker: .*nowhere"),
+        (HEAD + "labels: rules\n", r"labels: unknown labels 'rules'\n.*\n.*smollm2"),
+        (HEAD + "checker: {use: 'ollama:x', api_key: abc}\n", r"checker\.api_key"),
+        (HEAD + "checker: 'onnx:nowhere'\n", r"checker: .*nowhere(.|\n)*check_many"),
         (HEAD.replace("mine", '"a\\nb"'), r"the (experiment has the )?name 'a\\nb'\n.*one line of at most 200 bytes"),
         (HEAD.replace("BM25", "{" + "b" * 300 + ": BM25}"), r"retriever has the name 'b{60}'\n"),
     ],
@@ -150,8 +149,8 @@ def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
         Experiment.from_yaml(tmp_path)  # the folder in place of the file
 
 
-def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_path, monkeypatch):
-    from ragbench.experiment.axes import GENERATORS, make_generator, make_judge
+def test_generators_and_judges_have_names_and_an_object_of_your_own_gets_one(tmp_path, monkeypatch):
+    from ragbench.experiment.axes import make_generator, make_judge
 
     class Shouter:
         name = "shouter"
@@ -162,8 +161,10 @@ def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_
         def answer(self, question, context):
             return context.upper() + self.mark
 
-    assert "extractive" in make_generator().name
-    assert make_judge().name == "embedded grader"
+    assert make_generator("ollama:llama3:8b").model == "llama3:8b"
+    for nobody in (make_generator, make_judge):
+        with pytest.raises(ConfigError, match=r"is named(.|\n)*ollama:llama3:8b.*smollm2"):
+            nobody(None)
     assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == ["http://a:11434", "http://b:11434"]
     monkeypatch.setitem(GENERATORS, "shout", Shouter)
     assert make_generator("shout", mark="?").answer("q", "ely") == "ELY?"
@@ -177,8 +178,9 @@ SCORED = HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}") +
 
 
 @pytest.fixture
-def scored(tmp_path):
-    """A file that asks for metrics, with two questions and two documents beside it."""
+def scored(tmp_path, monkeypatch):
+    """A file that asks for metrics, with two questions and two documents beside it, and a generator called copier."""
+    monkeypatch.setitem(GENERATORS, "copier", Copier)
     (tmp_path / "docs").mkdir()
     for name, town in (("Ann", "Ely"), ("Bea", "York")):
         (tmp_path / "docs" / f"{name}.txt").write_text(f"{name} Lee was born in {town}. She sang there for years.")
@@ -187,10 +189,10 @@ def scored(tmp_path):
     return tmp_path
 
 
-def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_are(scored, minilm):
-    plain = Experiment.from_yaml(write(scored, SCORED + "generator: extractive\n"))
+def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_are(scored):
+    plain = Experiment.from_yaml(write(scored, SCORED + "generator: copier\n"))
     rows = plain.run(progress=False)
-    text = SCORED + "generator: extractive\nmetrics: [ir_score, token_f1, ranking, faithfulness]\nchecker: embedded\n"
+    text = SCORED + "generator: copier\nmetrics: [ir_score, token_f1, ranking]\n"
     made = Experiment.from_yaml(write(scored, text))
     assert made.run(progress=False)["answer"].equals(rows["answer"])
     frame = made.answers(rows)
@@ -199,11 +201,11 @@ def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_ar
     assert (first.loc[0, "chunks"], first.loc[5, "chunks"]) == ([], ["Ann Lee was born in"])
     assert first.loc[50, "context"] == " ".join(first.loc[50, "chunks"])
     assert len(first.loc[50, "chunks"]) == 2
-    table = rb.score(rows, made.metrics, checker=made.checker)
+    table = rb.score(rows, made.metrics)
     # The IR score from the texts is the one that the run computed from the cut.
     assert table["ir_score"].tolist() == pytest.approx(rows["ir_score"].tolist(), nan_ok=True)
     assert table.loc[rows["N"] == 50, "RR"].tolist() == [1.0, 1.0]
-    assert table["labelled_by"].unique().tolist() == [f"embedded; claims by {made.checker!r}"]
+    assert "labelled_by" not in table
 
 
 def said(body):
@@ -216,7 +218,7 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
 
     with FakeOllama(reply=said) as server:
         model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
-        text = SCORED.replace("[0, 5, 50]", "50") + "generator: extractive\nmetrics: [precision, faithfulness]\n"
+        text = SCORED.replace("[0, 5, 50]", "50") + "generator: copier\nmetrics: [precision, faithfulness]\n"
         path = write(scored, text + f"labels: {model}\n")
         assert main(["plan", str(path)]) == 0
         planned = capsys.readouterr().out
@@ -239,11 +241,12 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
     assert (scored / "checker.sqlite").is_file()
 
 
-def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys, minilm):
+def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys):
     from ragbench.cli import main
 
-    path = write(scored, SCORED + "generator: extractive\nmetrics: [token_f1, claim_recall]\nlabels: embedded\n")
-    assert main(["run", str(path)]) == 0
+    path = write(scored, SCORED + "generator: copier\nmetrics: [token_f1, contained, claim_recall]\n")
+    with pytest.warns(UserWarning, match=r"claim_recall \(needs claim_labels\).*smollm2"):
+        assert main(["run", str(path)]) == 0
     to = scored / "report"
     assert main(["export", str(scored / "out"), "--to", str(to), "--html"]) == 0
     assert "scores are of" not in capsys.readouterr().out
@@ -253,15 +256,15 @@ def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys,
     for system, mean in expected.items():
         assert means.loc[(system, "token_f1"), "mean"] == pytest.approx(mean)
     compared = pd.read_csv(to / "tables" / "comparison.csv")
-    assert set(compared["measure"]) == {"token_f1", "claim_recall"}
+    assert set(compared["measure"]) == {"token_f1", "contained"}
     assert (to / "figures" / "scores.pdf").is_file()
     told = (to / "methods.md").read_text(encoding="utf-8")
     assert "token f1" in told
-    assert "Metrics: Labels were given by rules and sentence vectors; checked by a person: 0." in told
+    assert "Metrics: No label was made" in told
     assert r"\input{tables/comparison}" in (to / "all.tex").read_text(encoding="utf-8")
     assert "mean of every metric" in (to / "report.html").read_text(encoding="utf-8")
     # Rows that came later have no scores: the export says so.
-    write(scored, SCORED.replace("[0, 5, 50]", "[0, 5, 50, 80]") + "generator: extractive\n")
+    write(scored, SCORED.replace("[0, 5, 50]", "[0, 5, 50, 80]") + "generator: copier\n")
     assert (main(["run", str(path)]), main(["export", str(scored / "out"), "--to", str(to)])) == (0, 0)
     assert "scores are of 6 of 8 rows" in capsys.readouterr().out
     (scored / "out" / "scores.csv").unlink()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Interrupted, Named, experiment, graded, live, people, whole
+from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, graded, live, people, whole
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ from ragbench.report.export import (
     export_scores,
     save_scores,
 )
-from ragbench.report.methods import Methods, methods, references, score_methods, with_citations
+from ragbench.report.methods import Methods, methods, references, with_citations
 from ragbench.report.tables import ReportTable, interval_table, label_of, table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
@@ -418,17 +418,16 @@ def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, und
     assert "not made yet" not in str(made) + (tmp_path / "o" / "methods.md").read_text()
 
 
-def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge_is(tmp_path, undrawn):
+def test_methods_name_nothing_twice_and_objects_that_answer_and_grade_by_their_names(tmp_path, undrawn):
     run_and_export(
         tmp_path, data={"mine": replace(people(2), name="file")}, retriever={"BM25": rb.BM25},
-        generator={"extractive": rb.ExtractiveReader()}, judge={"embedded": rb.EmbeddedGrader()},
+        generator={"copier": Copier()}, judge={"double": JudgeDouble()},
     )  # fmt: skip
     told = (tmp_path / "o" / "methods.md").read_text()
     assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
     assert "Retrievers: BM25 [@robertson2009bm25] (b = 0.75" in told
-    assert "Answers were given by extractive reader (no LLM) (threshold = 0.2)." in told
-    fitted = "fitted on 179 answers to 94 questions, split dev"
-    assert f"by embedded grader (multinomial logistic regression, L2, on standardised features; {fitted})." in told
+    assert "Answers were given by copier." in told
+    assert "[@elyagouby2024], by double" in told
     assert "Shares of grades have exact binomial intervals [@clopper1934]." in told
 
 
@@ -575,9 +574,10 @@ def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
     assert (tmp_path / "o" / "figures" / "scores.png").exists()
 
 
-def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path, minilm):
+def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path):
     rows = [{"question": "Who?", "answer": a, "reference": "Ann.", "chunks": ["Ann did."]} for a in ("Ann.", "Bea.")]
-    table = rb.score(rows, ["precision"], "embedded")
+    with FakeOllama(reply=label_reply) as server:
+        table = rb.score(rows, ["precision"], server.model(), progress=False)
     unread, read = table["claim_labels"]
     table["claim_labels"] = [replace(unread, response_in_chunks=((None,),)), read]
     made = export_scores(table, tmp_path / "o", "mine")
@@ -673,13 +673,13 @@ def test_an_interval_stands_small_beside_its_mean_and_the_order_is_that_of_the_r
     ("graders", "said"),
     [
         ({}, "No answer was graded"),
-        ({"embedded": {"name": "embedded grader"}}, "rules and sentence vectors; checked by a person: 0"),
+        ({"double": {"name": "judge double"}}, "given by double; checked by a person: 0"),
         (
             {"llama": {"provider": "ollama", "model": "llama3_70b", "digest": "ab12", "options": {}}},
             "given by llama3_70b; checked by a person: 0",
         ),
     ],
-    ids=["none", "embedded", "model"],
+    ids=["none", "object", "model"],
 )
 def test_the_methods_say_what_may_be_claimed(graders, said):
     data = {"name": "minihop", "questions": 1180, "documents": 270, "excluded": 0}
@@ -722,8 +722,8 @@ def test_every_export_carries_the_box_of_what_may_be_claimed(exported):
     assert "the 4 of people" in population
 
 
-@pytest.mark.parametrize("labels", ["none", "embedded", "model", "given"])
-def test_the_box_of_scores_says_who_labelled(labels, tmp_path, minilm):
+@pytest.mark.parametrize("labels", ["none", "model", "given"])
+def test_the_box_of_scores_says_who_labelled(labels, tmp_path):
     rows = [
         {"question": f"Who founded mill {i}?", "answer": "Ada Ruck.", "reference": "Ada Ruck.", "system": system}
         | {"keypoints": ["Ada Ruck founded it."]}
@@ -732,12 +732,11 @@ def test_the_box_of_scores_says_who_labelled(labels, tmp_path, minilm):
         for system in ("A", "B")
     ]
     with FakeOllama(reply=label_reply) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url) if labels == "model" else "embedded"
+        model = chat_model("ollama:llama3:8b", host=server.url) if labels == "model" else None
         table = rb.score(rows, ["exact_match" if labels == "none" else "completeness"], labels=model)
     who, population, _, untested = box_of(export_scores(table, tmp_path / "o", "mine").folder)
     told = {
         "none": "No label was made: nothing may be claimed about right answers",
-        "embedded": "Labels were given by rules and sentence vectors; checked by a person: 0.",
         "model": "Labels were given by llama3:8b; checked by a person: 0.",
         "given": "Labels came with the answers; who gave them, and whether a person checked them, is not known here",
     }
@@ -756,7 +755,8 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
         rb.Question("q2", "Who founded the mill of the town?", "Ada Ruck", (german,)),
     ]
     data = rb.Dataset("mills", tuple(asked), (rb.Document("d", "Mühle", german),))
-    grid = {"chunker": "token_chunks", "retriever": "BM25", "N": 100, "generator": "extractive", "judge": "embedded"}
+    grid = {"chunker": "token_chunks", "retriever": "BM25", "N": 100, "generator": {"copier": Copier()}}
+    grid["judge"] = {"double": JudgeDouble()}
     rb.Experiment("german", data=data, folder=tmp_path / "run", max_chars=500, **grid).run(progress=False)
     export(tmp_path / "run", tmp_path / "out")
     text = (tmp_path / "out" / "methods.md").read_text(encoding="utf-8").replace("\\", "")
@@ -764,11 +764,4 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
     assert "Settings that are not ragbench's defaults: max_chars = 500." in methods
     foreign = "1 of the 2 questions of mills (German 1) and 1 of the 1 documents of mills (German 1)"
     assert f"Language: {foreign} are not in English." in claims
-    assert "The extractive reader and the embedded grader were made for English" in claims
     assert "only where max_chars = 500 there too" in claims
-    rows = [{"question": q.text, "answer": german, "reference": german, "chunks": [german]} for q in asked]
-    with pytest.warns(UserWarning, match="not in English"):
-        table = rb.score(rows, ["ragchecker"], "embedded")
-    assert any(
-        "Language: 2 of 2 answers are not in English (German 2)" in claim for claim in score_methods(table).claims
-    )

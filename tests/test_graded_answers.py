@@ -1,24 +1,22 @@
-"""The graded answers over MiniHop, and what the embedded grader and its baselines reach on them."""
+"""The graded answers over MiniHop, and how a judge is measured on them."""
 
-import hashlib
 from collections import Counter
 
 import numpy as np
 import pytest
-from checks import load_script
+from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.graded_answers import (
     as_answers,
+    balanced_accuracy,
     judge_report,
     load_graded_answers,
     measure_judge,
 )
 from ragbench.labelling.grades import grade
-from ragbench.paths import packaged_data
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def gold():
 
 @pytest.fixture(scope="module")
 def judged(questions, gold):
-    return grade(EmbeddedGrader(), questions, as_answers(gold))
+    return grade(JudgeDouble(), questions, as_answers(gold))
 
 
 def test_there_are_360_answers_two_to_each_of_the_180_questions(questions, gold):
@@ -54,34 +52,38 @@ def test_fifty_five_are_graded_twice_and_alike(gold):
     assert all(first == second for first, second in twice)
 
 
-def test_the_embedded_grader_on_the_test_split_as_measured(gold, judged):
-    _, test = judge_report(judged, gold).to_dict("records")
-    assert (test["judge"], test["split"], test["n"], test["unscored"]) == ("embedded grader", "test", 181, 0)
-    assert test["accuracy"] == pytest.approx(138 / 181)
-    assert test["kappa"] == pytest.approx(0.702, abs=0.001)
-    assert test["kappa_low"] > 0.6
+def test_the_report_has_the_judge_beside_the_string_comparison(questions, gold, judged):
+    dev, test = judge_report(judged, gold, questions=questions).to_dict("records")
+    assert (test["judge"], test["split"], test["n"], test["unscored"]) == ("judge double", "test", 181, 0)
+    for row in (dev, test):
+        # The double grades 5 where the true answer stands in the answer: the yardstick itself.
+        assert row["fully_right"] == row["contained"] == pytest.approx(0.67, abs=0.03)
+        assert row["contained_low"] < row["contained"] < row["contained_high"]
+    assert "contained" not in judge_report(judged, gold)
 
 
-def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):
-    card = EmbeddedGrader().card
-    for name, digest in card["data_sha256"].items():
-        found = hashlib.sha256(packaged_data("minihop", name).read_bytes()).hexdigest()
-        assert found == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
-    assert "179 answers to 94 questions, split dev" in card["fitted_on"]
-    fit = load_script("fit_embedded_grader").fit_embedded_grader
-    made, grader = fit(questions, load_graded_answers(split="dev")), EmbeddedGrader()
-    np.testing.assert_allclose(made["weights"], grader._weights, atol=2e-3)
-    np.testing.assert_allclose(made["offsets"], grader._offsets, atol=2e-3)
+def test_balanced_accuracy_by_hand():
+    # Of three that are true two are said, of two others one is not: (2/3 + 1/2) / 2.
+    said, true = [True, True, False, True, False], [True, True, True, False, False]
+    assert balanced_accuracy(said, true).estimate == pytest.approx(7 / 12)
+    assert balanced_accuracy([True] * 5, true).estimate == 0.5
+    assert balanced_accuracy(true, true).estimate == 1.0
+    assert np.isnan(balanced_accuracy([True], [True]).estimate)
 
 
-def test_measure_judge_needs_no_argument_and_takes_a_split():
-    (dev,) = measure_judge(split="dev").to_dict("records")
+def test_measure_judge_takes_a_split_and_needs_a_judge():
+    (dev,) = measure_judge(JudgeDouble(), split="dev").to_dict("records")
     assert dev["split"] == "dev"
-    assert dev["accuracy"] > 0.85  # fitted on it
-    assert measure_judge(limit=3)["n"].tolist() == [3, 3]
-    for call in (measure_judge, load_graded_answers):
+    assert dev["fully_right"] == dev["contained"]
+    assert measure_judge(JudgeDouble(), limit=3)["n"].tolist() == [3, 3]
+    with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        measure_judge(None)
+    for call in (
+        lambda split: measure_judge(JudgeDouble(), split=split),
+        lambda split: load_graded_answers(split=split),
+    ):
         with pytest.raises(ConfigError, match="dev, test"):
-            call(split="train")
+            call("train")
 
 
 def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():

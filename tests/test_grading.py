@@ -1,25 +1,21 @@
-"""The five categories: the embedded grader on hand-worked answers, judge models through the fake server, reports."""
+"""The five categories: judge models through the fake server, objects that grade, reports."""
 
 import json
 import math
 import re
-import time
 
 import pandas as pd
 import pytest
-from checks import load_script, refusals
+from checks import refusals
+from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, _choice, _offered, _polarity, _tokens, evidence
 from ragbench.labelling.graded_answers import GradedAnswer, judge_report
 from ragbench.labelling.grades import _grading_prompts, grade, group_answers, repeated_grades
 from ragbench.llm import Cassette
 from ragbench.papers.thesis import steps
-from ragbench.records import GRADES, Answer, Question, facts_of
-from ragbench.text.negation import abstains
+from ragbench.records import Answer, Question
 
 BRIDGE = Question(
     "b1",
@@ -51,210 +47,6 @@ PERSON = Question(
     ("Silver Pines is an opera by Clara Westphal.", "She studied with Johann Adam Reiter in Graz."),
 )
 ALL = (BRIDGE, YES_NO, EITHER_OR, PERSON)
-
-
-@pytest.fixture(scope="module")
-def embedded():
-    return EmbeddedGrader()
-
-
-def by(grader, question, text):
-    return grader.grade(question.text, text, question.answer, facts_of(question))
-
-
-@pytest.mark.parametrize(
-    ("question", "text", "expected"),
-    [
-        (BRIDGE, "The passages do not say where the inventor was born.", 1),
-        (BRIDGE, "I don't know.", 1),
-        (YES_NO, "It cannot be determined from the documents.", 1),
-        (BRIDGE, "Sven Halvorsen was born in Åkerby in 1879.", 2),
-        (EITHER_OR, "Tarn Bridge, which was opened in Helsinki in 1899.", 2),
-        (YES_NO, "No, Olga was born in Lübeck and Emil in Königsberg.", 2),
-        (BRIDGE, "The lamp was invented by Sven Halvorsen, but his birthplace is not given.", 3),
-        (PERSON, "Silver Pines is by Clara Westphal; her teacher is not mentioned.", 3),
-        (BRIDGE, "He was born in Bergen.", 4),
-        (YES_NO, "Yes, both were born in Lübeck.", 4),
-        (EITHER_OR, "Velden Bridge was opened first.", 4),
-        (PERSON, "She was taught by Franz Gruber.", 4),
-        (BRIDGE, "I am not sure, but it was probably Trondheim.", 4),
-        (BRIDGE, "Åkerby", 5),
-        (BRIDGE, "Sven Halvorsen was born in Åkerby.", 5),
-        (BRIDGE, "He was born in akerby.", 5),
-        (YES_NO, "No, Olga was born in Lübeck and Emil in Riga.", 5),
-        (YES_NO, "They were not.", 5),
-        (EITHER_OR, "Tarn Bridge was opened first, in 1902.", 5),
-        (PERSON, "Reiter", 5),
-    ],
-)
-def test_hand_worked_answers_of_each_category(embedded, question, text, expected):
-    assert by(embedded, question, text) == expected
-
-
-def test_an_answer_with_nothing_unbacked_cannot_get_grade_two(embedded):
-    clean, wrong = (
-        embedded.probabilities(BRIDGE.text, text, BRIDGE.answer, facts_of(BRIDGE))
-        for text in ("Sven Halvorsen was born in Åkerby in 1851.", "Sven Halvorsen was born in Åkerby in 1852.")
-    )
-    assert clean[1] == 0 < wrong[1]
-    assert clean.sum() == pytest.approx(1)
-
-
-def test_number_words_months_accents_and_contractions_are_made_comparable():
-    assert [t.word for t in _tokens("Eighteen sixty-seven")] == ["1867"]
-    assert [t.word for t in _tokens("sixteen hundred, forty-two, 1,600")] == ["1600", "42", "1600"]
-    assert [t.word for t in _tokens("Sept. 3, St Étienne’s")] == ["september", "3", "saint", "etienne"]
-    assert [t.word for t in _tokens("the Siberian one")] == ["the", "siberian", "one"]
-    assert [t.word for t in _tokens("can't 東京")] == ["ca", "東", "京"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Unfortunately, the text doesn't mention it.", True),
-        ("There is not enough information.", True),
-        ("Hard to say: the dates are missing.", True),
-        ("None of the passages helps.", True),
-        ("I have no information on that.", True),
-        ("Unknown.", True),
-        ("He was not a painter.", False),
-        ("Mentioned in 1902, the bridge was opened in May.", False),
-        ("No, they were born in different towns.", False),
-    ],
-)
-def test_declining_is_told_from_answering(text, expected):
-    assert abstains(text, "grader") is expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("Yes.", 1), ("Yes, but not soon.", 1), ("No, both did.", -1), ("They did not.", -1), ("Both were.", 1),
-     ("They were, in 1902.", 1), ("Neither of them.", -1), ("Can't tell.", 0), ("In 1902 it rained.", 0)],
-)  # fmt: skip
-def test_polarity_of_the_first_clause(text, expected):
-    assert _polarity(text) == expected
-
-
-def test_the_option_named_first_is_picked_unless_negated():
-    mine, other = _offered(EITHER_OR.text, EITHER_OR.answer)
-    assert (mine, other) == ({"tarn"}, {"velden"})
-    assert _choice("Tarn Bridge, before Velden Bridge.", mine, other) == 1
-    assert _choice("Velden Bridge came before Tarn Bridge.", mine, other) == -1
-    assert _choice("Velden Bridge was not the first.", mine, other) == 1
-    assert _choice("The older one.", mine, other) == 0
-    assert _offered(BRIDGE.text, BRIDGE.answer) is None
-
-
-def test_evidence_counts_what_nothing_backs():
-    said = "Halvorsen was born in Åkerby in 1879, near Bergen."
-    values = evidence(BRIDGE.text, said, BRIDGE.answer, facts_of(BRIDGE))
-    f = dict(zip(FEATURES, values, strict=True))
-    assert f["hit"] == 1
-    assert f["wrong_numbers"] == pytest.approx(math.log(2))  # 1879
-    assert f["wrong_names"] == pytest.approx(math.log(2))  # Bergen
-    assert f["missed"] == f["declines"] == f["contradicts"] == 0
-
-
-def test_part_of_a_true_answer_is_a_part_and_a_surname_is_the_whole():
-    def outcome(reference, answer):
-        f = dict(zip(FEATURES, evidence("When and by whom?", answer, reference, ()), strict=True))
-        return f["hit"], f["hit_part"], f["missed"]
-
-    assert outcome("November 2018", "It was in 2018.") == (0, 0.5, 0)
-    assert outcome("November 2018", "In Nov. 2018.") == (1, 0, 0)
-    assert outcome("Johann Adam Reiter", "A man named Reiter.") == (1, 0, 0)
-    assert outcome("Johann Adam Reiter", "Johann.") == (0, pytest.approx(1 / 3), 0)
-    assert outcome("Johann Adam Reiter", "Gruber.") == (0, 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", 1), (" \n", 1), ("...?!", 1), ("德国作曲家", 4), ("Он родился там", 4)]
-)
-def test_answers_without_words_and_in_other_scripts_have_defined_grades(embedded, text, expected):
-    assert by(embedded, BRIDGE, text) == expected
-
-
-@pytest.mark.parametrize("text", ["born in Bergen " * 7000, "n't " * 25_000, "(" * 100_000])
-def test_an_answer_of_100000_characters_is_graded_quickly(embedded, text):
-    began = time.process_time()
-    assert by(embedded, BRIDGE, text) in GRADES
-    assert time.process_time() - began < 2
-
-
-test_bad_input_of_the_embedded_grader_is_named = refusals(
-    (lambda: EmbeddedGrader().grade("q", "a", "∅", ()), DataError, "'∅' has no letter or digit"),
-    (lambda: EmbeddedGrader().grade("q", "a", " ", ()), DataError, "the true answer is empty"),
-    (lambda: EmbeddedGrader().grade("q", None, "r", ()), "answer is NoneType"),
-    (lambda: EmbeddedGrader().grade("q", "a", "r", "one text"), "facts"),
-)
-
-
-@pytest.mark.parametrize(
-    ("question", "true", "text"),
-    [
-        ("Wer gründete die Mühle?", "Ada Ruck", "Das geht aus den Dokumenten nicht hervor."),
-        ("Wer gründete die Mühle?", "Ada Ruck", "Ich weiß es leider nicht."),
-        ("Wer gründete die Mühle?", "Ada Ruck", "Dazu enthält der Text keine genauen Angaben."),
-        ("Qui a fondé le moulin ?", "Ada Ruck", "Le texte ne mentionne pas le fondateur du moulin."),
-        ("Qui a fondé le moulin ?", "Ada Ruck", "Aucune information n’est donnée à ce sujet."),
-        ("谁建了磨坊？", "张三", "根据所给文档，无法确定答案。"),
-        ("谁建了磨坊？", "张三", "文中没有提到这一点。"),
-        ("谁建了磨坊？", "张三", "The documents do not contain enough information to answer this question."),
-        ("Who built the mill?", "Ada Ruck", "现有文档不足以回答该问题。"),
-    ],
-)
-def test_an_abstention_in_another_language_is_no_information_and_not_fully_wrong(embedded, question, true, text):
-    assert embedded.grade(question, text, true, ()) == 1
-    assert embedded.grade(question, true, true, (text,)) == 5
-
-
-@pytest.mark.parametrize(
-    ("true", "text", "expected"),
-    [
-        ("-(x+1)", "-(x+1)", 5),
-        ("-(x+1)", "−( x + 1 )", 5),
-        ("-(x+1)", "The derivative is -(x + 1).", 5),
-        ("-(x+1)", "It is 42.", 4),
-        ("-(x+1)", "-(x-1)", None),
-        ("x+1", "The result is 2x+10, or x and 1.", None),
-        ("C++", "C++", 5),
-        ("C++", "C", None),
-        ("C", "C++", None),
-        ("5", "-5", None),
-        ("-5", "5", None),
-        ("42", "~42", 5),
-        ("x", "x", 5),
-        ("🚀", "🚀", 5),
-        ("🚀", "🐶", 1),
-        ("🚀", "I do not know.", 1),
-        ("🚀", "A rocket 🚀", None),
-        ("∅", "", 1),
-        ("print('hi')", "print('hi')", 5),
-        ("", "anything", None),
-    ],
-)
-def test_code_formulas_and_signs_are_graded_or_unscored_with_a_reason(embedded, true, text, expected):
-    question = Question("f", "What comes out?", true)
-    one = embedded.grade_all([question], [Answer("f", text, "made up")])[0]
-    assert one.value == expected
-    assert (one.meta.get("error") == "unscored") is (expected is None)
-    if expected is None:
-        assert "true answer" in one.meta["detail"]
-        with pytest.raises(DataError, match="true answer"):
-            embedded.grade(question.text, text, true, ())
-
-
-ANYTHING = st.text(max_size=30) | st.text("x1+-=()∅🚀C# n't'’.,−yes", max_size=12)
-
-
-@settings(max_examples=400, deadline=None)
-@given(ANYTHING, ANYTHING, ANYTHING, st.lists(ANYTHING, max_size=2))
-def test_any_texts_are_graded_or_unscored_with_a_reason(question, text, true, facts):
-    embedded = EmbeddedGrader()
-    asked = [Question("any", question, true, tuple(facts))]
-    one, itself = embedded.grade_all(asked, [Answer("any", t, "") for t in (text, true)])
-    assert one.value in GRADES or (one.meta["error"] == "unscored" and one.meta["detail"])
-    assert itself.value == (5 if true.strip() else None)
 
 
 def shown_answers(body):
@@ -377,23 +169,24 @@ test_answers_and_orders_that_cannot_work_are_named = refusals(
     *((lambda n=n: group_answers(grid(), n), f"per_prompt={n!r}") for n in (0, -1, "all", 2.5)),
     # A column of a table where records are wanted.
     (
-        lambda: grade(EmbeddedGrader(), FRAME["question"], FRAME["answer"]),
+        lambda: grade("ollama:llama3:8b", FRAME["question"], FRAME["answer"]),
         DataError,
         r"(?s)questions: item 0 is str 'Who.'.*one Question per row",
     ),
     (
-        lambda: grade(EmbeddedGrader(), ASKED, FRAME["answer"]),
+        lambda: grade("ollama:llama3:8b", ASKED, FRAME["answer"]),
         DataError,
         r"(?s)answers: item 0 is str 'Ann'.*one Answer per row",
     ),
 )
 
 
-def test_no_answer_has_no_grade_and_the_embedded_grader_goes_by_its_name():
+def test_no_answer_has_no_grade_an_object_grades_without_a_prompt_and_nobody_is_no_judge():
     assert grade("ollama:llama3:8b", ALL, []) == []
     said = [Answer("1", "Ann", "x")]
-    assert grade(EmbeddedGrader(), ASKED, said)[0].value == 5
-    assert grade("embedded", ASKED, said) == grade(EmbeddedGrader(), ASKED, said)
+    assert grade(JudgeDouble(), ASKED, said)[0].value == 5
+    with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        grade(None, ASKED, said)
 
 
 def gold(grades, split="dev"):
@@ -414,19 +207,6 @@ def test_report_by_hand():
         judge_report([1, 7], gold([1, 2]))
     (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict("records")  # NaN is unscored, too
     assert (report["unscored"], report["accuracy"]) == (1, 1.0)
-
-
-def test_fitting_needs_every_grade_and_finds_what_separates_them():
-    texts = {1: "The text does not say.", 2: "Åkerby, in 1799.", 3: "Sven Halvorsen invented it in 1884.",
-             4: "It was Bergen.", 5: "Åkerby."}  # fmt: skip
-    rows = [GradedAnswer(f"{g}", "b1", t, g, "dev") for g, t in texts.items()]
-    fitting = load_script("fit_embedded_grader")
-    model = fitting.fit_embedded_grader(ALL, rows, ridge=100.0)
-    for g, text in texts.items():
-        x = evidence(BRIDGE.text, text, BRIDGE.answer, facts_of(BRIDGE))
-        assert (model["weights"] @ x + model["offsets"]).argmax() + 1 == g
-    with pytest.raises(DataError, match="lack a grade"):
-        fitting.fit_embedded_grader(ALL, rows[:3])
 
 
 def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):

@@ -1,10 +1,9 @@
-"""The manifest says what made the rows, and ``diff`` which of it differs and which cells moved."""
+"""The manifest says what made the rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
@@ -13,11 +12,10 @@ from functools import partial
 from importlib import metadata
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, live, people, whole, words
+from experiment_parts import QUICK, Copier, Named, experiment, graded, live, people, whole
 from fake_ollama import DIGEST, FakeOllama
 
-from ragbench.experiment import diff, load_manifest, manifest
-from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.experiment import load_manifest, manifest
 from ragbench.llm import chat_model
 from ragbench.paths import project_root
 from ragbench.prompts import load_prompt, prompt_hash
@@ -139,64 +137,3 @@ def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monke
     for path in tmp_path.iterdir():
         assert key.encode() not in path.read_bytes(), path.name
         assert b"pass-word-77" not in path.read_bytes(), path.name
-
-
-# -- diff --------------------------------------------------------------------------------------------------------------
-
-
-def test_diff_names_the_seed_and_the_cells_that_moved(server, tmp_path):
-    run_live(tmp_path / "a", server)
-    run_live(tmp_path / "b", server, seed=4)
-    found = diff(tmp_path / "a", tmp_path / "b")
-    entries = found.manifest.set_index("what")
-    assert entries.loc["seeds.generator/llama"].tolist() == [3, 4]
-    assert {"axes.generator.llama.options.options.seed", "seeds.judge/llama"} <= set(entries.index)
-    assert (len(found.moved), found.moved["answers"].tolist()) == (3, [2, 2, 2])
-    assert found.moved["grades"].tolist() == [0, 0, 0]
-    assert "seeds.generator/llama: 3 -> 4" in str(found)
-
-
-def test_diff_names_other_weights_data_chunks_and_parameters(server, tmp_path):
-    run_live(tmp_path / "a", server, chunker={"cut": partial(sized, size=4)})
-    server.models["llama3:8b"] = "f" * 64
-    try:
-        run_live(
-            tmp_path / "b", server, chunker={"cut": partial(sized, size=1)}, N=(4, 6), begin_token=True,
-            data={"people": replace(people(2), questions=people(3).questions[1:])},
-        )  # fmt: skip
-    finally:
-        server.models["llama3:8b"] = DIGEST
-    found = diff(tmp_path / "a", tmp_path / "b")
-    what = set(found.manifest["what"])
-    assert {
-        "axes.generator.llama.digest", "axes.data.people.questions_sha256", "axes.chunker.people/cut.sha256",
-        "chunkers.cut.keywords.size", "parameters.N", "parameters.begin_token",
-    } <= what  # fmt: skip
-    assert not any(name.startswith(("runs", "packages", "machine")) for name in what)
-    cells = found.cells.set_index("N")
-    # q1 is in both, q0 in a only, q2 in b only; N = 0 and 20 are in a only, 6 in b only.
-    assert cells.loc[4, ["n", "only_a", "only_b"]].tolist() == [1, 1, 1]
-    assert cells.loc[6, ["n", "only_a", "only_b"]].tolist() == [0, 0, 2]
-    assert cells.loc[4, "ir_score_b"] < cells.loc[4, "ir_score_a"]  # with the begin token, one word less is read
-    assert math.isnan(cells.loc[20, "ir_score_b"])
-    assert cells["moved"].all()
-
-
-def test_diff_of_a_run_with_itself_is_empty_and_moves_nothing(tmp_path):
-    experiment(tmp_path, generator={"c": Copier(broken="Person1")}, judge={"e": EmbeddedGrader()}).run(progress=False)
-    found = diff(tmp_path, tmp_path)
-    assert (found.manifest.empty, len(found.cells), found.moved.empty) == (True, 3, True)
-    assert "0 of 3 cells moved" in str(found)
-
-
-def test_diff_counts_grades_that_moved_with_the_same_answers(tmp_path):
-    class Harsh(EmbeddedGrader):
-        def grade_all(self, questions, answers):
-            return [replace(grade, value=1) for grade in super().grade_all(questions, answers)]
-
-    for name, judge in (("a", EmbeddedGrader()), ("b", Harsh())):
-        experiment(tmp_path / name, 3, judge={"j": judge}, tokenizer=words).run(progress=False)
-    moved = diff(tmp_path / "a", tmp_path / "b").moved
-    assert (moved["answers"] == 0).all()
-    assert (moved["grades"] > 0).all()
-    assert (moved["ir_score_a"] == moved["ir_score_b"]).all()

@@ -2,15 +2,13 @@
 
 import json
 
-import numpy as np
 import pytest
 from fake_ollama import FakeOllama
 from onnx_parts import classifier, rows
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
-from ragbench.labelling.checkers import ModelChecker, OnnxChecker, make_checker
-from ragbench.labelling.claims import embedded_checker_quality, load_labelled_claims
+from ragbench.labelling.checkers import ModelChecker, check_lists, make_checker
 from ragbench.onnx_models import Classifier
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, ModelScorer, OnnxScorer, Rerank, make_retriever
@@ -119,31 +117,6 @@ def test_a_reply_that_is_no_score_is_an_error_and_not_a_zero():
             scorer.score([("sun", "rain"), ("sun", "snow")])
 
 
-def test_an_nli_folder_labels_claims_and_the_best_window_of_a_long_text_counts(nli):
-    checker = OnnxChecker(nli)
-    labels = checker.check_many(["moon", ["moon", "is", "snow"]], ["sun", "rain", "not rain", "", "not sun sun"])
-    assert labels == [["Entailment", "Neutral", "Contradiction", "Neutral", "Entailment"]] * 2
-    assert checker.check(["moon"], LONG + " sun " + LONG) == ["Entailment"]
-    windows = OnnxChecker(nli, max_tokens=150)
-    assert windows.check(["moon"], " ".join([LONG] * 9) + " sun") == ["Entailment"]
-    # p(entailment | sun) = e^5 / (e^5 + e^1 + e^0)
-    share = np.exp(5) / (np.exp(5) + np.exp(1) + 1)
-    assert OnnxChecker(nli, threshold=share - 0.001).check(["moon"], "sun") == ["Entailment"]
-    assert OnnxChecker(nli, threshold=share + 0.001).check(["moon"], "sun") == ["Neutral"]
-
-
-def test_the_order_of_labels_is_the_folders_or_yours_and_a_single_output_is_a_probability(tmp_path, nli):
-    two = classifier(tmp_path / "two", rows(2, sun=[0, 4]), rows(2), ["LABEL_0", "LABEL_1"])
-    with pytest.raises(ConfigError, match="LABEL_0, LABEL_1"):
-        OnnxChecker(two)
-    assert OnnxChecker(two, labels=["not supported", "supported"]).check(["moon"], "sun") == ["Entailment"]
-    assert OnnxChecker(two, labels=["entailment", "not_entailment"]).check(["moon"], "sun") == ["Neutral"]
-    one = classifier(tmp_path / "one", rows(1, sun=[1], rain=[-1]), rows(1), None)
-    assert OnnxChecker(one).check_many(["moon"], ["sun", "rain"]) == [["Entailment", "Neutral"]]
-    with pytest.raises(ModelError, match="outputs of shape"):
-        OnnxChecker(nli, labels=["supported", "not supported"]).check(["moon"], "sun")
-
-
 def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
     asked = []
 
@@ -167,11 +140,13 @@ def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
             checker.check(["It burnt."], "A text.")
 
 
-def test_every_checker_is_measured_in_the_same_way(tmp_path):
-    always = rows(2)
-    always[1] = [0, 9]  # [CLS]
-    folder = classifier(tmp_path / "always", always, rows(2), ["not supported", "supported"])
-    true = (load_labelled_claims(split="test")["label"] == "Entailment").tolist()
-    table = embedded_checker_quality("test", OnnxChecker(folder), f"onnx:{folder}")
-    assert table["accuracy"].tolist() == pytest.approx([np.mean(true), 1 - np.mean(true)])
-    assert table["n"].tolist() == [len(true)] * 2
+def test_a_checker_of_ones_own_needs_check_many_alone_and_a_folder_is_none():
+    class Shares:
+        def check_many(self, claims, texts):
+            return [["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims]
+
+    assert check_lists(Shares(), [["sun", "moon"], None], ["the sun", "rain"]) == [("Entailment", "Neutral"), None]
+    with pytest.raises(ConfigError, match=r"the checker 'onnx:nli'(.|\n)*check_many"):
+        make_checker("onnx:nli")
+    with pytest.raises(ConfigError, match=r"no checker is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        make_checker(None)

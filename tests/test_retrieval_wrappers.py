@@ -7,8 +7,6 @@ import pytest
 from checks import refusals
 from experiment_parts import words
 from fake_ollama import FakeOllama
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -29,7 +27,6 @@ from ragbench.retrieval import (
     llm_decomposer,
     make_retriever,
     reorder,
-    rule_decomposer,
     to_langchain,
 )
 from ragbench.retrieval.base import Retriever
@@ -195,37 +192,6 @@ def test_replies_are_read_line_by_line(text, queries):
     assert _parse_queries(text) == queries
 
 
-@pytest.mark.parametrize(
-    ("question", "queries"),
-    [
-        ("Which river is longer, the Alpha or the Beta Gamma?", ["Alpha river longer", "Beta Gamma river longer"]),
-        ("Are Ann Lee and Bob Ray both painters?", ["Ann Lee painters", "Bob Ray painters"]),
-        (
-            "In which town was the engineer who designed Tower Bridge born?",
-            ["town was the engineer", "designed Tower Bridge born"],
-        ),
-        (
-            "What is the capital of the country that hosted the first World Cup?",
-            ["What is the capital of the country", "hosted the first World Cup"],
-        ),
-        ("Tower Bridge stands in what city?", ["Tower Bridge", "Tower Bridge stands city"]),
-        ('Who sang "Blue Moon River" in 1961?', ["Blue Moon River", "sang Blue Moon River 1961"]),
-        ("where?", ["where"]),
-        ("???", ["???"]),
-    ],
-)
-def test_rules_of_the_stand_in_decomposer(question, queries):
-    assert rule_decomposer(question) == queries
-
-
-@settings(deadline=None)
-@given(st.text(min_size=1, max_size=80).filter(str.strip))
-def test_the_rules_always_give_one_to_four_queries(question):
-    queries = rule_decomposer(question)
-    assert 1 <= len(queries) <= 4
-    assert all(q.strip() for q in queries)
-
-
 def test_hybrid_by_hand():
     one, two = Listed(table={"q": ["a", "b", "c"]}), Listed(table={"q": ["c", "a", "d"]})
     hits = Hybrid([one, two]).search(["q"], 10)[0]
@@ -286,8 +252,9 @@ test_bad_input_is_named = refusals(
     (lambda: LongContextReorder("sim"), "retriever is str"),
     (lambda: LongContextReorder(BM25), "retriever is <class"),
     (lambda: LongContextReorder(bm25(), budget=0), "budget=0"),
+    (lambda: MultiQuery(bm25()), r"no model that writes its sub-questions(.|\n)*llm_decomposer(.|\n)*smollm2"),
     (lambda: MultiQuery(bm25(), ["a"]), r"decompose=\[\'a\'\]"),
-    (lambda: MultiQuery(bm25(), rule_decomposer, keep=0), "keep=0"),
+    (lambda: MultiQuery(bm25(), str.split, keep=0), "keep=0"),
     (lambda: llm_decomposer("m", "decompose"), "unknown prompt 'decompose'(?s:.)*multiquery_decomposition"),
     (lambda: Hybrid([]), r"over=\[\]"),
     (lambda: Hybrid([bm25()], constant=-1), "constant=-1"),
@@ -345,8 +312,10 @@ def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
 @pytest.mark.parametrize("name", ["BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid"])
 def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, minilm):
     chunks = [Chunk("a", "It was built in 1841.", "a", "Ely"), Chunk("b", "It was built in 1841.", "b", "Stump Mill")]
-    embedder = {} if name == "BM25" else {"embedder": minilm}
-    without, titled = (make_retriever(name, chunks, title=title, **embedder) for title in (False, True))
+    models = {} if name == "BM25" else {"embedder": minilm}
+    if name == "MLQ":
+        models["decompose"] = lambda question: [question]
+    without, titled = (make_retriever(name, chunks, title=title, **models) for title in (False, True))
     assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]  # as it was given, without the title
     assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (["a"], [])
     said = [json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from experiment_parts import Copier, graded
 from fake_ollama import FakeOllama, Fault
 from test_steps import reply
 
@@ -42,22 +43,30 @@ def test_metrics_of_texts_equal_their_functions():
     assert table["question"].tolist() == [r["question"] for r in ROWS]
 
 
-def test_who_labels_must_be_named_where_a_label_is_made():
-    with pytest.raises(ConfigError, match=r"(?s)the labels: keypoint_verdicts, grade\b.*labels='ollama:.*constant"):
-        score(ROWS, ["keypoints", "fully_right", "token_f1"])
-    with pytest.raises(ConfigError, match="the labels: grade"):
-        rb.plan_score(ROWS, ["fully_right", "precision"], checker=Strict())  # claims have one who checks them
+def test_without_a_model_the_rest_is_computed_and_what_it_leaves_out_is_said():
+    said = r"completeness \(needs keypoint_verdicts\); fully_right \(needs grade\); .*ollama:llama3:8b.*smollm2"
+    with pytest.warns(UserWarning, match=said):
+        table = score(ROWS, ["completeness", "fully_right", "token_f1", "contained"])
+    assert table.attrs["numbers"] == ["token_f1", "contained"]
+    assert table["contained"].tolist() == [1.0, 0.0]
+    assert "fully_right" not in table
+    with pytest.raises(ConfigError, match=r"no model is named(.|\n)*grade(.|\n)*ollama:llama3:8b.*smollm2"):
+        score(ROWS, ["fully_right"])
+    with pytest.raises(ConfigError, match=r"precision \(needs claim_labels\)"):
+        rb.plan_score(ROWS, ["precision"], checker=Strict())  # who writes the claims?
     given = [row | {"grade": 5, "keypoint_verdicts": ["covered"]} for row in ROWS]
     table = score(given, ["fully_right", "completeness", "token_f1"])  # people's labels
     assert (table["fully_right"].tolist(), table["labelled_by"].tolist()) == ([1.0, 1.0], ["given"] * 2)
 
 
-def test_claims_are_those_of_a_long_true_answer_where_rows_have_one(minilm):
-    longer = "The tower is 330 metres high. It was painted blue."
-    row = ROWS[0] | {"answer": longer, "reference": "330 metres"}
-    claims = ["The tower is 330 metres high.", "It was painted blue.", "Ships pass the lighthouse."]
+def test_claims_are_those_of_a_long_true_answer_where_rows_have_one():
+    longer = "The tower is very high indeed; It was painted blue"
+    row = ROWS[0] | {"answer": longer, "reference": "The tower is very high indeed"}
+    claims = ["The tower is very high indeed", "It was painted blue", "Ships pass the lighthouse"]
     long = row | {"long_reference": longer}
-    table = score([row, long, long | {"reference_claims": claims}], ["precision", "recall", "token_f1"], "embedded")
+    rows = [row, long, long | {"reference_claims": claims}]
+    with FakeOllama(reply=reply) as server:
+        table = score(rows, ["precision", "recall", "token_f1"], server.model(), progress=False)
     assert table["precision"].tolist() == [0.5, 1.0, 1.0]
     assert table["recall"].tolist() == [1.0, 1.0, pytest.approx(2 / 3)]
     assert table["token_f1"].nunique() == 1
@@ -79,7 +88,7 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
     with pytest.raises(DataError, match=r"no column 'references', needed by 'eir'"):
         score([{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"])
     with pytest.raises(DataError, match=r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"):
-        score([{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"])
+        score([{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"], "ollama:llama3:8b")
 
 
 def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_computed():
@@ -100,7 +109,7 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
     assert table.at["faithfulness", "metric"] == "ragchecker"
     assert table.at["ragas_faithfulness", "metric"] == "ragas"
     assert table.at["keypoints_hallucination", "needs"] == "question, answer, reference"
-    assert table.at["claim_recall", "labels"] == "claim_labels: embedded or a model"
+    assert table.at["claim_recall", "labels"] == "claim_labels: a model"
     assert table.at["rouge_l", "labels"] == "none"
     assert table.at["recall", "range"] == "0 to 1"
     lower = table.index[table["range"].str.endswith("lower is better")]
@@ -113,34 +122,35 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
     assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]
 
 
+SKY, SEA, E9 = "the wide sky is always blue", "the deep sea is always cold", "e9 is always some kind of f9"
 SAID = [
-    {"user_input": "q1", "response": "a b; c d", "reference": "a b; e9 f9", "retrieved_contexts": ["a b", "e9 f9"]},
-    {"user_input": "q2", "response": "not a b", "reference": "a b", "retrieved_contexts": ["a b"]},
-    {"user_input": "q3", "response": None, "reference": "a b", "retrieved_contexts": ["a b"]},
+    {"user_input": "q1", "response": f"{SKY}; {SEA}", "reference": f"{SKY}; {E9}", "retrieved_contexts": [SKY, E9]},
+    {"user_input": "q2", "response": f"not {SKY}", "reference": SKY, "retrieved_contexts": [SKY]},
+    {"user_input": "q3", "response": None, "reference": SKY, "retrieved_contexts": [SKY]},
 ]
 
 
 def about_e9(prompt, before):
-    """Fail the calls that check claims against texts with "e9 f9"."""
-    return Fault("500") if "e9 f9" in prompt and "claims to check" in prompt else None
+    """Fail the calls that check claims against texts with E9."""
+    return Fault("500") if E9 in prompt and "claims to check" in prompt else None
 
 
 def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, capsys):
     tape = tmp_path / "mine.sqlite"
     wanted = ["precision", "claim_recall", "faithfulness", "rageval"]
-    rows = [row | {"reference_contexts": ["a b"]} for row in SAID]
+    rows = [row | {"reference_contexts": [SKY]} for row in SAID]
     with FakeOllama(reply=reply, fault=about_e9) as server:
         model = server.model()
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
-        assert {step.name: step.calls for step in planned} == {"claims": 4 + 3, "claim check": 12 + 8, "keypoints": 2}
+        assert {step.name: step.calls for step in planned} == {"claims": 4 + 3, "claim check": 100, "keypoints": 2}
         score(rows, wanted, model, cassette=tape, retries=0)
         assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]  # before the first call
     with FakeOllama(reply=reply) as server:
         model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)
         assert server.calls
-        assert all("e9 f9" in call.prompt for call in server.calls)  # only what failed is asked again
+        assert all(E9 in call.prompt for call in server.calls)  # only what failed is asked again
         asked = len(server.calls)
         again = score(rows, wanted, model, cassette=tape, progress=False)
         assert len(server.calls) == asked
@@ -168,42 +178,42 @@ def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
     assert inspector.metrics["precision"] == table["precision"][1] == 0.0
 
 
-def test_embedded_labels_are_named_open_in_the_inspector_and_have_means(minilm):
+def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
     rows = [row | {"id": f"{n}", "system": system} for system in "AB" for n, row in enumerate(ROWS)]
-    table = score(rows, ["ragchecker", "grade"], "embedded")
-    assert table["labelled_by"].unique().tolist() == ["embedded"]
+    with FakeOllama(
+        reply=lambda body: graded(body, 5) if "grades" in str(body.get("format")) else reply(body)
+    ) as server:
+        table = score(rows, ["ragchecker", "grade"], server.model(), progress=False)
+    assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
     inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
     inspector.show("1 B")
     assert inspector.metrics["precision"] == 0.0
     means = rb.means(table, ["system"], table.attrs["numbers"]).set_index(["system", "metric"])
     assert means.loc[("A", "precision"), ["mean", "n", "unscored"]].tolist() == [0.5, 2, 0]
-    assert means.loc[("B", "grade 5"), "mean"] == 0.5
+    assert means.loc[("B", "grade 5"), "mean"] == 1.0
     assert "claim_labels" not in table.attrs["numbers"]
 
 
-def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
-    german = {"question": "Wie hoch ist der Turm?", "answer": "Der Turm ist 330 Meter hoch.", "chunks": ["Der Turm."]}
-    rows = [ROWS[0], german | {"reference": "Der Turm ist nicht 120 Meter hoch."}]
-    with pytest.warns(UserWarning, match=r"1 of 2 answers are not in English \(German 1\).*labels='ollama"):
-        score(rows, ["ragchecker"], "embedded")
+def test_recall_splits_chinese_references_into_sentences():
     chinese = {"references": ["塔高三百三十米。", "船在夜里经过。"], "chunks": ["塔高三百三十米。山很高。"]}
     assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]
 
 
-@pytest.mark.filterwarnings("ignore:.*not in English")
-def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row(minilm):
+def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
     high = "塔高三百三十米。"
     chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
     rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
-    table = score(rows, ["token_f1", "ragchecker"], "embedded")
+    with FakeOllama(reply=reply) as server:
+        table = score(rows, ["token_f1", "ragchecker"], server.model(), progress=False)
+        alone = score([whole], ["token_f1", "ragchecker"], server.model(), progress=False)
     assert table["unscored"].tolist() == [0, 12, 7, 12, 1]
-    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
-    assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
+    # The made judge does not find a short answer with its question in the text itself.
+    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
+    assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 0.0]
     reasons = [reason.partition(":")[0] for reason in table["reason"]]
     assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
-    alone = score([whole], ["token_f1", "ragchecker"], "embedded")
     assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
 
 
@@ -212,7 +222,7 @@ def test_a_number_of_the_same_name_that_was_there_is_kept():
     assert table[["token_f1", "given_token_f1"]].to_numpy().tolist() == [[1.0, 0.25]]
 
 
-def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):
+def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     code = next(block for block in blocks if "METRICS[" in block)
     assert len([line for line in code.splitlines() if line.strip()]) < 10
@@ -222,9 +232,8 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):
     exec(code, told)
     assert told["table"]["reference_words"].tolist() == [0.5]  # "ruck." is another word than "ruck"
     assert told["table"]["rouge_l"].between(0.4, 0.9).all()
-    table = score(ROWS, ["reference_words", "precision"], "embedded")
+    table = score(ROWS, ["reference_words"])
     assert table["reference_words"].round(4).tolist() == [1.0, round(5 / 6, 4)]
-    assert table["precision"].tolist() == [1.0, 0.0]
 
 
 def test_a_misspelt_option_is_refused_with_the_closest_name():
@@ -259,40 +268,38 @@ class Strict:
         return [["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims]
 
 
-def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(tmp_path):
-    table = score(ROWS, ["precision", "faithfulness"], checker=Strict())
-    assert table["precision"].tolist() == [1.0, 0.0]
-    reworded = [ROWS[0] | {"answer": "The tower is 330 metres high, people say."}]
-    with_rules = score(reworded, ["precision"], "embedded")
-    assert (with_rules["precision"][0], score(reworded, ["precision"], checker=Strict())["precision"][0]) == (1.0, 0.0)
-    assert table["labelled_by"].unique().tolist() == ["embedded; claims by Strict()"]
-    methods = "\n".join(score_methods(table).paragraphs)
-    assert "Other labels were made without a language model" in methods
-    assert "Claims were checked by Strict()." in methods
+def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
     with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None) as server:
         model = server.model()
         table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
         assert not any("claims to check" in call.prompt for call in server.calls)
-        known = [row | {"reference_claims": ["a b"]} for row in SAID[:2]]
+        known = [row | {"reference_claims": [SKY]} for row in SAID[:2]]
         assert score(known, ["precision"], model, checker=Strict(), progress=False)["precision"].tolist() == [0.5, 0.0]
-    # The first one's true answer could not be taken apart: no rule steps in.
+    # The first one's true answer could not be taken apart.
     assert math.isnan(table["precision"][0])
     assert table["reason"][0] == "a label could not be read: precision"
     assert table["precision"][1] == 0.0
     assert table.attrs["checker"] == "Strict()"
     assert table.attrs["model"]["model"] == "llama3:8b"
+    assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b; claims by Strict()"]
+    assert "Claims were checked by Strict()." in "\n".join(score_methods(table).paragraphs)
 
 
-@pytest.mark.parametrize(("claims", "calls"), [({}, (3 + 1) * 3), ({"reference_claims": ["a", "b"]}, (3 + 2) * 3)])
+@pytest.mark.parametrize(("claims", "calls"), [({}, (10 + 10) * 3), ({"reference_claims": ["a", "b"]}, (10 + 2) * 3)])
 def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(claims, calls):
     row = {"question": "q", "answer": "Ada ran. Bob sat. Cy lay.", "reference": "Ada ran.", "chunks": ["Ada.", "Bob."]}
-    checker = ModelChecker(rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9"))
-    assert rb.plan_score([row | claims], ["precision"], checker=checker)["claim check"].calls == calls
+    model = rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9")
+    planned = rb.plan_score([row | claims], ["precision"], model, checker=ModelChecker(model))
+    assert planned["claim check"].calls == calls
 
 
 def test_the_folder_of_a_run_is_scored_by_its_rows_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    settings = {"chunker": {"c": {"use": "token_chunks", "size": 60}}, "retriever": "BM25", "generator": "extractive"}
+    settings = {
+        "chunker": {"c": {"use": "token_chunks", "size": 60}},
+        "retriever": "BM25",
+        "generator": {"c": Copier()},
+    }
     data = {"m": {"use": "minihop", "limit": 3}}
     rows = rb.Experiment("mine", data=data, N=[30, 60], **settings).run(progress=False)
     table = score("mine", ["token_f1", "eir"])

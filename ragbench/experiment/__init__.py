@@ -6,6 +6,6 @@ Reading order: ``axes`` (a name becomes an object) -> ``grid`` (settings and cel
 
 from ragbench.experiment.axes import make_generator, make_judge
 from ragbench.experiment.grid import Cell
-from ragbench.experiment.manifest import Difference, diff, load_manifest
+from ragbench.experiment.manifest import load_manifest
 from ragbench.experiment.rows import TIMING, load_rows
 from ragbench.experiment.run import Experiment

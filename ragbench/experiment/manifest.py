@@ -1,4 +1,4 @@
-"""The manifest of a run: what made its rows, in one JSON file next to them; and what differs between two runs."""
+"""The manifest of a run: what made its rows, in one JSON file next to them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ragbench import __version__
 from ragbench.errors import DataError
-from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room, run_folder
+from ragbench.experiment.rows import MANIFEST, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import project_root, written_whole
 from ragbench.records import Dataset
 from ragbench.text.languages import other_languages
 
 FORMAT = "ragbench-run-1"
-_CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
 _HASH = re.compile(r"[0-9a-f]{32,64}")
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
 
@@ -169,61 +165,3 @@ def earlier_runs(folder: Path) -> list[dict[str, Any]]:
         return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["runs"]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What differs between two runs.
-
-    Attributes
-    ----------
-    manifest : columns ``what, a, b``; one row per entry that differs (times and counts of runs left out).
-    cells : one row per cell: the axes, ``n`` (questions in both), ``only_a``, ``only_b``, ``answers`` and ``grades``
-        (of the n, how many differ), ``ir_score_a``, ``ir_score_b`` (means over the n), ``moved``.
-    """
-
-    manifest: pd.DataFrame
-    cells: pd.DataFrame
-
-    @property
-    def moved(self) -> pd.DataFrame:
-        """The cells in which anything differs."""
-        return self.cells[self.cells["moved"]]
-
-    def __str__(self) -> str:
-        lines = [f"{len(self.manifest)} entries of the manifest differ"]
-        lines += [f"  {row.what}: {row.a} -> {row.b}" for row in self.manifest.itertuples()]
-        lines.append(f"{len(self.moved)} of {len(self.cells)} cells moved")
-        if len(self.moved):
-            lines.append(self.moved.drop(columns="moved").to_string(index=False))
-        return "\n".join(lines)
-
-
-def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Difference:
-    """Say what differs between two runs (names or folders): entries of their manifests, and cells whose rows moved.
-
-    Cells are matched by the names of their axis values, rows by question. DataError for a run that does not exist.
-    """
-    flat_a, flat_b = map(_flat, (run_a, run_b))
-    names = sorted(name for name in {*flat_a, *flat_b} if flat_a.get(name) != flat_b.get(name))
-    entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in names]
-    frames = [load_rows(run, (*AXIS_COLUMNS, "answer", "grade", "ir_score", "status")) for run in (run_a, run_b)]
-    frames = [frame.drop_duplicates([*AXIS_COLUMNS], keep="last") for frame in frames]
-    both = frames[0].merge(frames[1], on=list(AXIS_COLUMNS), how="outer", suffixes=("_a", "_b"), indicator=True)
-    pairs = both["_merge"].eq("both")
-    flags = {"n": pairs, "only_a": both["_merge"].eq("left_only"), "only_b": both["_merge"].eq("right_only")}
-    for name, column in {"answers": "answer", "grades": "grade", "status": "status", "moved": "ir_score"}.items():
-        a, b = both[f"{column}_a"], both[f"{column}_b"]
-        flags[name] = pairs & ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
-    means = {f"ir_score_{side}": both[f"ir_score_{side}"].where(pairs) for side in "ab"}
-    groups = both[_CELL].astype(object).assign(**flags, **means).groupby(_CELL, sort=False, dropna=False)
-    cells = groups.agg(dict.fromkeys(flags, "sum") | dict.fromkeys(means, "mean")).reset_index().infer_objects()
-    cells["moved"] = cells[["moved", "only_a", "only_b", "answers", "grades", "status"]].any(axis=1)
-    columns = [*_CELL, "n", "only_a", "only_b", "answers", "grades", "status", "ir_score_a", "ir_score_b", "moved"]
-    return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), cells[columns])
-
-
-def _flat(run: str | os.PathLike[str]) -> dict[str, Any]:
-    entries = {name: entry for name, entry in load_manifest(run).items() if name not in ("runs", "name")}
-    flat = pd.json_normalize(entries).to_dict("records")[0]
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in flat.items()}

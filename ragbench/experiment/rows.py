@@ -181,25 +181,3 @@ def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
         chunks.append([context[a:b] for a, b in zip(starts, ends, strict=False)] if known else [] if n == 0 else None)
     context = rows["context"].astype(object).where(rows["context"].notna(), None)
     return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
-
-
-def closed_book_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put the answer without documents (N = 0) beside each answer with them: same question, generator, chunks, context.
-
-    So what retrieval adds is one paired comparison, in faithfulness and claims too: "BM25@300" with "BM25@300, closed
-    book". What the retriever did is that of the answer with documents; answer, grade and all else of the one without.
-
-    Returns
-    -------
-    The rows of `answers_of` with documents, and as many again. Raises DataError without answers of both kinds.
-    """
-    table = answers_of(rows)
-    closed, opened = table[table["N"] == 0], table[table["N"] > 0]
-    if closed.empty or opened.empty:
-        got = f"{len(closed)} rows at N = 0, {len(opened)} with documents"
-        raise DataError(got, "answers of a generator with and without documents", "run it with N: [0, 300]")
-    same, retrieved = ["data", "question_id", "generator", "judge"], ["chunker", "retriever", "k", "N", "ir_score"]
-    retrieved += ["context_tokens", "hits", "zero_hits", "retrieved", "context", "chunk_ends", "chunks", "system"]
-    beside = opened[[*same, *retrieved]].merge(closed.drop(columns=retrieved), on=same)
-    beside["system"] += ", closed book"
-    return pd.concat([opened, beside[list(opened)]], ignore_index=True)

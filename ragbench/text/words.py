@@ -52,7 +52,7 @@ _EVENTS = (
 _LINES = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8").splitlines()
 STOP_WORDS = frozenset(word for line in _LINES if not line.startswith("#") for word in line.split())
 
-# The embedded model's WordPiece vocabulary lists its words by falling frequency, from the id of "the" on; before them
+# MiniLM's WordPiece vocabulary lists its words by falling frequency, from the id of "the" on; before them
 # come single characters, and before those reserved pieces.
 _FIRST_WORD, _VOCABULARY = 1996, 30522
 _FIRST_CHARACTER = 999
@@ -134,6 +134,6 @@ def word_weight(word: str) -> float:
 
 @functools.lru_cache(maxsize=100_000)
 def everyday(word: str) -> bool:
-    """Say whether a lower-case word is among the 4,000 most frequent of the embedded model's vocabulary."""
+    """Say whether a lower-case word is among the 4,000 most frequent of MiniLM's vocabulary."""
     number = default_tokenizer().token_to_id(word)
     return number is not None and number < _FIRST_WORD + _EVERYDAY

@@ -47,7 +47,7 @@ class RetrievalExplorer(Panel):
     ----------
     questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
-    tokenizer : what tokens are, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
+    tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
     cutoff : the slider's first position, in tokens. max_tokens, step : its reach and step.
 

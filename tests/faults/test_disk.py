@@ -14,14 +14,14 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from experiment_parts import Named, experiment, graded
+from experiment_parts import JudgeDouble, Named, experiment, graded
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.cli import main
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
+from ragbench.experiment.axes import JUDGES
 from ragbench.experiment.rows import COLUMNS, as_frame
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
@@ -90,9 +90,9 @@ def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, ca
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     path = tmp_path / "e.yaml"
     axes = "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
-    path.write_text(f"name: before\n{axes}generator: extractive\n")
+    path.write_text(f"name: before\n{axes}")
     assert main(["run", str(path)]) == 0  # compiled kernels are files too, and not the ones meant here
-    path.write_text(f"name: full\n{axes}generator: extractive\n")
+    path.write_text(f"name: full\n{axes}")
     with disk_with(8_000):
         assert main(["run", str(path)]) == 2
     with monkeypatch.context() as context:
@@ -245,7 +245,7 @@ def grading(prompt: str) -> bool:
     return "categories" in prompt
 
 
-@pytest.mark.parametrize("judge", [None, EmbeddedGrader()])
+@pytest.mark.parametrize("judge", [None, JudgeDouble()])
 def test_a_truncated_answer_is_an_answer_and_graded_or_not_as_asked(tmp_path, judge):
     scored, _ = cut_answers(tmp_path, judge)
     unscored, again = cut_answers(tmp_path, judge, truncated="unscored")
@@ -285,8 +285,9 @@ def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(t
 
 def test_the_command_line_counts_truncated_answers_either_way(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    monkeypatch.setitem(JUDGES, "double", JudgeDouble)
     path = tmp_path / "e.yaml"
-    axes = "data: {m: {use: minihop, limit: 2}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\njudge: embedded\n"
+    axes = "data: {m: {use: minihop, limit: 2}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\njudge: double\n"
     with FakeOllama(fault=lambda prompt, before: Fault("truncated")) as server:
         model = f"generator: {{l: {{use: 'ollama:llama3:8b', host: '{server.url}'}}}}\n"
         for how, failed in (("score", 0), ("unscored", 2)):
