@@ -31,10 +31,13 @@ from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
-from ragbench.llm.models import TWO_WAYS
 from ragbench.metrics.table import METRICS, find_numbers, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 
+_WAYS_TO_LABELS = (
+    "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or labels='smollm2', the small "
+    "model in the box"
+)
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
 
 
@@ -180,7 +183,7 @@ def _prepare(
     rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None, labels: Any
 ) -> tuple[pd.DataFrame, Numbers, str]:
     """Return the rows in our names, the numbers that can be computed, and in words what is left out."""
-    find_numbers(metrics)  # an unknown name is said before anything is read
+    asked = find_numbers(metrics)
     if isinstance(rows, str | Path) and not Path(rows).suffix and not Path(rows).expanduser().is_file():
         rows = load_rows(rows)
     if isinstance(rows, pd.DataFrame) and {"hits", "chunk_ends"} <= set(rows) and "chunks" not in rows:
@@ -188,9 +191,13 @@ def _prepare(
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(lambda chunks: None if is_missing(chunks) else " ".join(chunks))
-    asked, left_out = without_labels(metrics, _existing_columns(table), labels)
-    _require(table, _metrics_of(asked))
-    return table, asked, left_out
+    try:
+        computed, left_out = without_labels(metrics, _existing_columns(table), labels)
+    except ConfigError:
+        _require(table, _metrics_of(asked))  # a missing column comes first: a model alone would not help
+        raise
+    _require(table, _metrics_of(computed))
+    return table, computed, left_out
 
 
 def _metrics_of(asked: Numbers) -> list[str]:
@@ -289,16 +296,15 @@ def without_labels(metrics: Sequence[str], existing: Collection[str], labels: An
         needed = [label for label in _labels_to_make({column: number}, existing) if LABELS[label].calls]
         if needed:
             unlabelled[", ".join(needed)].append(column)
-    computed = {
-        column: number for column, number in asked.items() if not any(column in of for of in unlabelled.values())
-    }
     if not unlabelled:
-        return computed, ""
-    lacking = "; ".join(f"{', '.join(numbers)} (needs {label})" for label, numbers in unlabelled.items())
-    if not computed:
-        expected = "labels= a chat model, or the labels as columns of the rows"
-        raise ConfigError(f"no model is named that labels: {lacking}", expected, TWO_WAYS)
-    return computed, f"left out, since no model is named that labels: {lacking}; {TWO_WAYS}, by labels="
+        return asked, ""
+    left_out = {column for columns in unlabelled.values() for column in columns}
+    lacking = "; ".join(f"{', '.join(columns)} (needs {label})" for label, columns in unlabelled.items())
+    if left_out == {*asked}:
+        expected = "a chat model, or the labels as columns of the rows"
+        raise ConfigError(f"no model is named that labels: {lacking}", expected, _WAYS_TO_LABELS)
+    computed = {column: number for column, number in asked.items() if column not in left_out}
+    return computed, f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
 
 
 def _labels_to_make(asked: Numbers, existing: Collection[str]) -> list[str]:

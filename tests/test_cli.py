@@ -222,9 +222,10 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     answers = tmp_path / "answers.csv"
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
-    with FakeOllama(reply=reply) as server, pytest.warns(UserWarning, match="2 cells of 'chunks' held a list"):
-        by_model = ["--labels", "ollama:llama3:8b", "--host", server.url]
-        out = command("score", answers, "--metrics", "token_f1", "precision", *by_model, "--to", to)
+    with FakeOllama(reply=reply) as server:
+        score = ["score", answers, "--metrics", "token_f1", "precision", "--labels", "ollama:llama3:8b"]
+        with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
+            out = command(*score, "--host", server.url, "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
     assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
     assert averages.at[("Cash$$Bot", "token_f1"), "mean"] == 1.0

@@ -10,7 +10,7 @@ from ragbench import cli
 from ragbench.prompts import load_prompt
 
 EXPERIMENT = {"name": "t", "data": "{mine: {questions: q.jsonl, documents: docs}}", "chunker": "token_chunks"}
-EXPERIMENT |= {"retriever": "BM25", "generator": "extractive"}
+EXPERIMENT |= {"retriever": "BM25"}
 CHUNK = rb.Chunk("1", "Ely has a mill.", "d")
 
 
@@ -76,10 +76,10 @@ MISTAKES = [
     ("rum experiment.yaml", "invalid choice: 'rum'", "'run'"),
     ("plan list.yaml --verbose", "unrecognized arguments: --verbose"),
     ("run list.yaml --retry", "unrecognized arguments: --retry"),
-    ("plan close.yaml", "close.yaml, line 6: 'k:5' has no blank", "write 'k: 5'"),
-    ("plan tab.yaml", "tab.yaml, line 6: 'k: 5' begins with a tab", "replace the tab"),
-    ("plan indented.yaml", "indented.yaml, line 6: 'k: 5' is indented", "remove the blanks"),
-    ("run word.yaml", "word.yaml, line 6: k has 'five'", "whole numbers of at least 1", "k: 10"),
+    ("plan close.yaml", "close.yaml, line 5: 'k:5' has no blank", "write 'k: 5'"),
+    ("plan tab.yaml", "tab.yaml, line 5: 'k: 5' begins with a tab", "replace the tab"),
+    ("plan indented.yaml", "indented.yaml, line 5: 'k: 5' is indented", "remove the blanks"),
+    ("run word.yaml", "word.yaml, line 5: k has 'five'", "whole numbers of at least 1", "k: 10"),
     ("reproduce thesys", "invalid choice: 'thesys'", "'thesis'"),
     ("init docs", "docs", "new or empty folder", "choose another name"),
     ("lab nowhere", "there is no folder", "nowhere", "ragbench init"),
@@ -123,7 +123,17 @@ MISTAKES = [
     (lambda: experiment(k=0), "k", "0", "at least 1"),
     (lambda: experiment(N="[some]"), "N", "some"),
     (lambda: experiment(generator="llama3"), "generator", "'llama3'", "ollama:NAME"),
-    (lambda: experiment(judge="embeded"), "judge", "'embeded'", "did you mean 'embedded'"),
+    (lambda: experiment(generator="smollm"), "generator", "'smollm'", "did you mean 'smollm2'"),
+    (lambda: experiment(generator="smollm2", judge="grader"), "judge", "'grader'", "ollama:llama3:8b", "smollm2"),
+    (lambda: experiment(retriever="[BM25, MLQ]"), "MLQ", "sub-questions", "decompose", "smollm2"),
+    (
+        "score answers.csv --metrics keypoints --to out",
+        "no model is named",
+        "(needs keypoints, keypoint_verdicts)",
+        "--labels ollama:llama3:8b",
+        "smollm2",
+    ),
+    (lambda: rb.measure_judge(None), "no judge is named", "ollama:llama3:8b", "smollm2"),
     (lambda: experiment(data="{mine: {questions: q.jsonl, documents: dox}}"), "no file or folder", "dox"),
     (lambda: rb.chat_model("olama:llama3"), "'olama'", "did you mean 'ollama"),
     (lambda: rb.chat_model("ollama:"), "model 'ollama:'", "'ollama:llama3:8b'"),

@@ -98,15 +98,15 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
 
 def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_the_tags(server):
     def reply(body):
-        return default_reply(body) if body.get("format") else "I think:\n<answer>Ann built it.</answer>"
+        return default_reply(body) if body.get("format") else "I think:\n<answer>Ann built it with her own hands.</answer>"
 
     server.reply = reply
     data = rc.long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
-    experiment = rc.grid("live", data, rc.RETRIEVERS, {MODEL: rc.generators(data, MODEL)[MODEL]})
+    experiment = rc.grid("live", data, rc.RETRIEVERS, rc.generator(MODEL))
     rows = experiment.run(progress=False)
     assert rows["status"].eq("ok").all()
-    assert rows["answer"].eq("Ann built it.").all()
+    assert rows["answer"].eq("Ann built it with her own hands.").all()
     assert rows["tagged"].eq(True).all()
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default")["ragchecker_default"]
     chunks = rb.token_chunks(data.documents, 300, 0.2)

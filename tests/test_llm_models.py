@@ -7,6 +7,7 @@ import json
 from typing import ClassVar
 
 import pytest
+from experiment_parts import Copier
 from fake_ollama import DIGEST, FakeOllama, Fault
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -102,8 +103,7 @@ def test_the_window_in_use_is_known_once_the_model_has_answered(fake, caplog):
     [
         ("ollama:llama3:8b", "ollama:llama3:8b"),
         ({"use": "ollama:llama3:8b", "num_predict": 9}, "ollama:llama3:8b"),
-        ("embedded", "embedded"),
-        (rb.ExtractiveReader(), "extractive reader (no LLM)"),
+        (Copier(), "copier"),
         (chat_model("ollama:SmolLM2"), "ollama:smollm2:latest"),
     ],
 )
@@ -144,7 +144,6 @@ def test_addresses_are_completed_and_user_and_password_taken_out(host, expected)
         ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
         ("smollm", {}, "did you mean 'smollm2'"),
         ("ollama:", {}, "ollama:NAME"),
-        ("embeded", {}, "did you mean 'embedded'"),
         ("gguf:", {}, "gguf:FILE"),
         ("smollm2", {"host": "gpu1:8000"}, "number of a server on this machine"),
         ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),

@@ -1,4 +1,4 @@
-"""RAGChecker's experiment on our own systems: readers by hand, rows to metrics, nothing lost, a model in place."""
+"""RAGChecker's experiment on our own systems: rows to metrics, nothing lost, a model in place."""
 
 import json
 import re
@@ -9,50 +9,19 @@ import pytest
 from experiment_parts import Copier
 from fake_ollama import FakeOllama
 from notebook_parts import parts as notebook_parts
-from word_bags import Bags
 
 from ragbench.data import load_dataset
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.errors import DataError
-from ragbench.labelling.claims import embedded_labels, ragchecker_labels
+from ragbench.labelling.claims import ragchecker_labels
 from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.claims import METRICS
 from ragbench.papers import ragchecker as rc
-from ragbench.papers.ragchecker import LeadSentences, NearestSentences
 from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
 BOOK = notebook_parts("22")
 E, N = "Entailment", "Neutral"
-CONTEXT = "The dam is old. The Nile flows north. A river has a mouth. The Nile flows north. The river Nile is long."
-
-
-def test_lead_is_how_the_context_begins():
-    assert LeadSentences(2).answer("?", CONTEXT) == "The dam is old. The Nile flows north."
-    assert LeadSentences(9).answer("?", CONTEXT) == CONTEXT
-    assert LeadSentences(2).answer("?", "") == ""
-
-
-def test_nearest_takes_different_sentences_in_the_order_of_the_context():
-    reader = NearestSentences(2, Bags())
-    # cosines: dam 0, Nile north 1/2, river 1/sqrt 2, river Nile 1
-    assert reader.answer("the river Nile", CONTEXT) == "A river has a mouth. The river Nile is long."
-    assert NearestSentences(1, Bags()).answer("the north", CONTEXT) == "The Nile flows north."
-    assert len(NearestSentences(9, Bags()).answer("dam", CONTEXT).split(". ")) == 4
-    assert reader.answer("dam", "") == ""
-
-
-def test_nearest_embeds_a_text_once_and_shares_it_with_other_budgets():
-    embedder = Bags()
-    reader = NearestSentences(1, embedder)
-    reader.warm(["the north"], [CONTEXT])
-    other = NearestSentences(2, embedder, reader.vectors)
-    assert other.answer("the north", CONTEXT).startswith("The dam is old. The Nile flows north.")
-    reader.answer("the north", CONTEXT)
-    sentences = {"A river has a mouth.", "The Nile flows north.", "The dam is old.", "The river Nile is long."}
-    assert [sorted(asked) for asked in embedder.asked] == [sorted(sentences | {"the north"})]
-    other.answer("the dam", CONTEXT)
-    assert embedder.asked[1:] == [["the dam"]]
 
 
 def test_minihop_has_65_long_answers_with_their_claims():
@@ -79,7 +48,7 @@ QUESTIONS = (
 SMALL = Dataset("small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS)))
 
 
-GRID = rc.grid("small", SMALL, dict.fromkeys(("BM25", "SIM"), None.__class__), {"lead 3": LeadSentences(3)})
+GRID = rc.grid("small", SMALL, dict.fromkeys(("BM25", "SIM"), None.__class__), {"lead 3": Copier()})
 
 
 def place(question, retriever):
@@ -126,7 +95,7 @@ def result(retriever, correct, found):
 
 
 def labelled(*results):
-    return embedded_labels(RagResults(results), checker=object())  # all labels are there: nothing is asked
+    return ragchecker_labels(None, RagResults(results), checker=object())  # all labels are there: nothing is asked
 
 
 def test_failed_rows_are_counted_with_every_metric_missing():
@@ -178,21 +147,14 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 
 
-def test_the_generators_are_named_honestly_and_answer(minilm):
-    made = rc.generators(SMALL)
-    assert tuple(made) == BOOK.COPIERS == ("lead 3", "reader", "nearest 3", "nearest 8")
-    assert all("no LLM" in g.name for g in made.values())
-    answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
-    assert "1902" in answers["reader"]
-    assert made["reader"].answer("Who sang the opera in Vienna?", " ".join(TEXTS)) in " ".join(TEXTS)
-    assert all(answers.values())
-    model = rc.generators(SMALL, "ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
+def test_a_generator_has_room_for_20_chunks_and_a_long_reply():
+    model = rc.generator("ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
     assert (model.num_ctx, model.temperature, model.num_predict) == (16384, 0, 2048)
 
 
 def reply(body):
     prompt = body["messages"][0]["content"]
-    if "Question:" in prompt:
+    if not body.get("format"):
         return "The Nile is long."
     if "claims to check" in prompt.lower():
         count = len(re.findall(r"^\d+\. ", prompt.lower().split("claims to check:")[1], re.M))
@@ -200,12 +162,12 @@ def reply(body):
     return json.dumps({"claims": ["The Nile is long."]})
 
 
-def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replayed(tmp_path, minilm, monkeypatch):
+def test_a_model_can_generate_and_judge_and_be_replayed(tmp_path, minilm, monkeypatch):
     name = "ollama:llama3:8b"
     tape = tmp_path / "calls.sqlite"
 
     def scores(host, folder):
-        answerers = {name: rc.generators(SMALL, name, host=host)[name]}
+        answerers = rc.generator(name, host=host)
         grid = rc.grid("small", SMALL, rc.RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
