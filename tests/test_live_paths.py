@@ -98,7 +98,9 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
 
 def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_the_tags(server):
     def reply(body):
-        return default_reply(body) if body.get("format") else "I think:\n<answer>Ann built it with her own hands.</answer>"
+        if body.get("format"):
+            return default_reply(body)
+        return "I think:\n<answer>Ann built it with her own hands.</answer>"
 
     server.reply = reply
     data = rc.long_answered(load_dataset("minihop"), 1)
