@@ -21,18 +21,8 @@ def main(name, cassette):
     model = chat_model(name, num_ctx=8192)
     questions, recorded = data.load_dragonball_answers()
     with Cassette(cassette) as replies:
-        answers = rageval.answer_recorded(model, questions, recorded, cassette=replies)
-        table = rageval.answer_rows(questions, answers)
-        texts = {
-            "true": [question.answer for question in questions],
-            "other": rageval.answers_of_others(questions),
-            "gpt-4o": [answer.text for answer in recorded],
-            "own": [answer.text for answer in answers],
-        }
-        for whose, responses in texts.items():
-            labelled = rageval.verdicts(model, questions, responses, cassette=replies)
-            print(whose, labelled.report)
-            table = table.join(rageval.verdict_counts(labelled.labels).add_prefix(f"{whose} "))
+        table, reports = rageval.finance_table(model, questions, recorded, cassette=replies)
+    print(*reports, sep="\n")
     path = packaged_data("recordings") / "rageval_finance.csv"
     table.round(6).to_csv(path, index=False)
     print(f"{path}: {len(table)} questions, {int(table['rouge_l'].isna().sum())} without an answer")

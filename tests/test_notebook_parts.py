@@ -5,6 +5,9 @@ import pandas as pd
 import pytest
 from notebook_parts import parts
 
+from ragbench import papers
+from ragbench.records import Document, Question
+
 # Notebook 91: which step failed, so that every outcome and every rank can be read off
 
 BOOK = parts("91")
@@ -39,6 +42,88 @@ def test_evidence_ranks_by_hand(hits, recall, reciprocal):
     assert curve["rank"].tolist() == [1, 2, 3, 4]
     assert curve["recall@k"].tolist() == recall
     assert curve["MRR@k"].tolist() == reciprocal
+
+
+# Notebook 41: what people are asked by RAGEval's section 4, and the numbers from labels and from a model's verdicts
+
+DRAGONBALL = parts("41")
+
+
+def asked(number, domain="finance", language="en", kind="factual", points=("It rose.", "It fell.", "It stayed.")):
+    about = {"domain": domain, "language": language, "doc_ids": ("d1",), "keypoints": points}
+    return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about)
+
+
+def table_of(*rows):
+    return pd.DataFrame(rows, columns=["kind", "item", "aspect", "label", "annotator"], dtype=object)
+
+
+def score(item, said, annotator="ana"):
+    return "rubric", item, "quality", str(said), annotator
+
+
+def test_a_sample_goes_by_seed_and_name_and_not_by_order_or_by_what_else_there_is():
+    questions = [asked(i, language=language) for i in range(30) for language in ("en", "zh")]
+    english = [q for q in questions if q.meta["language"] == "en"]
+    chosen = DRAGONBALL.drawn(questions, 10)
+    assert DRAGONBALL.drawn(questions[::-1], 10) == chosen
+    assert [q for q in DRAGONBALL.drawn(questions, 60) if q in english] == DRAGONBALL.drawn(english, 30)
+    assert sorted(q.id for q in chosen) != sorted(q.id for q in questions[:10])
+
+
+def test_items_show_what_annotators_are_given():
+    document = Document("d1", "Report", "It rose. It fell.")
+    item = DRAGONBALL.question_item(asked(1), {"d1": document})
+    assert item.id == "finance/en/factual/q1"
+    assert item.texts == {
+        "Question": "Question 1?\n(factual)",
+        "Answer": "It rose. It fell.",
+        "References": "- It rose.",
+        "Documents": "Report\nIt rose. It fell.",
+    }
+    point = DRAGONBALL.keypoint_item(asked(1), "")
+    assert point.aspects == {"1": "It rose.", "2": "It fell.", "3": "It stayed."}
+    assert point.texts == {"Question": "Question 1?", "Answer": "(empty)"}
+
+
+def test_scores_are_averaged_by_hand():
+    given = {"finance/en/factual/a": 5, "finance/en/factual/b": 3, "finance/en/summary/c": 4, "law/zh/summary/d": 2}
+    labels = table_of(*(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo"))
+    means = DRAGONBALL.quality_means(labels, ["language", "domain"]).set_index("language")
+    assert means[["domain", "mean", "n"]].to_dict("index") == {
+        "zh": {"domain": "law", "mean": 3.0, "n": 1},
+        "en": {"domain": "finance", "mean": 4.0, "n": 3},
+    }
+    assert means["share_4_5"].to_dict() == {"zh": 0.0, "en": pytest.approx(2 / 3)}
+    by_type = DRAGONBALL.quality_means(labels, ["type"]).set_index("type")
+    assert by_type.loc["summary", "mean"] == 3.5  # (4 + (2 + 4) / 2) / 2
+
+
+def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
+    table = DRAGONBALL.table_2(table_of(score("finance/zh/factual/a", 4)))
+    printed = papers.published("rageval", "Table 2")
+    assert table[["row", "column"]].to_numpy().tolist() == printed[["row", "column"]].to_numpy().tolist()
+    assert table.iloc[0].tolist() == ["CN", "Finance", 4, 1, 69]
+    assert table["value"].isna().sum() == 5
+    assert (table.loc[1:, ["n", "unscored"]] == [0, 70]).all(axis=None)
+    assert DRAGONBALL.table_2(table_of())["value"].isna().all()
+
+
+def verdicts_of(*counts):
+    """Rows with the verdicts on the true answer: covered, contradicted, neither, unread."""
+    columns = ["true covered", "true contradicted", "true neither", "true unread"]
+    return pd.DataFrame(counts, columns=columns)
+
+
+def test_key_point_shares_are_eq_3_to_5_and_an_unread_verdict_leaves_them_out():
+    shares = DRAGONBALL.keypoint_shares(verdicts_of((2, 1, 1, 0), (1, 0, 0, 1)), "true")
+    assert shares.iloc[0].to_dict() == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
+    assert shares.iloc[1].isna().all()
+
+
+def test_points_found_are_pooled_over_questions_and_not_averaged():
+    rows = verdicts_of((1, 0, 0, 0), (0, 2, 1, 0))
+    assert DRAGONBALL.pooled("true", rows) == 1 / 4
 
 
 # Notebook 14: shares by region, and probabilities of the grades' groups that no question has a hand in

@@ -98,10 +98,8 @@ BOOKS = {
     "24_ragchecker_real_answers": Book({"RESAMPLES": 50}, "24_survival 24_survival_1000"),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {}),
     "40_rageval_generate": Book({"DOCUMENTS": 6}),
-    "41_rageval_dragonball": Book({"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}}, "41_table_1 41_table_3"),
-    "42_rageval_experiments": Book(
-        {"DOCUMENTS": 4, "RESAMPLES": 20}, "42_table_5 42_prefix 42_by_type", {"Table 4": 6, "Table 5": 36}
-    ),
+    "41_rageval_dragonball": Book({"RESAMPLES": 20}, "41_rouge_l 41_table_3"),
+    "42_rageval_experiments": Book({"DOCUMENTS": 4, "RESAMPLES": 20}),
     "44_rageval_languages": Book(
         {"LIMIT": 8, "RESAMPLES": 20}, "44_by_type 44_languages", {"Table 4": 2, "Table 5": 12}
     ),

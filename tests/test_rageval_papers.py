@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -129,6 +130,36 @@ def test_answers_become_rows_with_the_released_codes_rouge_l():
     assert rows["rouge_l"].tolist()[0] == pytest.approx(2 * (2 / 2) * (2 / 3) / (2 / 2 + 2 / 3))
     assert math.isnan(rows["rouge_l"][1])
     assert rows[["words", "document"]].to_numpy().tolist() == [[2, "d1"], [0, "d1"]]
+
+
+def of_kind(number, kind, answer):
+    return replace(question(number), kind=kind, answer=answer)
+
+
+def test_another_questions_true_answer_is_the_next_one_of_its_kind():
+    kinds = [("factual", "a"), ("summary", "b"), ("factual", "c"), ("factual", "d"), ("summary", "e")]
+    questions = [of_kind(number, *each) for number, each in enumerate(kinds)]
+    assert rageval.answers_of_others(questions) == ["c", "e", "d", "a", "b"]
+
+
+def test_a_finance_table_judges_four_answers_and_holds_no_text():
+    def reply(body):
+        prompt = body["messages"][0]["content"]
+        if "format" not in body or not body["format"]:
+            return "It rose."
+        said = prompt.split("Answer of the system:\n")[1].split("\n")[0]
+        return json.dumps({"labels": ["covered" if "fell" in said else "neither"]})
+
+    questions = [of_kind(1, "factual", "It fell."), of_kind(2, "factual", "It fell.")]
+    recorded = [recorded_answer(1, "(Marn) A."), recorded_answer(2, "(Voss) B.")]
+    with FakeOllama(reply=reply) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        table, reports = rageval.finance_table(model, questions, recorded)
+    assert [report.items for report in reports] == [6] * 4
+    assert table["true covered"].tolist() == table["other covered"].tolist() == [3, 3]
+    assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3, 3]
+    assert table[["words", "recorded words"]].to_numpy().tolist() == [[2, 2], [2, 2]]
+    assert not any("It " in str(value) for value in table.to_numpy().ravel())
 
 
 def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_where_the_docs_say_so():

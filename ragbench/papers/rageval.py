@@ -30,7 +30,7 @@ from ragbench.data import load_dragonball
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.generation import generate
-from ragbench.labelling.asking import LabelResult
+from ragbench.labelling.asking import LabelResult, StepReport
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
 from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
@@ -286,3 +286,31 @@ def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.
         for question, answer, score in zip(questions, answers, rouge, strict=True)
     ]
     return pd.DataFrame(rows)
+
+
+def finance_table(
+    model: Any, questions: Sequence[Question], recorded: Sequence[Answer], **options: Any
+) -> tuple[pd.DataFrame, list[StepReport]]:
+    """Let a model answer the recorded questions and judge key points, and say what each step of judging took.
+
+    Returns
+    -------
+    One row per question as of `answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of the recorded answer,
+    and the `verdict_counts` of four answers, each under its name: ``true``, ``other`` (the true answer of another
+    question), ``recorded``, ``own``. No text is in it.
+    """
+    answers = answer_recorded(model, questions, recorded, **options)
+    table = answer_rows(questions, answers)
+    table = table.join(answer_rows(questions, recorded)[["rouge_l", "words"]].add_prefix("recorded "))
+    responses = {
+        "true": [question.answer for question in questions],
+        "other": answers_of_others(questions),
+        "recorded": [answer.text for answer in recorded],
+        "own": [answer.text for answer in answers],
+    }
+    reports = []
+    for whose, texts in responses.items():
+        labelled = verdicts(model, questions, texts, **options)
+        reports.append(labelled.report)
+        table = table.join(verdict_counts(labelled.labels).add_prefix(f"{whose} "))
+    return table, reports

@@ -28,7 +28,7 @@ NOTEBOOKS = {
     "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
     "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
     "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
-    "41_rageval_dragonball": {"JUDGE": TINY, "STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
+    "41_rageval_dragonball": {"MODEL": TINY, "LIMIT": 1},
     "91_your_experiment": {"LIMIT": 2, "K": 2, "N": [60], "CHUNK_TOKENS": [60], "GENERATOR": TINY, "JUDGE": TINY},
 }
 # What `make drills` leaves out: more than 50 calls each. 22 and 23 read the sets of `recorded`.
