@@ -72,7 +72,7 @@ def test_values_that_cannot_be_used_are_left_out_with_the_reason():
         "profit": "[amount]",
         "rival": "harrow vale",
         "year": "2018",
-        "plan": "x" * 120,
+        "plan": "x" * 160,
     }
     values, faults = _usable_values(reply, seeds)
     assert values == {"company": "Tarn Trawlers", "year": "2018"}

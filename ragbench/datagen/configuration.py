@@ -22,7 +22,7 @@ from ragbench.datagen.parts import (
 from ragbench.errors import ConfigError
 
 _PLACEHOLDER = re.compile(r"[\[\]{}<>]|\b(?:n/?a|tbd|xxx+|unknown|none|j(?:ohn|ane) doe)\b", re.IGNORECASE)
-_LONGEST = 120  # characters of a value; a server with a grammar cuts longer ones off
+_LONGEST = 160  # characters of a value; a server with a grammar cuts longer ones off
 _MIN_SHARE = 0.5  # of the fields of a schema that a configuration must have values for
 
 
