@@ -64,7 +64,8 @@ def ship(file: Path, documents: int) -> None:
     with _NotingCassette(file) as cassette:
         print(make(documents, cassette))
         cassette.export(shipped, cassette.asked)
-    about = {"recording": NAME, "domain": DOMAIN, "documents": documents, "kinds": KINDS, **_model(), **_counts(shipped)}
+    about = {"recording": NAME, "domain": DOMAIN, "documents": documents, "kinds": KINDS}
+    about |= _model() | _counts(shipped)
     (folder / f"{NAME}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 

@@ -141,13 +141,12 @@ def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_docume
 
 
 def asked(prompt):
-    (kind,) = re.findall(r"^Type of question: ([^.]*)\.", prompt, re.M)
-    (names,) = re.findall(r"^Name in the question: (.*)$", prompt, re.M)
+    ((kind, names),) = re.findall(r"^Write one (.*) question\..* The question has the words (.*) in it", prompt, re.M)
     return {"question": f"A {kind} question about {names}?", "statements": [" A. ", "B.", "C."]}
 
 
 def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, model):
-    script.on("You write one question", asked)
+    script.on("You write a question", asked)
     result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS)
     assert len(result.made) == 7 + 4
     assert reasons(result) == [
@@ -157,7 +156,7 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
     by_id = {question.id: question for question in result.made}
     both = by_id["finance-01 temporal sequence"]
     assert both.doc_ids == ("finance-01", "finance-02")
-    assert both.question == "A temporal sequence question about Tarn Trawlers; Vole Books?"
+    assert both.question == 'A temporal sequence question about "Tarn Trawlers" and "Vole Books"?'
     assert both.statements == ("A.", "B.", "C.")
     assert by_id["finance-01 unanswerable"].lost == ("plan",)
     (missing,) = [prompt for prompt in script.prompts if "Missing: plan" in prompt]
@@ -166,7 +165,7 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
 
 
 def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model):
-    script.on("You write one question", asked)
+    script.on("You write a question", asked)
     whole = replace(DOCUMENTS[0], lost=())
     result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, [whole], ["unanswerable"])
     assert (result.made, reasons(result)) == ((), [("finance-01 unanswerable", "the document lost no fact")])
@@ -241,7 +240,7 @@ def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(scrip
     script.on("Design a record", RECORD)
     script.on("You fill in a record", lambda prompt: filled_from(prompt))
     script.on("You write one section", section_text)
-    script.on("You write one question", answered)
+    script.on("You write a question", answered)
     script.on("You look for evidence", {"sentences": [1, 2]})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     script.on("take the key points", {"keypoints": ["A revenue.", "A company.", "A point."]})
@@ -266,7 +265,7 @@ def filled_from(prompt):
 
 
 def answered(prompt):
-    (names,) = re.findall(r"^Name in the question: (.*)$", prompt, re.M)
-    first = names.split("; ")[0]
+    (names,) = re.findall(r"The question has the words (.*) in it", prompt)
+    first = names.split('"')[1]
     statement = f"The company is {first}."
     return {"question": f"What is the revenue of {names}?", "statements": [statement] * 3}

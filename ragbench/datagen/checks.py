@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # Words that carry meaning; in Chinese, characters.
 _WORD = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]")
+_MOST_WORDS = 0.7  # of a value that is stated in other words
 
 
 def mentions(text: str, value: str) -> bool:
@@ -34,6 +36,22 @@ def _whole(value: str) -> re.Pattern[str]:
     return re.compile(before + re.escape(value) + after, re.IGNORECASE)
 
 
+def states(sentences: Sequence[str], value: str) -> bool:
+    """Tell whether sentences state a value, word for word or with most of its words.
+
+    So "April 10, 2023" states "10 April 2023": the numbers of a value stand in one sentence, beside most of its words.
+    A value without numbers may be told in several sentences.
+    """
+    text = " ".join(sentences)
+    if mentions(text, value):
+        return True
+    if not content_words(value):
+        return False
+    needed = set(numbers(value))
+    places = sentences if needed else [text]
+    return any(needed <= set(numbers(place)) and shared_words(value, place) >= _MOST_WORDS for place in places)
+
+
 def numbers(text: str) -> list[float]:
     """Return the numbers of a text, in order."""
     return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
@@ -51,7 +69,7 @@ def unfounded_numbers(text: str, source: str) -> list[float]:
     for first in given:
         for second in given:
             derived.add(round(first + second, 6))
-            derived.add(round(abs(first - second), 6))
+            derived.add(round(first - second, 6))
     return [number for number in numbers(text) if number not in given and round(number, 6) not in derived]
 
 

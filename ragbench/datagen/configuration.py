@@ -39,18 +39,7 @@ def make_configurations(
     """
     if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
-    form = _form(schema)
-    calls = []
-    for number in range(documents):
-        subdomain = schema.subdomains[number % len(schema.subdomains)]
-        fields = {
-            "domain": schema.domain,
-            "language": LANGUAGES[schema.language],
-            "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
-            "subdomain": subdomain,
-        }
-        identity = f"{schema.domain}-{number + 1:02d}"
-        calls.append(Call(identity, fields, form, (identity, subdomain)))
+    calls = _record_calls(schema, documents)
     taken: set[str] = set()
     rejected: list[Rejected] = []
 
@@ -70,6 +59,23 @@ def make_configurations(
 
     result = ask_step(model, "configuration", "rageval_configuration", calls, read, options)
     return StepResult(result.made, (*rejected, *result.rejected))
+
+
+def _record_calls(schema: Schema, documents: int) -> list[Call]:
+    """Return a prompt for each document, the subdomains in turn."""
+    form = _form(schema)
+    calls = []
+    for number in range(documents):
+        subdomain = schema.subdomains[number % len(schema.subdomains)]
+        fields = {
+            "domain": schema.domain,
+            "language": LANGUAGES[schema.language],
+            "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
+            "subdomain": subdomain,
+        }
+        identity = f"{schema.domain}-{number + 1:02d}"
+        calls.append(Call(identity, fields, form, (identity, subdomain)))
+    return calls
 
 
 def _form(schema: Schema) -> type[BaseModel]:

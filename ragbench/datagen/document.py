@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.datagen.checks import mentions, unfounded_numbers
+from ragbench.datagen.checks import states, unfounded_numbers
 from ragbench.datagen.parts import (
     LANGUAGES,
     Call,
@@ -30,30 +30,16 @@ def write_documents(
 
     A sentence is rejected when it has a number that neither the configuration nor a sum or difference of two of its
     numbers explains. A document is rejected when a section could not be read, or when it states fewer than half of its
-    values word for word. The values that it does not state are its ``lost`` fields.
+    values (`ragbench.datagen.checks.states`). The values that it does not state are its ``lost`` fields.
 
     Source: RAGEval, section 3.2.
     """
     calls = []
     for configuration in configurations:
-        for section in schema.sections:
-            names = [name for name in section.fields if name in configuration.values]
-            if not names:
-                continue
-            shown = dict.fromkeys([schema.subject, *names])
-            fields = {
-                "domain": schema.domain,
-                "subdomain": configuration.subdomain,
-                "language": LANGUAGES[schema.language],
-                "title": configuration.values[schema.subject],
-                "heading": section.heading,
-                "facts": field_list({name: configuration.values[name] for name in shown}),
-            }
-            identity = f"{configuration.id}/{section.heading}"
-            calls.append(Call(identity, fields, None, (configuration.id, section.heading)))
-    written = ask_step(model, "document", "rageval_document", calls, lambda item, text: (*item, text), options)
-    unread = {rejected.id.partition("/")[0] for rejected in written.rejected}
+        calls.extend(_section_calls(schema, configuration))
+    written = ask_step(model, "document", "rageval_document", calls, _section_text, options)
     rejected = list(written.rejected)
+    unread = {one.id.partition("/")[0] for one in rejected}
     made = []
     for configuration in configurations:
         if configuration.id in unread:
@@ -74,6 +60,31 @@ def write_documents(
     return StepResult(tuple(made), tuple(rejected))
 
 
+def _section_calls(schema: Schema, configuration: Configuration) -> list[Call]:
+    """Return a prompt for each section that has a value; it shows the section's values and the subject's."""
+    calls = []
+    for section in schema.sections:
+        names = [name for name in section.fields if name in configuration.values]
+        if names:
+            shown = dict.fromkeys([schema.subject, *names])
+            fields = {
+                "domain": schema.domain,
+                "subdomain": configuration.subdomain,
+                "language": LANGUAGES[schema.language],
+                "title": configuration.values[schema.subject],
+                "heading": section.heading,
+                "facts": field_list({name: configuration.values[name] for name in shown}),
+            }
+            identity = f"{configuration.id}/{section.heading}"
+            calls.append(Call(identity, fields, None, (configuration.id, section.heading)))
+    return calls
+
+
+def _section_text(item: tuple[str, str], text: str) -> tuple[str, str, str]:
+    """Return the configuration's id, the heading and the text of a section."""
+    return (*item, text)
+
+
 def _founded_sentences(
     text: str, configuration: Configuration, language: str
 ) -> tuple[tuple[str, ...], list[Rejected]]:
@@ -92,6 +103,5 @@ def _founded_sentences(
 def _document(schema: Schema, configuration: Configuration, sections: Sequence[Section]) -> GeneratedDocument:
     title = configuration.values[schema.subject]
     document = GeneratedDocument(configuration.id, title, schema.language, tuple(sections))
-    body = " ".join(document.sentences)
-    lost = tuple(name for name, value in configuration.values.items() if not mentions(body, value))
+    lost = tuple(name for name, value in configuration.values.items() if not states(document.sentences, value))
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), lost)

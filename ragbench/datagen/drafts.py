@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -311,17 +310,21 @@ def _found(
     model: Any, drafts: Sequence[QRA], documents: Sequence[Document], options: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Look for the answers of unanswerable questions in the nearest passages; returns as `_known_without`."""
-    texts = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
-    if not texts:
+    questions = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
+    if not questions:
         return {}, {}
-    found = BM25(token_chunks(documents, size=150, overlap=0)).search([*texts.values()], _SEARCHED)
-    contexts = [[hit.chunk.text for hit in hits] for hits in found]
-    copied = extract_sentences(model, [*texts.values()], contexts, ids=[*texts], **options)
-    labels = dict(zip(texts, copied.labels, strict=True))
-    unread = "the check whether the documents answer it could not be read"
-    answered = {i: label.sentences[0] for i, label in labels.items() if label is not None and label.sentences}
-    reasons = {i: f"the documents may answer it: {sentence[:80]!r}" for i, sentence in answered.items()}
-    return reasons, {i: unread for i, label in labels.items() if label is None}
+    index = BM25(token_chunks(documents, size=150, overlap=0))
+    hits_of = index.search(list(questions.values()), _SEARCHED)
+    contexts = [[hit.chunk.text for hit in hits] for hits in hits_of]
+    copied = extract_sentences(model, list(questions.values()), contexts, ids=list(questions), **options)
+    reasons = {}
+    unread = {}
+    for name, label in zip(questions, copied.labels, strict=True):
+        if label is None:
+            unread[name] = "the check whether the documents answer it could not be read"
+        elif label.sentences:
+            reasons[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
+    return reasons, unread
 
 
 # What a person says
@@ -346,25 +349,35 @@ def accept_drafts(
     open (nobody has said anything).
     """
     paths = [labels] if isinstance(labels, str | Path) else labels
-    said = dict(list(current(load_labels(*paths), "draft").groupby("item")))
-    counts = Counter({"accepted": 0, "edited": 0, "dropped": 0, "open": 0})
+    labels_of = dict(list(current(load_labels(*paths), "draft").groupby("item")))
+    counts = {"accepted": 0, "edited": 0, "dropped": 0, "open": 0}
     kept = []
     for question in questions:
-        about = said.get(question.id)
-        if about is None or about["label"].eq("drop").any():
-            counts["open" if about is None else "dropped"] += 1
-            continue
-        edits = next((read_edits(note) for note in reversed(about["note"].tolist()) if note), {})
-        by = ", ".join(sorted({*about["annotator"]}))
-        text, answer = edits.get("Question", question.text), edits.get("Answer", question.answer)
-        kept.append(replace(question, text=text, answer=answer, meta={**question.meta, "accepted_by": by}))
-        counts.update(accepted=1, edited=bool(edits))
+        rows = labels_of.get(question.id)
+        if rows is None:
+            counts["open"] += 1
+        elif rows["label"].eq("drop").any():
+            counts["dropped"] += 1
+        else:
+            edits = _last_edits(rows["note"])
+            counts["accepted"] += 1
+            counts["edited"] += bool(edits)
+            meta = {**question.meta, "accepted_by": ", ".join(sorted(set(rows["annotator"])))}
+            text = edits.get("Question", question.text)
+            answer = edits.get("Answer", question.answer)
+            kept.append(replace(question, text=text, answer=answer, meta=meta))
     if not kept:
         got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
         do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"
         raise DataError(got, "at least one label 'accept'", do)
     _write(kept, to)
-    return dict(counts)
+    return counts
+
+
+def _last_edits(notes: pd.Series) -> Mapping[str, str]:
+    """Return the edits of the last label that has some."""
+    written = [note for note in notes if note]
+    return read_edits(written[-1]) if written else {}
 
 
 def _write(questions: Sequence[Question], path: str | Path) -> Path:

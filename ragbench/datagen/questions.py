@@ -35,14 +35,14 @@ from ragbench.prompts import Prompt
 
 # What the types of question ask for, in our words (Table 6).
 _MEANING = {
-    "factual": "It asks for particular details of one document.",
-    "multi-hop": "It needs several facts of one document that are linked by a chain of reasoning.",
-    "summary": "It asks for a summary of one part of a document; the answer covers all that is relevant.",
-    "information integration": "It needs different facts from both documents, put together.",
-    "numerical comparison": "It compares a number of one document with the same kind of number of the other.",
-    "temporal sequence": "It asks for the order in time of events from both documents.",
-    "unanswerable": "It asks for a fact marked as missing. The documents do not state it; the answer says that it "
-    "is not stated, that nothing else allows to infer it, and that the question cannot be answered.",
+    "factual": "It asks for two or three particular details, such as an amount, a date, a person or a cause.",
+    "multi-hop": "It needs several facts that are linked by a chain of reasoning.",
+    "summary": "It asks for a summary of one part of the facts; the answer covers all that is relevant.",
+    "information integration": "It needs different facts about both, put together.",
+    "numerical comparison": "It compares a number of the one with the same kind of number of the other.",
+    "temporal sequence": "It asks for the order in time of events from both.",
+    "unanswerable": "It asks for a fact marked as missing. The answer says that it is not stated, that nothing else "
+    "allows to infer it, and that the question cannot be answered.",
 }
 _Pair = tuple[Configuration, GeneratedDocument]
 
@@ -103,7 +103,7 @@ def _question_call(identity: str, kind: str, schema: Schema, pairs: Sequence[_Pa
     fields = {
         "language": LANGUAGES[schema.language],
         "facts": "\n\n".join(facts),
-        "names": "; ".join(document.title for document in documents),
+        "names": " and ".join(f'"{document.title}"' for document in documents),
         "kind": kind,
         "meaning": _MEANING[kind],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,7 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
     """Write a set to a folder that is new or empty, and return the folder.
 
     Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_questions(FOLDER)`` reads;
-    ``configurations.jsonl``, each document's values and lost facts; ``rejected.csv``; ``summary.json``.
+    ``configurations.jsonl``, each document's values; ``rejected.csv``; ``summary.json``.
     """
     folder = Path(out).expanduser()
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):
@@ -195,20 +195,11 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
         raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
     folder.mkdir(parents=True, exist_ok=True)
     data = generated.dataset()
-    lost = {document.id: document.lost for document in generated.documents}
     documents = [
         {"id": document.id, "title": document.title, "text": document.text, **document.meta}
         for document in data.documents
     ]
-    configurations = [
-        {
-            "id": configuration.id,
-            "subdomain": configuration.subdomain,
-            "values": dict(configuration.values),
-            "lost": lost.get(configuration.id),
-        }
-        for configuration in generated.configurations
-    ]
+    configurations = [asdict(configuration) for configuration in generated.configurations]
     summary = {
         **data.meta,
         "documents": len(generated.documents),
