@@ -141,8 +141,8 @@ def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_docume
 
 
 def asked(prompt):
-    ((kind, names),) = re.findall(r"^Write one (.*) question\..* The question has the words (.*) in it", prompt, re.M)
-    return {"question": f"A {kind} question about {names}?", "statements": [" A. ", "B.", "C."]}
+    ((kind, names),) = re.findall(r'^Write one (.*) question\..* with the words "For (.*),"', prompt, re.M)
+    return {"question": f"For {names}, what {kind} plan or profit?", "statements": [" A. ", "B.", "C."]}
 
 
 def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, model):
@@ -156,12 +156,33 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
     by_id = {question.id: question for question in result.made}
     both = by_id["finance-01 temporal sequence"]
     assert both.doc_ids == ("finance-01", "finance-02")
-    assert both.question == 'A temporal sequence question about "Tarn Trawlers" and "Vole Books"?'
+    assert both.question == "For Tarn Trawlers and Vole Books, what temporal sequence plan or profit?"
     assert both.statements == ("A.", "B.", "C.")
     assert by_id["finance-01 unanswerable"].lost == ("plan",)
     (missing,) = [prompt for prompt in script.prompts if "Missing: plan" in prompt]
     assert "a second harbour" not in missing
     assert "- revenue: 80 million crowns" in missing
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("What is the plan?", "the question does not name its document"),
+        ("For Tarn Trawlers, what is the revenue?", "the question asks for no fact that was lost"),
+    ],
+)
+def test_a_question_that_fails_its_check_goes_no_further(script, model, question, reason):
+    script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
+    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"])
+    assert (result.made, reasons(result)) == ((), [("finance-01 unanswerable", reason)])
+
+
+def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, model):
+    question = "For Tarn Trawlers, what is the plan?"
+    script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
+    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["factual", "summary"])
+    assert [made.kind for made in result.made] == ["factual"]
+    assert reasons(result) == [("finance-01 summary", "the question was asked before")]
 
 
 def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model):
@@ -191,7 +212,9 @@ def test_a_number_without_a_sentence_is_rejected(script, model, number):
 
 
 def test_answers_are_refined_by_the_papers_rules(script, model):
-    draft = replace(FACTUAL, statements=("It is rich.", "Ada Ruck is chairman.", "Revenue was 80 million crowns."))
+    draft = replace(
+        FACTUAL, statements=("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns.")
+    )
     report = {
         "unsupported": [{"statement": 1, "sentence": 0}, {"statement": 2, "sentence": 3}],
         "missing": ["The net profit was 6 million crowns. ", " "],
@@ -252,7 +275,7 @@ def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(scrip
     steps = made.rejections().groupby(["step", "reason"]).size()
     assert steps["question", "the document lost no fact"] == 2
     assert steps["question", "needs a second document"] == 1
-    assert steps["check", "no reference of a document"] == 1
+    assert steps["refine", "no reference of a document"] == 1
     sent = len(script.prompts)
     assert datagen.generate_set(model, "finance", SEEDS, 2, kinds, cassette=cassette) == made
     assert len(script.prompts) == sent
@@ -265,7 +288,7 @@ def filled_from(prompt):
 
 
 def answered(prompt):
-    (names,) = re.findall(r"The question has the words (.*) in it", prompt)
-    first = names.split('"')[1]
+    (names,) = re.findall(r'with the words "For (.*),"', prompt)
+    first = names.split(" and ")[0]
     statement = f"The company is {first}."
     return {"question": f"What is the revenue of {names}?", "statements": [statement] * 3}

@@ -1,7 +1,8 @@
 """Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et al. 2023, section 4).
 
 Reading order: `parts` (the records, and how a step asks a model) -> `schema` -> `configuration` -> `document` ->
-`questions` (questions, references, answers that agree with them, key points) -> `sets` (all of it, and the checks).
+`questions` (questions, references, answers that agree with them, key points) -> `sets` (all of it).
+`checks`: what strings say of each.
 `drafts`: questions about a user's own documents. `ragas_pairs`: texts made better and worse.
 
 Every step takes ``options`` of `ragbench.llm.ask`; with ``cassette`` its replies are recorded, and replayed.
@@ -21,4 +22,4 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.questions import ask_questions, extract_keypoints, find_references, refine_answers
 from ragbench.datagen.schema import summarise_schema
-from ragbench.datagen.sets import GeneratedSet, check_question, checked_questions, generate_set, write_set
+from ragbench.datagen.sets import GeneratedSet, generate_set, write_set

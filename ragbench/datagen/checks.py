@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ragbench.datagen.parts import QRA, Unfit
+
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # Words that carry meaning; in Chinese, characters.
 _WORD = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]")
+_MIN_SHARED = 0.5  # of a statement's words that references and question must have
 _MOST_WORDS = 0.7  # of a value that is stated in other words
 
 
@@ -79,3 +82,41 @@ def shared_words(text: str, source: str) -> float:
     if not words:
         return 1.0
     return len(words & content_words(source)) / len(words)
+
+
+# Questions: each check raises `Unfit` with the first thing that is wrong
+
+
+def check_unanswerable(question: QRA) -> None:
+    """Check that a question asks for one of the lost facts by name, and that its answer has no number."""
+    lost = content_words(" ".join(question.lost).replace("_", " "))
+    if not lost & content_words(question.question):
+        raise Unfit("the question asks for no fact that was lost", question.question)
+    if unfounded_numbers(question.answer, question.question):
+        raise Unfit("an answer to a question that has none", question.answer)
+
+
+def check_answer(question: QRA) -> None:
+    """Check that each document has a reference, and that references or question hold what each statement says.
+
+    That is all of its numbers, or two that it is the sum or difference of, and at least half of its words.
+    """
+    if not question.statements:
+        raise Unfit("no statement of the answer is left", question.question)
+    referenced = {reference.doc_id for reference in question.references}
+    for doc_id in question.doc_ids:
+        if doc_id not in referenced:
+            raise Unfit("no reference of a document", doc_id)
+    source = " ".join([question.question, *(reference.text for reference in question.references)])
+    for statement in question.statements:
+        if unfounded_numbers(statement, source):
+            raise Unfit("a number that is in no reference", statement)
+        if shared_words(statement, source) < _MIN_SHARED:
+            raise Unfit("a statement with few words of the references", statement)
+
+
+def check_keypoints(question: QRA) -> None:
+    """Check that key points have no number that question and answer lack."""
+    for point in question.keypoints:
+        if unfounded_numbers(point, f"{question.question} {question.answer}"):
+            raise Unfit("a key point with a number that the answer lacks", point)

@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from ragbench.data.user import plain_words
+from ragbench.datagen.checks import check_answer, check_keypoints, check_unanswerable, mentions
 from ragbench.datagen.parts import (
     KINDS,
     LANGUAGES,
@@ -69,7 +71,8 @@ def ask_questions(
 
     It is shown the facts that the documents state, not the documents. A question over several documents joins a
     document to the next one; the last document has none. An unanswerable question is about facts that the document
-    lost; a document that lost none has none. What cannot be asked is listed as rejected.
+    lost; a document that lost none has none. What cannot be asked is listed as rejected, and so is a question that does
+    not name its documents, was asked before, or fails `ragbench.datagen.checks.check_unanswerable`.
 
     Source: RAGEval, section 3.3 and Table 6.
     """
@@ -90,7 +93,24 @@ def ask_questions(
                 rejected.append(Rejected(identity, "question", "the document lost no fact"))
             else:
                 calls.append(_question_call(identity, kind, schema, shown))
-    result = ask_step(model, "question", "rageval_question", calls, _with_answer, options)
+    before: set[str] = set()
+    title_of = {document.id: document.title for document in documents}
+
+    def read(draft: QRA, reply: _QuestionReply) -> QRA:
+        question = reply.question.strip()
+        if not all(mentions(question, title_of[doc_id]) for doc_id in draft.doc_ids):
+            raise Unfit("the question does not name its document", question)
+        words = plain_words(question)
+        if words in before:
+            raise Unfit("the question was asked before", question)
+        before.add(words)
+        statements = tuple(statement.strip() for statement in reply.statements)
+        asked = replace(draft, question=question, statements=statements)
+        if asked.kind == "unanswerable":
+            check_unanswerable(asked)
+        return asked
+
+    result = ask_step(model, "question", "rageval_question", calls, read, options)
     return StepResult(result.made, (*rejected, *result.rejected))
 
 
@@ -103,7 +123,7 @@ def _question_call(identity: str, kind: str, schema: Schema, pairs: Sequence[_Pa
     fields = {
         "language": LANGUAGES[schema.language],
         "facts": "\n\n".join(facts),
-        "names": " and ".join(f'"{document.title}"' for document in documents),
+        "names": " and ".join(document.title for document in documents),
         "kind": kind,
         "meaning": _MEANING[kind],
     }
@@ -116,11 +136,6 @@ def _facts(configuration: Configuration, document: GeneratedDocument) -> str:
     """List the values that a document states, below its title."""
     stated = {name: value for name, value in configuration.values.items() if name not in document.lost}
     return f"{document.title}\n{field_list(stated)}"
-
-
-def _with_answer(draft: QRA, reply: _QuestionReply) -> QRA:
-    statements = tuple(statement.strip() for statement in reply.statements)
-    return replace(draft, question=reply.question.strip(), statements=statements)
 
 
 # References
@@ -198,7 +213,8 @@ def refine_answers(
 
     A statement without support gets the sentence of the documents that supports it as a reference, or is removed
     where there is none. What the references say and the answer lacks is added to the answer. ``changes`` tells what
-    was done. Unanswerable questions pass without being asked.
+    was done. What still fails `ragbench.datagen.checks.check_answer` is rejected. Unanswerable questions pass without
+    being asked.
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
@@ -215,7 +231,9 @@ def refine_answers(
             calls.append(Call(question.id, fields, _RefineReply, question))
 
     def read(question: QRA, report: _RefineReply) -> QRA:
-        return _refined(question, report, _sentences(question, documents))
+        refined = _refined(question, report, _sentences(question, documents))
+        check_answer(refined)
+        return refined
 
     result = ask_step(model, "refine", "rageval_refine", calls, read, options)
     return _with_unasked(questions, result)
@@ -254,7 +272,8 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
 
 
 def extract_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> StepResult[QRA]:
-    """Let a model take three to five key points out of each answer; a reply with fewer or more is rejected.
+    """Let a model take three to five key points out of each answer; a reply with fewer or more, or with
+    numbers that the answer lacks, is rejected.
 
     Source: RAGEval, section 3.3 (generating keypoints).
     """
@@ -268,6 +287,8 @@ def extract_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> S
         calls.append(Call(question.id, fields, _KeypointsReply, question))
 
     def read(question: QRA, reply: _KeypointsReply) -> QRA:
-        return replace(question, keypoints=tuple(point.strip() for point in reply.keypoints))
+        pointed = replace(question, keypoints=tuple(point.strip() for point in reply.keypoints))
+        check_keypoints(pointed)
+        return pointed
 
     return ask_step(model, "key points", "rageval_keypoints", calls, read, options)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ragbench.data.user import plain_words
-from ragbench.datagen.checks import content_words, mentions, shared_words, unfounded_numbers
 from ragbench.datagen.configuration import make_configurations
 from ragbench.datagen.document import write_documents
 from ragbench.datagen.parts import (
@@ -23,14 +21,11 @@ from ragbench.datagen.parts import (
     Rejected,
     Schema,
     StepResult,
-    Unfit,
 )
 from ragbench.datagen.questions import ask_questions, extract_keypoints, find_references, refine_answers
 from ragbench.datagen.schema import summarise_schema
 from ragbench.errors import DataError, ModelError
 from ragbench.records import Dataset, Document, Question
-
-_MIN_SHARED = 0.5  # of a statement's words that references and question must have
 
 
 @dataclass(frozen=True)
@@ -112,72 +107,7 @@ def generate_set(
     questions = made(find_references(model, questions, by_id, **options))
     questions = made(refine_answers(model, questions, by_id, **options))
     questions = made(extract_keypoints(model, questions, **options))
-    questions = made(checked_questions(questions, by_id))
     return GeneratedSet(schema, configurations, written, questions, tuple(rejected))
-
-
-# The checks of questions
-
-
-def checked_questions(questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument]) -> StepResult[QRA]:
-    """Reject questions that `check_question` finds unfit, and those that were asked before."""
-    made = []
-    rejected = []
-    before = set()
-    for question in questions:
-        words = plain_words(question.question)
-        try:
-            if words in before:
-                raise Unfit("the question was asked before", question.question)
-            check_question(question, documents)
-        except Unfit as fault:
-            rejected.append(Rejected(question.id, "check", fault.reason, fault.detail))
-        else:
-            made.append(question)
-        before.add(words)
-    return StepResult(tuple(made), tuple(rejected))
-
-
-def check_question(question: QRA, documents: Mapping[str, GeneratedDocument]) -> None:
-    """Raise `Unfit` with the first thing that is wrong with a question.
-
-    It names the subject of each of its documents. Answerable: each document has a reference, and `_check_statement`
-    passes for each statement. Unanswerable: it asks for one of the lost facts by name, and its answer has no number.
-    The key points have no number that the answer lacks.
-    """
-    for doc_id in question.doc_ids:
-        title = documents[doc_id].title
-        if not mentions(question.question, title):
-            raise Unfit("the question does not name its document", f"{title!r}: {question.question}")
-    if question.kind == "unanswerable":
-        _check_unanswerable(question)
-    else:
-        _check_answer(question)
-    for point in question.keypoints:
-        if unfounded_numbers(point, f"{question.question} {question.answer}"):
-            raise Unfit("a key point with a number that the answer lacks", point)
-
-
-def _check_unanswerable(question: QRA) -> None:
-    lost = content_words(" ".join(question.lost).replace("_", " "))
-    if not lost & content_words(question.question):
-        raise Unfit("the question asks for no fact that was lost", question.question)
-    if unfounded_numbers(question.answer, question.question):
-        raise Unfit("an answer to a question that has none", question.answer)
-
-
-def _check_answer(question: QRA) -> None:
-    if not question.statements:
-        raise Unfit("no statement of the answer is left")
-    referenced = {reference.doc_id for reference in question.references}
-    if missing := [doc_id for doc_id in question.doc_ids if doc_id not in referenced]:
-        raise Unfit("no reference of a document", missing[0])
-    source = " ".join([question.question, *(reference.text for reference in question.references)])
-    for statement in question.statements:
-        if unfounded_numbers(statement, source):
-            raise Unfit("a number that is in no reference", statement)
-        if shared_words(statement, source) < _MIN_SHARED:
-            raise Unfit("a statement with few words of the references", statement)
 
 
 # Files
