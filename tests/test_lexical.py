@@ -289,9 +289,9 @@ def test_claim_overlap_is_a_share_that_more_text_never_lowers(a, b):
     idf = idf_weights(["red blue", "the cat", "the dog"])
     share = claim_overlap(a, b, idf)
     if math.isnan(share):
-        assert not stems(a, "overlap")
+        assert not stems(a)
         return
-    claimed, present = set(stems(a, "overlap")), stems(b, "overlap")
+    claimed, present = set(stems(a)), stems(b)
     weights = {word: idf.get(word, max(idf.values())) for word in claimed}
     slow = sum(weight for word, weight in weights.items() if word in present) / sum(weights.values())
     assert share == pytest.approx(slow)
@@ -324,7 +324,7 @@ def test_contained_and_claim_overlap_are_metrics_by_name():
 
 
 def test_stems_are_porters_over_unicode_words():
-    assert stems("Running relational Élodie's", "overlap") == ["run", "relat", "élodi"]
+    assert stems("Running relational Élodie's") == ["run", "relat", "élodi"]
 
 
 @settings(deadline=None)
@@ -332,7 +332,7 @@ def test_stems_are_porters_over_unicode_words():
 def test_idf_overlap_is_symmetric_and_in_range(a, b):
     idf = idf_weights(["red blue", "the cat", "the dog"])
     score = idf_overlap(a, b, idf)
-    assert math.isnan(score) == (not stems(a, "overlap") and not stems(b, "overlap"))
+    assert math.isnan(score) == (not stems(a) and not stems(b))
     if not math.isnan(score):
         assert 0 <= score <= 1 + 1e-12
         assert score == idf_overlap(b, a, idf)

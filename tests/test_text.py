@@ -3,7 +3,6 @@
 import re
 import unicodedata
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +14,7 @@ from ragbench.metrics.keypoints import effective_information_rate, reference_rec
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import comparable, normalise
-from ragbench.text.negation import abstains
 from ragbench.text.tokens import TokenOffsets
-from ragbench.text.words import word_weight
 from ragbench.widgets.explorer import _ScoredHits, column
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -189,11 +186,6 @@ def test_metric_check_marks_and_recall_agree(layout, match):
         assert column("x", ranking, 0, 1).count("<mark") == 1
 
 
-def test_a_word_of_unknown_characters_is_as_rare_as_a_piece_outside_the_vocabulary():
-    assert word_weight("\U00012000") == pytest.approx(np.log(30522 - 1996))
-    assert word_weight("the") < word_weight("river") < word_weight("\U00012000")
-
-
 def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
     german = "Es misst acht Meter und wurde nach einem Brand erneuert. Zum Hafen sind es zehn Minuten."
     french = "Il fut construit par Ada Holm. On y arrive à pied depuis la gare de Bensk en dix minutes."
@@ -242,12 +234,3 @@ def test_each_function_word_can_tell_its_language(language):
 def test_a_few_foreign_names_do_not_change_the_language_of_an_unspaced_text():
     assert language_of(["北京大学的学生在 London 和 Paris 学习语言"]) == "chinese"
     assert language_of(["The capital of the country is Beijing (北京) and was so in the past."]) == "english"
-
-
-def test_an_answer_declines_at_its_beginning_or_end_but_not_in_its_middle():
-    filler = "The bridge carries trams over the river. " * 20
-    decline = "I cannot determine the year. "
-    assert abstains(decline + filler, "grader")
-    assert abstains(filler + decline, "grader")
-    assert not abstains(filler + decline + filler, "grader")
-    assert not abstains(filler + decline, "judge")

@@ -263,7 +263,7 @@ def _rouge_tokenizer(stem: bool) -> _Words:
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
     """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0."""
-    sets = [set(stems(text, "overlap")) for text in texts]
+    sets = [set(stems(text)) for text in texts]
     frequency = Counter(stem for words in sets for stem in words)
     return {stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
 
@@ -277,7 +277,7 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    a, b = Counter(stems(prediction, "overlap")), Counter(stems(reference, "overlap"))
+    a, b = Counter(stems(prediction)), Counter(stems(reference))
 
     def weight(words: Counter[str]) -> float:
         return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())
@@ -306,7 +306,7 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float], *, unseen: fl
     0.25
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    claimed, present = set(stems(claim, "overlap")), set(stems(text, "overlap"))
+    claimed, present = set(stems(claim)), set(stems(text))
 
     def weight(words: set[str]) -> float:
         return math.fsum(idf.get(stem, rarest) for stem in words)

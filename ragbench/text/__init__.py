@@ -2,9 +2,7 @@
 
 ``layout``     texts made comparable whatever their line breaks and composed characters, with the way back
 ``sentences``  `SENTENCES`: where a sentence ends
-``words``      `WORDS`: what a word is and its stem; numbers, frequency ranks
-``negation``   `ABSTENTIONS`: what says "I do not know"; negation, guesses
-``parse``      parsed texts for many comparisons: the judge's, the reader's
+``words``      words and their stems, function words, number words
 ``languages``  which language a text is in
 ``tokens``     of MiniLM, and where its files lie; where the first N end
 ``common``     longest common substring and subsequence

@@ -17,8 +17,12 @@ import pandas as pd
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.claims import CHECKS, COUNTS, LOWER_IS_BETTER, METRICS, claim_counts, claim_metrics
+from ragbench.metrics.lexical import claim_overlap, idf_weights
+from ragbench.text.sentences import sentence_spans
+from ragbench.text.words import STOP_WORDS, stems
 from ragbench.widgets.base import Panel, escape, mark, number_table, row
 
+_FUNCTION_WORDS = dict.fromkeys(stems(" ".join(STOP_WORDS)), 0.05)  # they decide only between equal sentences
 _AS_GIVEN = "as given"
 _ENTAILED = LABELS[0]
 _SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
@@ -291,18 +295,14 @@ def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     Returns (start, end, share): its place, the first of equally good ones, and the shared weight as a share of the
     claim's, in (0, 1].
     """
-    from ragbench.text.parse import parse
-
-    claimed, searched = parse(claim).weight, parse(text)
-    total = sum(claimed.values())
-    start, best, most = 0, None, 0.0
-    for sentence, stems in zip(searched.sentences, searched.sentence_stems, strict=True):
-        start = text.index(sentence, start)
-        shared = sum(weight for stem, weight in claimed.items() if stem in stems)
-        if shared > most:
-            best, most = (start, start + len(sentence), shared / total), shared
-        start += len(sentence)
-    return best
+    spans = sentence_spans(text, "claims")
+    sentences = [text[start:end] for start, end in spans]
+    weights = idf_weights(sentences) | _FUNCTION_WORDS
+    shares = [claim_overlap(claim, sentence, weights) for sentence in sentences]
+    if not any(share > 0 for share in shares):
+        return None
+    best = max(range(len(shares)), key=shares.__getitem__)
+    return (*spans[best], shares[best])
 
 
 def _place(side: str, column: int) -> str:
