@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,13 +166,15 @@ def _plan(given: _Given) -> None:
 @_command("run", _EXPERIMENT)
 def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
+    from ragbench.llm.models import TWO_WAYS
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores, score_means
     from ragbench.scoring import without_labels
 
     grid = rb.Experiment.from_yaml(given.experiment)
+    numbers: Mapping[str, Any] = {}
     if grid.metrics:
-        _, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
+        numbers, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
         if left_out:
             warnings.warn(left_out, stacklevel=2)
     rows = grid.run()
@@ -184,12 +186,14 @@ def _run(given: _Given) -> int:
     if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
         print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {grid.truncated})")
     print(_run_summary(rows))
-    if grid.metrics:
+    if numbers:
         with grid.open_cassette() as cassette:
             options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
-            scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
+            scores = rb.score(rows, [*numbers], grid.labels, checker=grid.checker, **options)
         print(_rounded(score_means(scores)))
         print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n")
+    if not grid.generator:
+        print(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n")
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
     print(f"next: ragbench export {shlex.quote(folder)} --to FOLDER")
