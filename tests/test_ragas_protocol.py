@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 from types import SimpleNamespace
 
 import pandas as pd
@@ -215,7 +216,21 @@ def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
             assert cell["n"] + cell["unscored"] == 50
 
 
+def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
+    texts = pd.read_json(packaged_data("recordings", "ragas_metrics.jsonl.gz"), lines=True)
+    assert texts.groupby(["dimension", "side"]).size().to_dict() == dict.fromkeys(product(DIMENSIONS, SIDES), 50)
+    assert set(texts["verdicts"].dropna().explode()) == {"Yes", "No"}
+    assert texts["cosines"].dropna().map(len).eq(3).all()
+    wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
+    for dimension, own in texts.groupby("dimension"):
+        pairs = as_pairs(own.assign(score=[BOOK.score_of(text) for text in own.to_dict("records")]), "score")
+        scored = pairs.dropna().round(6)
+        won = [(row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()]
+        assert (sum(won), len(won)) == wins[dimension]
+
+
 BOOK = parts("30")
+SIDES = ("better", "worse")
 
 
 def run(labels, replies, score, parse_status, truncated, **more):
@@ -292,7 +307,8 @@ def test_texts_are_labelled_without_keeping_them(minilm):
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
         table, reports = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
     assert [report.step for report in reports] == ["statements", "verdicts", "questions", "sentences"]
-    better, worse = (own for _, own in table.groupby("side", sort=False))
+    assert (reports[1].items, reports[1].joint) == (3, 0)  # one statement a prompt
+    better, worse = (table[table["side"] == side] for side in SIDES)
     assert better["verdicts"].dropna().tolist() == [["Yes"]]
     assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
     assert worse["cosines"].dropna().map(len).tolist() == [3]
