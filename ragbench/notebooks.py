@@ -260,5 +260,4 @@ def _set_to_folder(book: dict[str, Any]) -> None:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             if "parameters" in cell["metadata"].get("tags", []):
-                for name, value in {"DOCUMENTS": "docs", "QUESTIONS": "questions.csv"}.items():
-                    cell["source"] = re.sub(rf"(?m)^{name} = None\b", f'{name} = "{value}"', cell["source"])
+                cell["source"] = cell["source"].replace('"91_experiment.yaml"', '"experiment.yaml"')

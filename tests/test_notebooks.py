@@ -20,11 +20,7 @@ from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
-from ragbench.cli import main
-from ragbench.data import load_minihop, load_questions
-from ragbench.datagen.sets import json_lines, question_row
 from ragbench.errors import DataError
-from ragbench.labelling.people import append_labels
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, _shared_kernel, execute, find, run_all
 from ragbench.paths import published_figures, shared_data
@@ -107,7 +103,7 @@ BOOKS = {
         {"RESAMPLES": 10},
         "90_grade_agreement 90_correlations",
     ),
-    "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
+    "91_your_experiment": Book({}, "91_retriever 91_chunker"),
     "92_workbench": Book({"LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
     "94_half_the_evidence": Book({"RESAMPLES": 50}, "94_evidence 94_half_minus"),
@@ -354,25 +350,35 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
     assert not (written / never.name).exists()
 
 
+def own_files(folder, **settings):
+    """Write two questions, a document and an experiment over them; return the file of the experiment."""
+    (folder / "q.csv").write_text("question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
+    given = {"name": "mine", "data": {"mine": {"questions": "q.csv", "documents": "docs"}}, "chunker": "token_chunks"}
+    (folder / "mine.yaml").write_text(json.dumps(given | {"k": 1, "N": [50]} | settings))  # JSON is YAML
+    return str(folder / "mine.yaml")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"RETRIEVERS": ["BM25"], "N": [300], "LIMIT": 8},
-        {"RETRIEVERS": ["BM25", "SIM"], "N": [300], "GENERATOR": None, "JUDGE": None, "QUESTIONS": "q.csv"},
-    ],
-    ids=["one retriever at one N", "no references and no answers"],
-)
-def test_the_template_goes_on_where_there_is_nothing_to_compare(changed, run, tmp_path):
-    if "QUESTIONS" in changed:
-        (tmp_path / "q.csv").write_text("question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n")
-        (tmp_path / "docs").mkdir()
-        (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
-        changed = changed | {"QUESTIONS": str(tmp_path / "q.csv"), "DOCUMENTS": str(tmp_path / "docs")}
-    out, _ = run(TEMPLATE, changed)
-    told = "".join(said(out / "91_your_experiment.ipynb"))
-    assert "nothing to compare" in told or "no pair of systems has a question scored for both" in told
-    assert "files in " in told  # the export, at its end
+def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
+    file = own_files(tmp_path, retriever=["BM25"], generator="ollama:llama3:8b", judge="ollama:llama3:8b")
+    out, calls = run(TEMPLATE, {"EXPERIMENT": file, "EXPORT": True})
+    words = "".join(said(out / "91_your_experiment.ipynb"))
+    assert len(calls) >= 4  # two answers, two grades
+    assert "one system: nothing to compare" in words
+    assert "files in " in words  # the export, at its end
+
+
+@pytest.mark.slow
+def test_the_template_compares_prompts_as_a_factor_by_grades(run, tmp_path):
+    (tmp_path / "short.txt").write_text("Answer in one word. {query} {documents}")
+    models = {"generator": {"plain": "ollama:llama3:8b", "short": "ollama:llama3:8b"}, "judge": "ollama:llama3:8b"}
+    file = own_files(tmp_path, retriever=["BM25", "SIM"], **models, prompts={"short": str(tmp_path / "short.txt")})
+    out, _ = run(TEMPLATE, {"EXPERIMENT": file})
+    words = (out / "91_your_experiment.ipynb").read_text()
+    assert "Generator, prompt" in words
+    assert "fully right" in words
 
 
 @pytest.mark.slow
@@ -408,69 +414,3 @@ def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_na
         for part in parts:
             assert any(f"{part} ollama:llama3:8b" in by for by in told)
         assert not any("None" in by for by in told)
-
-
-def grades_of(questions, systems, by=lambda question, system: "5"):
-    """Grades of one person, as the form of the template's section 11 writes them: every question under every system."""
-    return [
-        {"kind": "grade", "item": f"{question}/{system}", "aspect": "grade", "label": by(i, j), "annotator": "me"}
-        for i, question in enumerate(questions)
-        for j, system in enumerate(systems)
-    ]
-
-
-def foreign_folder(folder):
-    """Write questions and documents of MiniHop to a folder, as somebody else would bring them."""
-    minihop = load_minihop(limit=12)
-    folder.mkdir()
-    questions = [question_row(question) for question in minihop.questions]
-    documents = [{"id": d.id, "title": d.title, "text": d.text} for d in minihop.documents[:40]]
-    (folder / "questions.jsonl").write_text(json_lines(questions), encoding="utf-8")
-    (folder / "documents.jsonl").write_text(json_lines(documents), encoding="utf-8")
-    return folder
-
-
-@pytest.mark.slow
-def test_the_template_takes_a_foreign_folder_to_a_latex_table(run, process, tmp_path, monkeypatch):
-    folder = foreign_folder(tmp_path / "finance")
-    own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
-    made = process[1] / "finance"
-    made.mkdir()
-    first = load_questions(folder).questions[0].id
-    append_labels(made / "labels.csv", grades_of([first], ("BM25@100", "SIM@100")))
-    out, _ = run(TEMPLATE, own | {"RETRIEVERS": ["BM25", "SIM"], "N": [100]})
-    told = (out / TEMPLATE.name).read_text()
-    assert "questions labelled: 1; next, for BM25@100 and SIM@100:" in told
-    assert re.search(r"LabellingTool\(grade: \d of \d+ items, labels.csv\)", told)
-    table = (made / "tables" / "comparison.tex").read_text()
-    for words in (r"\toprule", "BM25@100 & SIM@100 & IR score", "finance"):
-        assert words in table
-    assert (made / "export" / "all.tex").exists()
-    assert (made / "figures" / "91_power.png").exists()
-    assert not [*out.glob("91_*.png")]  # the checkout's own pictures stay as they are
-    assert main(["run", str(made / "experiment.yaml")]) == 0
-
-
-@pytest.mark.slow
-def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(run, tmp_path):
-    grades = tmp_path / "grades.csv"
-    questions = [q.id for i, q in enumerate(load_minihop(limit=12).questions) if i % 4]
-    append_labels(grades, grades_of(questions, ("BM25@300", "SIM@300"), lambda i, j: "54"[(i + j) % 2]))
-    book = nbformat.read(TEMPLATE, 4)
-    for cell in book.cells:
-        cell.source = cell.source.replace("LABELLED = None", f"LABELLED = {str(grades)!r}")
-    nbformat.write(book, tmp_path / "91_copy.ipynb")
-    out, _ = run(tmp_path / "91_copy.ipynb", {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [300]})
-    cells = nbformat.read(out / "91_copy.ipynb", 4).cells
-    told = "".join(o.get("text", "") for cell in cells for o in cell.get("outputs", ()))
-    assert "questions labelled: 9; next, for BM25@300 and SIM@300:" in told
-    assert re.search(
-        r"fully right, BM25@300 - SIM@300, labels within the judge.s strata: -?\d\.\d+ \[.*"
-        r"n = 9 in \d clusters, .*, 3 missing",
-        told,
-    )
-    assert any("LabellingTool(grade: 0 of 6 items, grades.csv)" in str(cell) for cell in cells)
-    # Half of each system's labels are 5, whatever the judge says of the rest.
-    assert len(re.findall(r"grade [123]: ", told)) == 6
-    assert "embedded, 3 times: share of pairs of grades that differ 0.000" in told
-    assert (out / "your_experiment" / "rows.jsonl").is_file()

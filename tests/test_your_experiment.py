@@ -29,7 +29,7 @@ def test_the_notebook_of_a_new_folder_runs_as_it_is(tmp_path, results, monkeypat
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     folder = create_project(tmp_path / "mine")
     execute(folder / "91_your_experiment.ipynb", out=tmp_path / "done.ipynb")
-    assert load_manifest(results / "your_experiment")["axes"]["data"].keys() == {"mine"}
+    assert load_manifest(folder / "results" / "first-look")["axes"]["data"].keys() == {"mine"}
 
 
 def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):
@@ -55,8 +55,7 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     parameters = next(cell.source for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
     values: dict = {}
     exec(parameters, values)
-    assert (folder / values["DOCUMENTS"]).is_dir()
-    assert (folder / values["QUESTIONS"]).is_file()
+    assert (folder / values["EXPERIMENT"]).is_file()
     assert not any("data/results" in cell.source for cell in book.cells)  # runs lie in results/ here
 
 
