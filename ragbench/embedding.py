@@ -485,7 +485,7 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
 
 def default_embedder() -> CachedEmbeddings:
-    """Return the embedded default: `MiniLM` with its vectors cached on disk."""
+    """Return the default embedder: `MiniLM` with its vectors cached on disk."""
     return CachedEmbeddings(MiniLM())
 
 

@@ -3,7 +3,7 @@
 What a metric needs and the rows lack is made first: a label, by `LABELS`. A label of your own is a function
 ``(rows, who, cassette) -> column`` and one entry there:
 
-``LABELS["tone"] = LabelMethod(("answer",), lambda rows, who, cassette: [len(a) % 5 for a in rows["answer"]])``
+``LABELS["words"] = LabelMethod(("answer",), lambda rows, who, cassette: [len(a.split()) for a in rows["answer"]])``
 """
 
 from __future__ import annotations

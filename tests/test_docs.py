@@ -64,7 +64,7 @@ def test_the_manuals_experiment_has_under_ten_lines_and_runs(own_files, capsys):
     assert cli.main(["run", str(own_files / "experiment.yaml")]) == 0
     rows = load_rows("first-look")
     assert set(rows["status"]) == {"ok"}
-    assert set(rows["retriever"]) == {"LLM only", "BM25", "SIM", "Hybrid"}
+    assert set(rows["retriever"]) == {"BM25", "SIM", "Hybrid"}
     assert rows.loc[rows["N"] == 300, "ir_score"].tolist() == [1.0, 1.0, 1.0]
     assert cli.main(["export", "first-look", "--to", str(own_files / "report")]) == 0
     assert (own_files / "report" / "methods.md").is_file()
@@ -75,7 +75,6 @@ NOT_RUN = {
     'chat_model("smollm2")': "takes the small model: tests/faults/test_real_model.py asks it",
     '("gpu1", "gpu2")': "names two machines",
     "tcp://head": "names a Dask cluster",
-    "onnx:models/factcg": "names a model that one has to fetch",
 }
 ROWS = [
     {
@@ -105,7 +104,6 @@ GIVEN = {
         "rb": rb,
         "pd": pd,
         "rows": pd.DataFrame(ROWS),
-        "both": [row | {"system": f"BM25@300{', closed book' * (row['system'] == 'two')}"} for row in ROWS[:60]],
         "a": "one",
         "b": "two",
         "topic": [n // 10 for n in range(400)],
@@ -156,6 +154,8 @@ FILES = {
     "documents.jsonl": '{"title": "mill", "text": "Ada built it."}\n{"title": "lake", "text": "It is deep."}\n',
     "questions.csv": "query,gold,references\nWho?,Ada,Ada built it.\n",
     "docs/mill.txt": "Ada built it.",
+    "examples/mill.txt": "The mill of Ely was built by Ada Ruck in 1841. It burnt down in 1902.",
+    "examples/bridge.txt": "The bridge at Tarn was built by Sven Lund in 1899. It stands.",
 }
 
 
