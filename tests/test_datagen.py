@@ -125,6 +125,8 @@ def test_what_a_document_does_not_state_is_lost():
     section = Section("Results", ("Vole Books had revenue of 50 million crowns.", "Its profit was 2 millions."))
     lost = _document(SCHEMA, VOLE, [section]).lost
     assert lost == ("net_profit", "cause", "new_chairman", "meeting_date", "plan")
+    unnamed = replace(VOLE, values={"company": "Vole Books", "revenue": "50 million crowns"})
+    assert _document(SCHEMA, unnamed, [section]).lost == lost
 
 
 def test_the_text_of_a_document_has_its_title_headings_and_sentences():

@@ -30,7 +30,7 @@ def write_documents(
 
     A sentence is rejected when it has a number that neither the configuration nor a sum or difference of two of its
     numbers explains. A document is rejected when a section could not be read, or when it states fewer than half of its
-    values (`ragbench.datagen.checks.states`). The values that it does not state are its ``lost`` fields.
+    values (`ragbench.datagen.checks.states`). Fields of the schema that it does not state are its ``lost`` ones.
 
     Source: RAGEval, section 3.2.
     """
@@ -51,7 +51,7 @@ def write_documents(
                 sections.append(Section(heading, sentences))
                 rejected.extend(faults)
         document = _document(schema, configuration, sections)
-        stated = len(configuration.values) - len(document.lost)
+        stated = len(set(schema.fields) - set(document.lost))
         if stated < _MIN_SHARE * len(configuration.values):
             detail = f"{stated} of {len(configuration.values)}"
             rejected.append(Rejected(configuration.id, "document", "states fewer than half of its values", detail))
@@ -101,7 +101,8 @@ def _founded_sentences(
 
 
 def _document(schema: Schema, configuration: Configuration, sections: Sequence[Section]) -> GeneratedDocument:
+    sentences = [sentence for section in sections for sentence in section.sentences]
+    stated = [name for name, value in configuration.values.items() if states(sentences, value)]
+    lost = tuple(name for name in schema.fields if name not in stated)
     title = configuration.values[schema.subject]
-    document = GeneratedDocument(configuration.id, title, schema.language, tuple(sections))
-    lost = tuple(name for name, value in configuration.values.items() if not states(document.sentences, value))
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), lost)

@@ -34,13 +34,6 @@ from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
 from ragbench.text.sentences import sentence_spans
 
-# The true answer of a question that the documents do not answer, by its language.
-ABSTENTION = "The documents do not contain enough information to answer this question."
-ABSTENTIONS = {
-    "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
-    "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
-    "chinese": "现有文档不足以回答该问题。",
-}
 # Type of question -> what a model is told about it.
 TYPES: Mapping[str, str] = {
     "single fact": "It asks for one fact that one of the sentences states. Its answer is a few words, copied from that "

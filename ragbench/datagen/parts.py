@@ -75,7 +75,7 @@ class Section:
 class GeneratedDocument:
     """A document written from the configuration with the same id.
 
-    ``lost`` are the fields whose values it does not state.
+    ``lost`` are the fields of the schema that it does not state.
     """
 
     id: str

@@ -77,22 +77,7 @@ def ask_questions(
     Source: RAGEval, section 3.3 and Table 6.
     """
     check_known("type of question", kinds, KINDS)
-    configuration_of = {configuration.id: configuration for configuration in configurations}
-    pairs = [(configuration_of[document.id], document) for document in documents]
-    calls = []
-    rejected = []
-    for place, pair in enumerate(pairs):
-        for kind in KINDS:
-            if kind not in kinds:
-                continue
-            identity = f"{pair[1].id} {kind}"
-            shown = pairs[place : place + 2] if kind in OVER_SEVERAL else [pair]
-            if kind in OVER_SEVERAL and len(shown) < 2:
-                rejected.append(Rejected(identity, "question", "needs a second document"))
-            elif kind == "unanswerable" and not pair[1].lost:
-                rejected.append(Rejected(identity, "question", "the document lost no fact"))
-            else:
-                calls.append(_question_call(identity, kind, schema, shown))
+    calls, rejected = _question_calls(schema, configurations, documents, kinds)
     before: set[str] = set()
     title_of = {document.id: document.title for document in documents}
 
@@ -112,6 +97,30 @@ def ask_questions(
 
     result = ask_step(model, "question", "rageval_question", calls, read, options)
     return StepResult(result.made, (*rejected, *result.rejected))
+
+
+def _question_calls(
+    schema: Schema,
+    configurations: Sequence[Configuration],
+    documents: Sequence[GeneratedDocument],
+    kinds: Sequence[str],
+) -> tuple[list[Call], list[Rejected]]:
+    """Return a prompt for each document and kind, and what cannot be asked."""
+    configuration_of = {configuration.id: configuration for configuration in configurations}
+    pairs = [(configuration_of[document.id], document) for document in documents]
+    calls = []
+    rejected = []
+    for place, pair in enumerate(pairs):
+        for kind in [kind for kind in KINDS if kind in kinds]:
+            identity = f"{pair[1].id} {kind}"
+            shown = pairs[place : place + 2] if kind in OVER_SEVERAL else [pair]
+            if kind in OVER_SEVERAL and len(shown) < 2:
+                rejected.append(Rejected(identity, "question", "needs a second document"))
+            elif kind == "unanswerable" and not pair[1].lost:
+                rejected.append(Rejected(identity, "question", "the document lost no fact"))
+            else:
+                calls.append(_question_call(identity, kind, schema, shown))
+    return calls, rejected
 
 
 def _question_call(identity: str, kind: str, schema: Schema, pairs: Sequence[_Pair]) -> Call:
