@@ -199,9 +199,15 @@ def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model
 
 def test_references_are_chosen_by_number_and_are_copies(script, model):
     script.on("You look for evidence", {"sentences": [3, 1, 3]})
-    (found,) = datagen.find_references(model, [FACTUAL], TEXTS).made
+    (found,) = datagen.find_references(model, [replace(FACTUAL, kind="summary")], TEXTS).made
     assert [reference.text for reference in found.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
     assert f"3. {CHAIRMAN}" in script.prompts[0]
+
+
+def test_more_than_half_of_the_sentences_are_no_choice(script, model):
+    script.on("You look for evidence", {"sentences": [1, 2]})
+    result = datagen.find_references(model, [FACTUAL], TEXTS)
+    assert (result.made, reasons(result)) == ((), [(FACTUAL.id, "more than half of the sentences")])
 
 
 @pytest.mark.parametrize("number", [0, 4])

@@ -46,6 +46,7 @@ _MEANING = {
     "unanswerable": "It asks for a fact marked as missing. The answer says that it is not stated, that nothing else "
     "allows to infer it, and that the question cannot be answered.",
 }
+_MOST_REFERENCES = 0.5  # of the sentences of the documents, but for summaries
 _Pair = tuple[Configuration, GeneratedDocument]
 
 
@@ -165,7 +166,8 @@ def find_references(
 ) -> StepResult[QRA]:
     """Let a model choose the references. It names sentences by number, so that a reference is always word for word.
 
-    A number that does not exist is rejected. Unanswerable questions pass without being asked.
+    A number that does not exist is rejected, and more than half of the sentences: that is no choice, but for a summary.
+    Unanswerable questions pass without being asked.
 
     Source: RAGEval, section 3.3 (extracting references).
     """
@@ -181,6 +183,8 @@ def find_references(
         if not all(1 <= number <= len(sentences) for number in reply.sentences):
             raise Unfit("a sentence that does not exist", f"{reply.sentences}, but there are {len(sentences)}")
         numbers = sorted(set(reply.sentences))
+        if question.kind != "summary" and len(numbers) > _MOST_REFERENCES * len(sentences):
+            raise Unfit("more than half of the sentences", f"{len(numbers)} of {len(sentences)}")
         return replace(question, references=tuple(sentences[number - 1] for number in numbers))
 
     result = ask_step(model, "references", prompt, calls, read, options)
