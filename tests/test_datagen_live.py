@@ -223,7 +223,7 @@ def test_answers_are_refined_by_the_papers_rules(script, model):
     )
     report = {
         "unsupported": [{"statement": 1, "sentence": 0}, {"statement": 2, "sentence": 3}],
-        "missing": ["The net profit was 6 million crowns. ", " "],
+        "missing": ["The net profit was 6 million crowns. ", " ", "It sold 700 boats.", "Weather stayed pleasant."],
     }
     script.on("You compare an answer", report)
     (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
@@ -235,6 +235,14 @@ def test_answers_are_refined_by_the_papers_rules(script, model):
         "supplemented: The net profit was 6 million crowns.",
     )
     assert "2. Ada Ruck is chairman." in script.prompts[0]
+
+
+def test_a_sentence_that_the_model_overlooked_is_looked_up(script, model):
+    draft = replace(FACTUAL, statements=(*FACTUAL.statements, CHAIRMAN))
+    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
+    assert refined.changes == (f"reference looked up: {CHAIRMAN}",)
+    assert [reference.text for reference in refined.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
 
 
 @pytest.mark.parametrize(("statement", "sentence"), [(0, 0), (3, 0), (1, 4), (1, -1)])

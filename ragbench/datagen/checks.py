@@ -11,7 +11,7 @@ from ragbench.datagen.parts import QRA, Unfit
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # Words that carry meaning; in Chinese, characters.
 _WORD = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]")
-_MIN_SHARED = 0.5  # of a statement's words that references and question must have
+MIN_SHARED = 0.5  # of a statement's words that references and question must have
 _MOST_WORDS = 0.7  # of a value that is stated in other words
 
 
@@ -111,7 +111,7 @@ def check_answer(question: QRA) -> None:
     for statement in question.statements:
         if unfounded_numbers(statement, source):
             raise Unfit("a number that is in no reference", statement)
-        if shared_words(statement, source) < _MIN_SHARED:
+        if shared_words(statement, source) < MIN_SHARED:
             raise Unfit("a statement with few words of the references", statement)
 
 

@@ -13,7 +13,16 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from ragbench.data.user import plain_words
-from ragbench.datagen.checks import check_answer, check_keypoints, check_unanswerable, mentions
+from ragbench.datagen.checks import (
+    MIN_SHARED,
+    check_answer,
+    check_keypoints,
+    check_unanswerable,
+    mentions,
+    shared_words,
+    states,
+    unfounded_numbers,
+)
 from ragbench.datagen.parts import (
     KINDS,
     LANGUAGES,
@@ -225,9 +234,9 @@ def refine_answers(
     """Let a model compare answers with references, and make both agree by the paper's rules.
 
     A statement without support gets the sentence of the documents that supports it as a reference, or is removed
-    where there is none. What the references say and the answer lacks is added to the answer. ``changes`` tells what
-    was done. What still fails `ragbench.datagen.checks.check_answer` is rejected. Unanswerable questions pass without
-    being asked.
+    where there is none. Sentences that the model overlooked are looked up by strings. What the references say and the
+    answer lacks is added to the answer. ``changes`` tells what was done. What still fails
+    `ragbench.datagen.checks.check_answer` is rejected. Unanswerable questions pass without being asked.
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
@@ -269,10 +278,30 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
             removed.add(item.statement)
             changes.append(f"removed: {question.statements[item.statement - 1]}")
     statements = [text for number, text in enumerate(question.statements, 1) if number not in removed]
-    added = [text.strip() for text in report.missing if text.strip()]
-    changes += [f"supplemented: {text}" for text in added]
+    for reference in _overlooked(statements, references, sentences):
+        references.append(reference)
+        changes.append(f"reference looked up: {reference.text}")
+    source = " ".join(reference.text for reference in references)
+    for text in [missing.strip() for missing in report.missing]:
+        is_said = shared_words(text, source) >= MIN_SHARED and not unfounded_numbers(text, source)
+        if is_said and text not in ("", *statements):
+            statements.append(text)
+            changes.append(f"supplemented: {text}")
     in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
-    return replace(question, statements=(*statements, *added), references=in_order, changes=tuple(changes))
+    return replace(question, statements=tuple(statements), references=in_order, changes=tuple(changes))
+
+
+def _overlooked(
+    statements: Sequence[str], references: Sequence[Reference], sentences: Sequence[Reference]
+) -> list[Reference]:
+    """Return a sentence for each statement that no reference states and a sentence of the documents does."""
+    known = [reference.text for reference in references]
+    overlooked = []
+    for statement in statements:
+        stating = [sentence for sentence in sentences if states([sentence.text], statement)]
+        if stating and not states(known, statement):
+            overlooked.append(stating[0])
+    return overlooked
 
 
 # Key points
