@@ -12,10 +12,11 @@ from checks import load_script
 from fake_ollama import DIGEST
 
 from ragbench import Dataset, Question, recordings
-from ragbench.data import load_minihop
-from ragbench.errors import DataError
+from ragbench.data import load_hotpotqa, load_minihop
+from ragbench.errors import ConfigError, DataError
 from ragbench.evidence import DISTRACTED, EVIDENCE
 from ragbench.llm import CallError, Cassette, local
+from ragbench.paths import packaged_data
 from ragbench.recordings import GOLD, _RecordedGrid, _Recording
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
@@ -100,7 +101,7 @@ def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
 
 def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
     every, one = recordings.every_label(), recordings.reference_grades()
-    assert len(every) == 2544
+    assert len(every) == 2585
     assert not one.duplicated(["question_id", "answer"]).any()
     pair = ["question_id", "answer"]
     first = {(r.question_id, r.answer): r.grade for r in every[::-1].itertuples()}  # the earliest is set last
@@ -125,6 +126,73 @@ def test_grades_are_joined_by_question_and_text():
     grades = recordings.with_reference_grades(rows)["grade"]
     assert grades.isna().tolist() == [False, True, True]
     assert grades[0] == label.grade
+
+
+# -- HotpotQA ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_answers_to_hotpotqa_need_no_data_set_and_their_string_scores_follow_from_the_shipped_texts(monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    rows = recordings.hotpotqa_rows()
+    cells = rows.groupby(["retriever", "N"]).size()
+    assert set(cells) == {200}
+    assert set(cells.index) == {("LLM only", 0), *(("BM25", n) for n in recordings.thesis.CUTOFFS)} | {
+        (name, 1000) for name in recordings.thesis.RETRIEVERS
+    }
+    for name, metric in recordings.STRING_METRICS.items():
+        again = [metric(answer, true) for answer, true in zip(rows["answer"], rows["reference"], strict=True)]
+        assert rows[name].tolist() == pytest.approx(again)
+    assert rows["ir_score"].isna().equals(rows["N"].eq(0))
+
+
+def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_questions():
+    rows = recordings.hotpotqa_rows()
+    graded = rows[rows["grade"].notna()]
+    assert set(graded.groupby(["retriever", "N"]).size()) == {60}
+    planned = {("LLM only", 0), *(("BM25", n) for n in (100, 300, 500))}
+    planned |= {(name, 1000) for name in recordings.thesis.RETRIEVERS}
+    by_equal_texts = {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
+    assert set(graded.groupby(["retriever", "N"]).groups) == planned | by_equal_texts
+    first = [json.loads(line)["question_id"] for line in
+             packaged_data("hotpotqa", "questions.jsonl").read_text(encoding="utf-8").splitlines()[:60]]  # fmt: skip
+    assert set(graded["question_id"]) == set(first)
+    labels = [json.loads(line) for line in
+              packaged_data("hotpotqa", "grades.jsonl").read_text(encoding="utf-8").splitlines()]  # fmt: skip
+    assert sum("second_grade" in label for label in labels) == 60
+    assert not any("context" in label or "supporting_facts" in label for label in labels)
+
+
+@pytest.mark.data
+def test_the_200_questions_are_the_first_of_the_random_order_and_some_ir_scores_are_made_again(data_mirror):
+    data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
+    order = recordings.in_order(data)[:200]
+    rows = recordings.hotpotqa_rows()
+    assert list(dict.fromkeys(rows["question_id"])) == [q.id for q in order]
+    few = replace(data, questions=tuple(order[:5]))
+    again = recordings.thesis.experiment("Table 3.2", few, N=(100, 1000)).run(progress=False)
+    shipped = rows[rows["retriever"] == "BM25"].set_index(["question_id", "N"])["ir_score"]
+    for row in again.itertuples():
+        assert row.ir_score == pytest.approx(shipped[row.question_id, row.N], abs=1e-9)
+
+
+def test_a_table_of_the_thesis_is_replayed_without_a_model_and_says_who_made_it():
+    rows = recordings.thesis_rows("Table 3.2")
+    assert set(rows["retriever"]) == {"LLM only", "BM25"}
+    assert set(recordings.thesis_rows("Table 3.3")["N"]) == {0, 1000}
+    assert rows.attrs["graded"] == "reference labels"
+    assert rows.attrs["generator"].startswith("gguf:Qwen")
+    with pytest.raises(ConfigError, match=r"Table 3\.1"):
+        recordings.thesis_rows("Table 3.1")
+
+
+def test_shares_and_differences_of_grades_by_hand():
+    rows = pd.DataFrame({"N": [1, 1, 2, 2] * 6, "grade": [5, 4, 5, 5] * 6, "cluster": [i // 4 for i in range(24)]})
+    shares = recordings.grade_intervals(rows, "N").set_index(["N", "grade"])["share"]
+    assert shares[1, "grade 5"] == 0.5
+    assert shares[2, "grade 5"] == 1.0
+    assert shares[1, "grade 4"] == 0.5
+    difference = recordings.grade_difference(rows, [5], rows["N"].eq(2), rows["N"].eq(1))
+    assert difference.estimate == pytest.approx(0.5)
 
 
 # -- a small recording -------------------------------------------------------------------------------------------------
