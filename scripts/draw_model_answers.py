@@ -28,9 +28,9 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
-from ragbench.labelling.checkers import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
+from ragbench.text.sentences import split_sentences
 
 SECOND = 150
 CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, size of the second pass
@@ -113,7 +113,7 @@ def to_check(name: str) -> list[RagResult]:
                 tuple(
                     RetrievedText(text=text, doc_id=name) for text, name in zip(row.chunks, row.retrieved, strict=False)
                 ),
-                response_claims=tuple(split_claims(row.answer)),
+                response_claims=split_sentences(row.answer, "claims"),
                 reference_claims=claims,
                 extra={"question_id": row.question_id, axis: getattr(row, axis)},
             )
