@@ -142,6 +142,17 @@ def test_another_questions_true_answer_is_the_next_one_of_its_kind():
     assert rageval.answers_of_others(questions) == ["c", "e", "d", "a", "b"]
 
 
+def test_one_key_point_of_each_drawn_answerable_question_is_a_control():
+    questions = [of_kind(number, "unanswerable" if number % 2 else "factual", "a") for number in range(40)]
+    drawn = rageval.stray_points(questions, 9)
+    assert len(drawn) == 9
+    assert all(place % 2 == 0 and point in POINTS for place, point in drawn.items())
+    assert len(set(drawn.values())) > 1
+    assert drawn == rageval.stray_points(questions, 9)
+    assert drawn != rageval.stray_points(questions, 9, seed=1)
+    assert len(rageval.stray_points(questions)) == 20
+
+
 def test_a_finance_table_judges_four_answers_and_holds_no_text():
     def reply(body):
         prompt = body["messages"][0]["content"]
@@ -155,8 +166,9 @@ def test_a_finance_table_judges_four_answers_and_holds_no_text():
     with FakeOllama(reply=reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         table, reports = rageval.finance_table(model, questions, recorded)
-    assert [report.items for report in reports] == [6] * 4
-    assert table["true covered"].tolist() == table["other covered"].tolist() == [3, 3]
+    assert [report.items for report in reports] == [6, 6, 6, 2]
+    assert table["true covered"].tolist() == [3, 3]
+    assert table["other covered"].tolist() == [1, 1]
     assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3, 3]
     assert table[["words", "recorded words"]].to_numpy().tolist() == [[2, 2], [2, 2]]
     assert not any("It " in str(value) for value in table.to_numpy().ravel())

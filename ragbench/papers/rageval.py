@@ -16,6 +16,7 @@ The paper prints no answer prompt, only that all generators got the same one (se
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,8 @@ from ragbench.text.tokens import default_tokenizer
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _NEW_TOKENS = 256  # section 5.1
+CONTROLS = 60  # key points that a judge must not find
+CONTROL_SEED = 20261126
 _NUMBER = re.compile(r"\s*\d+[.)]?\s+")  # before a key point
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
@@ -258,6 +261,14 @@ def answers_of_others(questions: Sequence[Question]) -> list[str]:
     return [following[question.id] for question in questions]
 
 
+def stray_points(questions: Sequence[Question], count: int = CONTROLS, seed: int = CONTROL_SEED) -> dict[int, str]:
+    """Draw answerable questions, by their places, and one key point of each."""
+    draw = random.Random(seed)
+    places = [place for place, question in enumerate(questions) if question.kind != "unanswerable"]
+    draw.shuffle(places)
+    return {place: draw.choice(questions[place].meta["keypoints"]) for place in places[:count]}
+
+
 def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
     """Count the verdicts of each response: columns covered, contradicted, neither, unread."""
     rows = []
@@ -296,15 +307,14 @@ def finance_table(
     Returns
     -------
     One row per question as of `answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of the recorded answer,
-    and the `verdict_counts` of four answers, each under its name: ``true``, ``other`` (the true answer of another
-    question), ``recorded``, ``own``. No text is in it.
+    and the `verdict_counts` of four answers, each under its name: ``true``, ``recorded``, ``own``, and ``other``, the
+    true answer of another question, for one key point of each of `stray_points`. No text is in it.
     """
     answers = answer_recorded(model, questions, recorded, **options)
     table = answer_rows(questions, answers)
     table = table.join(answer_rows(questions, recorded)[["rouge_l", "words"]].add_prefix("recorded "))
     responses = {
         "true": [question.answer for question in questions],
-        "other": answers_of_others(questions),
         "recorded": [answer.text for answer in recorded],
         "own": [answer.text for answer in answers],
     }
@@ -313,4 +323,13 @@ def finance_table(
         labelled = verdicts(model, questions, texts, **options)
         reports.append(labelled.report)
         table = table.join(verdict_counts(labelled.labels).add_prefix(f"{whose} "))
-    return table, reports
+    drawn = stray_points(questions)
+    others = answers_of_others(questions)
+    asked = [
+        replace(questions[place], meta={**questions[place].meta, "keypoints": (point,)})
+        for place, point in drawn.items()
+    ]
+    labelled = verdicts(model, asked, [others[place] for place in drawn], **options)
+    reports.append(labelled.report)
+    stray = verdict_counts(labelled.labels).set_index(pd.Index(drawn)).reindex(table.index, fill_value=0)
+    return table.join(stray.add_prefix("other ")), reports
