@@ -1,4 +1,4 @@
-"""RAGChecker's diagnosis: the grid of settings, its metrics by containment, tendencies and what the paper prints."""
+"""RAGChecker's diagnosis: the grid of settings, gold sentences found, tendencies and what the paper prints."""
 
 import itertools
 import json
@@ -13,13 +13,15 @@ from notebook_parts import parts
 
 from ragbench import papers, plots
 from ragbench.data import load_dataset, load_minihop
+from ragbench.data.ragchecker import RetrievedText
 from ragbench.errors import ConfigError
-from ragbench.labelling.claims import embedded_labels, ragchecker_labels
+from ragbench.labelling.claims import ragchecker_labels
 from ragbench.papers import ragchecker as rc
 from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
+from ragbench.text.sentences import split_sentences
 
 BOOK = dg = parts("23")
 
@@ -55,17 +57,9 @@ def world() -> Dataset:
     return Dataset("world", questions, (Document("d", "d", text),))
 
 
-def contained(results):
-    return embedded_labels(results, BOOK.Contained())
-
-
 def run(world, folder, wanted=None, generators=None):
     grid = rc.grid("made", world, {"in order": InOrder}, generators, wanted or dg.variations(), folder=folder)
     return grid, grid.run(progress=False)
-
-
-def score(grid, rows, label=contained, claims="references"):
-    return rc.scores(grid, rows, label(rc.results(grid, rows, claims)), claims)
 
 
 def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_overlap_a_fifth():
@@ -88,7 +82,7 @@ def setting_of(row):
 def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(world, tmp_path):
     grid, rows = run(world, tmp_path)
     assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.variations()}
-    scored = score(grid, rows)
+    scored = rc.gold_scores(grid, rows)
     assert len(scored) == 21
     first = scored.iloc[0]
     settings = [setting_of(row) for row in rows.itertuples()]
@@ -99,28 +93,26 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
     assert made[0].text.split()[-1] in made[1].text
 
 
-def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp_path):
+def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT])
-    scored = score(grid, rows).set_index(["question_id", "k"])
+    scored = rc.gold_scores(grid, rows).set_index(["question_id", "k"])
     chunks = [c.text for c in grid.chunker[dg.DEFAULT.chunker](world.documents)]
     for k in (5, 20):
         for question in world.questions:
             found = [[r in c for c in chunks[:k]] for r in question.references]
             at = scored.loc[question.id, k]
             by_hand = [np.any(found, axis=axis).mean() for axis in (1, 0)] if found else [np.nan, np.nan]
-            np.testing.assert_equal(at[["claim_recall", "context_precision"]].tolist(), by_hand)
+            np.testing.assert_equal(at[["gold_found", "gold_chunks"]].tolist(), by_hand)
     # w0..w499 take two tokens each or more: 5 chunks reach the first fact, not the third
-    assert scored.loc[("q1", 5), "claim_recall"] == 1
-    assert scored.loc[("q2", 5), "claim_recall"] < scored.loc[("q2", 20), "claim_recall"]
-    # nothing is said of the response that was left out
-    told = scored.drop(columns=[*rc.RETRIEVER_METRICS, "context_tokens", "size", "overlap", "scored"])
-    assert told.select_dtypes("float").isna().all(axis=None)
+    assert scored.loc[("q1", 5), "gold_found"] == 1
+    assert scored.loc[("q2", 5), "gold_found"] < scored.loc[("q2", 20), "gold_found"]
 
 
-def test_white_space_aside_a_claim_is_contained_as_it_stands():
-    claims, texts = ["red  stones\nfall", "Red stones fall", " "], ["so red stones   fall down", "red stones", ""]
-    neutral = ["Neutral"] * 3
-    assert BOOK.Contained().check_many(claims, texts) == [["Entailment", "Neutral", "Neutral"], neutral, neutral]
+def test_white_space_aside_a_gold_sentence_is_found_as_it_stands():
+    chunks = [RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")]
+    assert rc._gold_shares([rc.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (1 / 2, 1 / 3)
+    assert rc._gold_shares(["red stones fall"], [])[0] == 0
+    assert np.isnan(rc._gold_shares([], chunks)).all()
 
 
 def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
@@ -131,23 +123,16 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
     assert shares == [{"q": 0}, {"q": 1}, {"q": 1}]
 
 
-def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
+def test_failed_rows_are_counted_not_dropped(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
+    whole = rc.gold_scores(grid, rows)
     rows.loc[rows["question_id"] == "q1", "status"] = "failed"
-    assert score(grid, rows)["question_id"].tolist() == ["q1", "q2", "q3"]
-
-    whole = score(grid, rows.assign(status="ok"))
-    after = score(grid, rows)
-    assert after["claim_recall"].isna().tolist() == [True, False, True]
-    assert after["claim_recall"][1] == whole["claim_recall"][1] == 1
-    assert whole["context_precision"].nunique() == 2
-
-    def half_read(results):
-        labelled = contained(results)
-        return replace(labelled, unscored=(labelled.results.results[0].id,))
-
-    table = means(score(grid, rows, half_read), dg.SYSTEM, ["claim_recall"], resamples=0)
-    assert table[["n", "unscored"]].to_numpy().tolist() == [[0, 3]]
+    after = rc.gold_scores(grid, rows)
+    assert after["question_id"].tolist() == ["q1", "q2", "q3"]
+    assert after["gold_found"].isna().tolist() == [True, False, True]
+    assert after["gold_found"][1] == whole["gold_found"][1] == 1
+    table = means(after, dg.SYSTEM, ["gold_found"], resamples=0)
+    assert table[["n", "unscored"]].to_numpy().tolist() == [[1, 2]]
 
 
 def says(question, context):
@@ -163,9 +148,22 @@ class Same:
         return [["Entailment" if c.split()[0].lower() in words else "Neutral" for words in inside] for c in claims]
 
 
-def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
+def labelled(results):
+    """Sentences are the claims, `Same` checks them."""
+    apart = [
+        replace(
+            result,
+            response_claims=tuple(split_sentences(result.response, "claims")),
+            reference_claims=result.reference_claims or tuple(split_sentences(result.reference, "claims")),
+        )
+        for result in results
+    ]
+    return ragchecker_labels(None, apart, checker=Same())
+
+
+def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
-    scored = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").set_index("question_id")
+    scored = rc.scores(grid, rows, labelled(rc.results(grid, rows))).set_index("question_id")
     assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [0.5, 1, 1, 0.5]
     assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
     assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
@@ -176,19 +174,13 @@ def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(wo
 
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
-    seen = []
     grid = rc.grid("made", data, {"in order": InOrder}, {"default": says}, folder=tmp_path)
-
-    def noted(results):
-        seen.extend(results)
-        return embedded_labels(results, Same())
-
-    score(grid, grid.run(progress=False), noted, "answers")
+    (seen,) = rc.results(grid, grid.run(progress=False))
     question = data.questions[0]
-    assert [r.reference for r in seen] == [question.meta["long_answer"]]
-    assert seen[0].reference_claims == tuple(c["text"] for c in question.meta["claims"])
-    assert seen[0].response == "Red stones fall. Pigs fly."
-    assert len(seen[0].chunks) == 20
+    assert seen.reference == question.meta["long_answer"]
+    assert seen.reference_claims == tuple(c["text"] for c in question.meta["claims"])
+    assert seen.response == "Red stones fall. Pigs fly."
+    assert len(seen.chunks) == 20
 
 
 def speak(request):
@@ -207,7 +199,8 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     with FakeOllama(reply=speak) as server:
         model = server.model(num_ctx=32768)
         grid, rows = run(world, tmp_path, WITH_PROMPTS, dict.fromkeys(dg.PROMPTS, model))
-        scored = score(grid, rows, lambda r: ragchecker_labels(model, r, joint=None, progress=False), "answers")
+        done = ragchecker_labels(model, rc.results(grid, rows), joint=None, progress=False)
+        scored = rc.scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
@@ -220,7 +213,8 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     first = scored[scored["question_id"] == "q1"]
     assert first["context_precision"].round(6).tolist() == [0.2, 0.05, 0.05]
     assert first[["faithfulness", "precision", "context_utilization"]].eq(1).all(axis=None)
-    assert scored[scored["question_id"] == "q2"]["relevant_noise_sensitivity"].eq(1).all()
+    others = scored[scored["question_id"] == "q2"]
+    assert others["irrelevant_noise_sensitivity"].eq(1).all()
     laid = BOOK.by_factor(scored)
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
 
@@ -229,7 +223,7 @@ def made_scores(**means: float) -> pd.DataFrame:
     """Ten questions at every setting with the same score, plus a little of the question's own."""
     rows = [
         {"question_id": f"q{i}", "cluster": i, "retriever": r, **{name: getattr(s, name) for name in dg.PLACE},
-         "claim_recall": means.get(f"k{s.k}", 0.5) + (0.2 if s.size == 600 else 0) + i / 100 + (r == "B") / 10}
+         "gold_found": means.get(f"k{s.k}", 0.5) + (0.2 if s.size == 600 else 0) + i / 100 + (r == "B") / 10}
         for s in dg.variations(full=True) for r in "AB" for i in range(10)
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -237,16 +231,16 @@ def made_scores(**means: float) -> pd.DataFrame:
 
 def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     scored = made_scores(k5=0.2)
-    scored.loc[(scored["retriever"] == "B") & (scored["k"] == 5), "claim_recall"] += 0.1
+    scored.loc[(scored["retriever"] == "B") & (scored["k"] == 5), "gold_found"] += 0.1
     table = BOOK.tendencies(scored)
-    assert set(table["metric"]) == {"claim_recall"}
+    assert set(table["metric"]) == {"gold_found"}
     rises = table[table["change"] == "k 5 to 20"].set_index("retriever")
     assert rises["difference"].round(6).to_dict() == {"A": 0.3, "B": 0.2, "all": 0.25}
     assert rises[["n", "paper"]].to_numpy().tolist() == [[10, "rises"]] * 3
     same = table[table["change"] == "overlap 0 to 0.4"]
     assert (same["difference"].abs() < 1e-12).all()
     assert set(same["paper"]) == {"stays"}
-    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "claim_recall"] = np.nan
+    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "gold_found"] = np.nan
     fewer = BOOK.tendencies(scored).query("change == 'k 5 to 20'").set_index("retriever")
     assert fewer["n"].to_dict() == {"A": 9, "B": 10, "all": 9}
 
@@ -300,7 +294,7 @@ def test_section_4_4_follows_from_tables_8_10_and_15():
 
 
 def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none():
-    laid = BOOK.by_factor(means(made_scores(), dg.SYSTEM, ["claim_recall"], resamples=0))
+    laid = BOOK.by_factor(means(made_scores(), dg.SYSTEM, ["gold_found"], resamples=0))
     assert laid.groupby("factor")["value"].unique().map(list).to_dict() == {
         "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
     }  # fmt: skip
@@ -323,7 +317,7 @@ def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis(
 
 
 def test_cells_are_named_as_the_paper_prints_them():
-    table = means(made_scores(k5=0.2), dg.SYSTEM, ["claim_recall"], resamples=0)
+    table = means(made_scores(k5=0.2), dg.SYSTEM, ["gold_found"], resamples=0)
     mine = table[table["retriever"] == "A"]
     cells = BOOK.as_printed(mine, "Section 4.4")
     printed = papers.published("ragchecker", "Section 4.4")
@@ -424,5 +418,5 @@ def test_questions_are_one_cluster_where_documents_tie_them_together_or_else_the
     cluster = rc.question_clusters(data)
     groups = {frozenset(q for q in cluster if cluster[q] == c) for c in cluster.values()}
     assert groups == {frozenset(g) for g in (("q0", "q1"), ("q2",), ("q3", "q4"), ("q5",))}
-    scored = score(*run(data, tmp_path, wanted=[dg.DEFAULT]))
+    scored = rc.gold_scores(*run(data, tmp_path, wanted=[dg.DEFAULT]))
     assert dict(zip(scored["question_id"], scored["cluster"], strict=True)) == cluster

@@ -1,7 +1,8 @@
 """RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown to the generator.
 
-`grid` is the experiment. `results` turns its rows into records whose claims are taken out and checked by a model
-(`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven metrics.
+`grid` is the experiment, `clapnq_grid` a smaller one on one of the paper's ten sets. `results` turns rows into records
+whose claims a model takes out and checks (`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven
+metrics. `gold_scores` needs no model: what the retriever's metrics come to where claims are sentences of documents.
 """
 
 from __future__ import annotations
@@ -9,29 +10,25 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ragbench.chunking import token_chunks
-from ragbench.data import load_clapnq, load_minihop
+from ragbench.data import load_clapnq
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.llm import chat_model, model_name
+from ragbench.metrics.claims import claim_metrics_table
 from ragbench.records import Chunk, Dataset, Document
 from ragbench.retrieval import make_retriever
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
-_CLAIMS = ("references", "answers")
-RETRIEVER_METRICS = ("claim_recall", "context_precision")  # the metrics that need no response
 NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
-# Sets with long answers; see `long_answered`.
-DATA: Mapping[str, Callable[..., Dataset]] = {"minihop": load_minihop, "clapnq": load_clapnq}
-SYSTEM = ["retriever", "generator"]
 # BM25 as in OpenSearch, MiniLM, and both fused by rank.
 _WORDS = {"variant": "lucene", "tokenizer": "plain"}
 RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
@@ -160,69 +157,115 @@ def _row_ids(rows: pd.DataFrame) -> pd.Series:
     return rows[["question_id", "chunker", "retriever", "k", "generator"]].astype(str).agg("/".join, axis=1)
 
 
-def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
-    """Turn the rows of a `grid` that did not fail into RAGChecker's results, named by their places in the grid.
+def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
+    """Turn the rows of a grid that did not fail into RAGChecker's results, named by their places in the grid.
 
-    ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
-    response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
+    The true answer's claims are the data set's own where there are any, else they are not known yet.
     """
-    check_known("kind of claims", [claims], _CLAIMS)
     (data,) = experiment.data.values()
-    questions = {q.id: q for q in data.questions}
+    questions = {question.id: question for question in data.questions}
+    done = rows[rows["status"] == "ok"]
+    found = []
+    for row, row_id, chunks in zip(done.itertuples(), _row_ids(done), _chunks_of(experiment, done), strict=True):
+        question = questions[row.question_id]
+        claims = question.meta.get("claims")
+        found.append(
+            RagResult(
+                row_id,
+                question.text,
+                reference=question.meta.get("long_answer") or question.answer,
+                response=row.answer,
+                chunks=chunks,
+                reference_claims=None if claims is None else tuple(claim["text"] for claim in claims),
+                extra={"question_id": question.id, "retriever": row.retriever, "generator": row.generator},
+            )
+        )
+    return found
+
+
+def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[RetrievedText, ...]]:
+    """Return the retrieved chunks of every row; DataError where a row is of other data."""
+    (data,) = experiment.data.values()
+    questions = {question.id for question in data.questions}
     chunks = {
-        name: {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in cut(data.documents)}
+        name: {chunk.id: RetrievedText(text=chunk.text, doc_id=chunk.doc_id) for chunk in cut(data.documents)}
         for name, cut in experiment.chunker.items()
     }
-    responses = []
-    done = rows[rows["status"] == "ok"]
-    for row, row_id in zip(done.itertuples(), _row_ids(done), strict=True):
-        lacking = {row.question_id} - set(questions) or set(row.hits) - set(chunks[row.chunker])
-        if lacking:
-            raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
-        q = questions[row.question_id]
-        if claims == "references":
-            texts: dict[str, Any] = {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
-            texts["reference_claims"] = q.references
-        else:
-            given = q.meta.get("claims")
-            texts = {"reference": q.meta.get("long_answer") or q.answer, "response": row.answer}
-            texts["reference_claims"] = None if given is None else tuple(claim["text"] for claim in given)
-        about = {"question_id": q.id, "retriever": row.retriever, "generator": row.generator}
-        retrieved = tuple(chunks[row.chunker][name] for name in row.hits)
-        responses.append(RagResult(row_id, q.text, **texts, chunks=retrieved, extra=about))
-    return responses
+    found = []
+    for row in rows.itertuples():
+        known = chunks[row.chunker]
+        unknown = {row.question_id} - questions or set(row.hits) - set(known)
+        if unknown:
+            raise DataError(f"rows about {min(unknown)!r}", f"questions and chunks of {data!r}", "load the same data")
+        found.append(tuple(known[name] for name in row.hits))
+    return found
 
 
-def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: str = "answers") -> pd.DataFrame:
-    """Score every row of a run with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
+def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any) -> pd.DataFrame:
+    """Score every row of a `grid` with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
 
-    Columns: those of the row; domain, cluster (of `question_clusters`), size, overlap and prompt; the eleven metrics in
-    [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of the two kinds); scored. NaN where a
-    metric is undefined, the row failed or its labels could not be read, and for ``"references"`` in all but
-    `RETRIEVER_METRICS`.
+    Columns: those of `_place`; the eleven metrics in [0, 1] and the numbers of claims and chunks; noise_sensitivity
+    (the sum of the two kinds); scored. NaN where a metric is undefined, the row failed or its labels could not be read.
 
     Source: RAGChecker, section 3.3.
     """
-    from ragbench.metrics.claims import claim_metrics_table
-
     table = claim_metrics_table(labelled.scored.results)
     ids = _row_ids(rows)
     scored = ids.isin(table.index).to_numpy()
     table = table.reindex(ids).reset_index(drop=True)
-    if claims == "references":
-        table[[name for name in table if name not in RETRIEVER_METRICS]] = np.nan  # of responses that were left out
     table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
+    return _place(experiment, rows).join(table).assign(scored=scored)
+
+
+def gold_scores(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
+    """Look for every question's gold sentences in its chunks, word for word; white space aside.
+
+    gold_found: share of the gold sentences that some chunk holds. gold_chunks: share of the chunks that hold one. Where
+    a claim is a sentence of the documents, these are what claim recall and context precision come to (section 3.3). A
+    chunk that says the same in other words is not counted: strings know nothing of entailment. NaN for a question
+    without gold sentences and for a row that failed.
+
+    Columns: those of `_place`, and the two.
+    """
+    (data,) = experiment.data.values()
+    gold = {question.id: [spaced(text) for text in question.references] for question in data.questions}
+    ok = (rows["status"] == "ok").to_numpy()
+    retrieved = iter(_chunks_of(experiment, rows[ok]))
+    shares = [
+        _gold_shares(gold[name], next(retrieved)) if good else (np.nan, np.nan)
+        for name, good in zip(rows["question_id"], ok, strict=True)
+    ]
+    return _place(experiment, rows).join(pd.DataFrame(shares, columns=["gold_found", "gold_chunks"]))
+
+
+def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[float, float]:
+    if not gold:
+        return np.nan, np.nan
+    texts = [spaced(chunk.text) for chunk in chunks]
+    holds = np.array([[sentence in text for text in texts] for sentence in gold]).reshape(len(gold), len(texts))
+    chunks_with_gold = holds.any(axis=0).mean() if texts else np.nan
+    return float(holds.any(axis=1).mean()), float(chunks_with_gold)
+
+
+@cache
+def spaced(text: str) -> str:
+    """Return a text with single blanks, so that a line's end cuts no sentence."""
+    return " ".join(text.split())
+
+
+def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
+    """Say of every row where in the grid it stands, its domain, and its cluster (of `question_clusters`)."""
     (data,) = experiment.data.values()
     windows = rows["chunker"].map(experiment.chunker)
     place = rows.assign(
         domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
         cluster=rows["question_id"].map(question_clusters(data)),
         k=rows["k"].astype(int),
-        size=[w.size for w in windows],
-        overlap=[w.overlap for w in windows],
+        size=[window.size for window in windows],
+        overlap=[window.overlap for window in windows],
         prompt=rows["generator"].map(_prompt),
     )
-    return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True).join(table).assign(scored=scored)
+    return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True)
 
 
 def question_clusters(data: Dataset) -> dict[str, int]:
