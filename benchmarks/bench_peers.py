@@ -131,18 +131,15 @@ def labelled_answers(count: int) -> dict[str, Any]:
     ]
     labels: dict[str, dict[str, str]] = {}
     claims: dict[str, list[list[str]]] = {}
-    for row, result in zip(rows, rb.score(rows, ["ragchecker"], labels="embedded")["claim_labels"], strict=True):
-        for side, own, other, name in (
-            ("response", row["answer"], row["reference"], "reference"),
-            ("reference", row["reference"], row["answer"], "response"),
-        ):
-            # A claim made twice is dropped by RAGChecker, so it is given once.
-            triples = {" ".join(triple(claim)): triple(claim) for claim in getattr(result, f"{side}_claims")}
-            claims[own] = list(triples.values())
-            texts = [" ".join(triple(claim)) for claim in getattr(result, f"{side}_claims")]
-            labels.setdefault(other, {}).update(zip(texts, getattr(result, f"{side}_in_{name}"), strict=True))
-            for chunk, said in zip(row["chunks"], zip(*getattr(result, f"{side}_in_chunks"), strict=True), strict=True):
-                labels.setdefault(chunk, {}).update(zip(texts, said, strict=True))
+    for row in rows:
+        for own, other in ((row["answer"], row["reference"]), (row["reference"], row["answer"])):
+            # Labels that all three read alike: a sentence that stands in a text. A claim made twice is dropped by
+            # RAGChecker, so it is given once.
+            triples = {" ".join(triple(claim)): (claim, triple(claim)) for claim in split_sentences(own, "en")}
+            claims[own] = [parts for _, parts in triples.values()]
+            for text in (other, *row["chunks"]):
+                said = {name: LABELS[1 if claim in text else 0] for name, (claim, _) in triples.items()}
+                labels.setdefault(text, {}).update(said)
         row["statements"] = [" ".join(parts) for parts in claims[row["answer"]]]
         row["verdicts"] = [
             any(labels[chunk][said] == "Entailment" for chunk in row["chunks"]) for said in row["statements"]

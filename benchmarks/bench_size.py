@@ -9,7 +9,6 @@ what is measured is the harness. The issue's size is ``--questions 100000 --repl
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.chunking import Chunk
-from ragbench.experiment import Experiment, diff, load_rows
+from ragbench.experiment import Experiment, load_rows
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
 from ragbench.records import Dataset, Document, Grade, Hit, Question
@@ -136,16 +135,6 @@ def exported_run(run: Path, out: Path) -> None:
     export(run, out)
 
 
-def copied(run: Path, other: Path) -> Any:
-    """Compare a run with one in which the first answer differs."""
-    other.mkdir()
-    (other / "manifest.json").write_bytes((run / "manifest.json").read_bytes())
-    with open(run / "rows.jsonl") as rows, open(other / "rows.jsonl", "w") as changed:
-        changed.write(json.dumps(json.loads(next(rows)) | {"answer": "another"}) + "\n")
-        changed.writelines(rows)
-    assert len(diff(run, other).moved) == 1
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=2000)
@@ -162,7 +151,6 @@ def main() -> None:
             "resume": lambda: made_experiment(run, told.questions).run(progress=False),
             "audit": lambda: audited(run),
             "export": lambda: exported_run(run, folder / "out"),
-            "diff": lambda: copied(run, folder / "other"),
             "cassette fill": lambda: fill(tape, told.replies),
             "cassette look-up": lambda: look_up(tape),
             "cassette verify": lambda: verified(tape),

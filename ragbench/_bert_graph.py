@@ -69,7 +69,7 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
     length = op("Shape", "input_ids", out="length", start=1, end=2)
     zero, one = const("zero", np.array([0], np.int64)), const("one", np.array([1], np.int64))
     place = op("Slice", const("places", table), zero, length, zero, out="place_rows")
-    x = norm(op("Add", word, place, out="embedded"), "embeddings.LayerNorm", "x0")
+    x = norm(op("Add", word, place, out="summed"), "embeddings.LayerNorm", "x0")
 
     # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number for padding
     hidden = op("Sub", "attention_mask", const("one_f", np.float32(1)), out="mask_minus_1")

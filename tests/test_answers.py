@@ -260,7 +260,7 @@ def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
     rows = [{"question": "q", "answer": "New York", "reference": ["Albany", "new york"], "chunks": ["x"]}]
     assert rb.score(rows, ["exact_match"])["exact_match"].tolist() == [1.0]
     with pytest.raises(DataError, match="several true answers in 'reference'"):
-        rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "embedded")
+        rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "ollama:llama3:8b")
 
 
 @pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"])

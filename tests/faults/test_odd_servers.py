@@ -287,7 +287,7 @@ def test_one_server_error_on_a_schema_does_not_change_how_later_ones_are_asked()
 
 
 class Odd:
-    """A reader or grader of somebody's own that gives what it is told to."""
+    """A generator or judge of somebody's own that gives what it is told to."""
 
     name = "odd"
 
@@ -303,10 +303,10 @@ class Odd:
 
 @pytest.mark.parametrize(
     ("axis", "value", "words"),
-    [("generator", value, f"the reader 'odd' gave {type(value).__name__}") for value in (None, 3, b"Ely", ["Ely"])]
-    + [("judge", value, f"the grader 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
+    [("generator", value, f"the generator 'odd' gave {type(value).__name__}") for value in (None, 3, b"Ely", ["Ely"])]
+    + [("judge", value, f"the judge 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
 )
-def test_a_reader_without_text_or_a_grader_without_grade_gives_a_failed_row(tmp_path, axis, value, words):
+def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(tmp_path, axis, value, words):
     rows = experiment(tmp_path, 1, N=(4,), **{axis: {"odd": Odd(value)}}).run(progress=False)
     assert rows["status"].tolist() == ["failed"]
     assert words in rows["error"][0]
