@@ -1,0 +1,72 @@
+"""Three kinds of numbers and no fourth: nothing in the project stands in a language model's place."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ragbench.paths import project_root
+
+ROOT = project_root()
+# History and plans made before labels are kept as they were written.
+KEPT = ("LOG.md", "CHANGELOG.md", "ANALYSIS.md", Path(__file__).name)
+TEXTS = (".cff", ".csv", ".ipynb", ".jinja", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml")
+TOOLS = "grader|judge|checker|labels?|tools?|defaults?|reader|rules?|level|setting|Ragas|RAGAS|quality|keypoint"
+BANNED = {
+    "embedded, of a tool": rf"\bembedded[ _](?:{TOOLS})\b|\bEmbedded[A-Z]\w+|[\"'`*]embedded[\"'`*]|^embedded$",
+    "stand-in": r"\bstand-?ins?\b",
+    "extractive": r"\bextractive\b|\bExtractive\w*",
+    "no LLM": r"\bno LLM\b",
+    "rules for sub-questions": r"\brule_decomposer\b",
+    "claims by rule": r"\bsplit_claims\b",
+}
+
+
+def tracked() -> list[Path]:
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    return [Path(name) for name in names if name.endswith(TEXTS) and not name.endswith(KEPT)]
+
+
+def group(path: Path) -> str:
+    return path.parts[0] if len(path.parts) > 1 else "pages"
+
+
+GROUPS = sorted({group(path) for path in tracked()})
+NOT_YET = {"figures", "notebooks", "scripts", "tests"}  # the last pages that are written anew
+
+
+@pytest.mark.parametrize("folder", GROUPS)
+def test_no_text_of_the_project_names_a_tool_in_a_models_place(folder, request):
+    if folder in NOT_YET:
+        request.applymarker(pytest.mark.xfail(reason="written anew"))
+    found = []
+    for path in tracked():
+        if group(path) != folder or not (ROOT / path).exists():
+            continue
+        text = (ROOT / path).read_text(encoding="utf-8", errors="replace")
+        for what, pattern in BANNED.items():
+            for hit in re.finditer(pattern, text, re.MULTILINE | re.IGNORECASE if "stand" in pattern else re.MULTILINE):
+                line = text.count("\n", 0, hit.start()) + 1
+                found.append(f"{path}:{line}: {what}: {text[max(0, hit.start() - 40) : hit.end() + 40]!r}")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "banned"),
+    [
+        ("graded by the embedded grader", True),
+        ('judge = "embedded"', True),
+        ("rb.EmbeddedChecker()", True),
+        ("the extractive reader", True),
+        ("a stand-in for Llama", True),
+        ("lead 3 (no LLM)", True),
+        ("embedded chunks are kept", False),
+        ("a document that is embedded in it", False),
+        ("an understanding judge", False),
+    ],
+)
+def test_the_scan_sees_what_it_should(text, banned):
+    assert any(re.search(pattern, text, re.MULTILINE) for pattern in BANNED.values()) is banned
