@@ -1,4 +1,4 @@
-"""RAGChecker's files, its human-labelled pairs, RefChecker's labelled claims (notebook 20b)."""
+"""RAGChecker's files, its human-labelled pairs, RefChecker's labelled claims (notebook 20)."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_recorded_claim_labels_have_the_published_counts(data_mirror):
     rows = [row for _, row in read_jsonl(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")]
     labels = [(row["setting"], claim["human_label"]) for row in rows for claim in row["claims"]]
     assert Counter(label for _, label in labels) == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
-    assert Counter(row["setting"] for row in rows) == dict.fromkeys(parts("20b").SETS, 700)
+    assert Counter(row["setting"] for row in rows) == dict.fromkeys(parts("20").SETS, 700)
     assert sum(not row["claims"] for row in rows) == 195
     zero = Counter(label for setting, label in labels if setting == "zero_context")
     assert zero == {"Neutral": 1818, "Entailment": 1047, "Contradiction": 454}
