@@ -72,7 +72,7 @@ def test_agreement_is_in_order_counts_what_is_undefined_and_turns_each_metric():
 def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
     frame = table(seed=3)
     a, b = "RAGChecker hallucination", "contained"
-    found = BOOK.correlations(frame, [(a, b)], 0)
+    found = BOOK.rank_correlations(frame, [(a, b)], 0)
     assert found["estimate"].item() == pytest.approx(-spearmanr(frame[a], frame[b]).statistic)
 
 

@@ -22,11 +22,11 @@ def test_the_capital_is_the_mean_over_stakes_of_the_product_of_what_each_bet_lea
 
 
 def test_the_interval_leaves_zero_when_a_gambler_holds_40_and_mirrors_its_sign():
-    assert BOOK.interval(np.ones(8))[0] < 0 < BOOK.interval(np.ones(9))[0]
+    assert BOOK.betting_interval(np.ones(8))[0] < 0 < BOOK.betting_interval(np.ones(9))[0]
     differences = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], 40, p=[0.1, 0.4, 0.5])
-    low, high = BOOK.interval(differences)
+    low, high = BOOK.betting_interval(differences)
     assert -1 <= low < differences.mean() < high <= 1
-    assert BOOK.interval(-differences) == pytest.approx((-high, -low))
+    assert BOOK.betting_interval(-differences) == pytest.approx((-high, -low))
     assert np.exp(BOOK.capital(differences, low + 1e-6)[-1]) == pytest.approx(40, rel=0.01)
 
 

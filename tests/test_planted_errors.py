@@ -110,5 +110,5 @@ def test_the_change_is_said_in_words():
     ],
 )
 def test_the_verdict_of_a_change(claim, worse, p, said):
-    assert BOOK.verdict({"claim": claim, "worse": worse, "p_holm": p, "n": 9}) == said
-    assert BOOK.verdict({"claim": claim, "worse": np.nan, "p_holm": np.nan, "n": 0}) == "undefined"
+    assert BOOK.verdict_of({"claim": claim, "worse": worse, "p_holm": p, "n": 9}) == said
+    assert BOOK.verdict_of({"claim": claim, "worse": np.nan, "p_holm": np.nan, "n": 0}) == "undefined"
