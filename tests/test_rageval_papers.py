@@ -162,15 +162,16 @@ def test_a_finance_table_judges_four_answers_and_holds_no_text():
         return json.dumps({"labels": ["covered" if "fell" in said else "neither"]})
 
     questions = [of_kind(1, "factual", "It fell."), of_kind(2, "factual", "It fell.")]
-    recorded = [recorded_answer(1, "(Marn) A."), recorded_answer(2, "(Voss) B.")]
+    questions.append(of_kind(3, "unanswerable", "It fell."))  # no control
+    recorded = [recorded_answer(number, "(Marn) A.") for number in (1, 2, 3)]
     with FakeOllama(reply=reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         table, reports = rageval.finance_table(model, questions, recorded)
-    assert [report.items for report in reports] == [6, 6, 6, 2]
-    assert table["true covered"].tolist() == [3, 3]
-    assert table["other covered"].tolist() == [1, 1]
-    assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3, 3]
-    assert table[["words", "recorded words"]].to_numpy().tolist() == [[2, 2], [2, 2]]
+    assert [report.items for report in reports] == [9, 9, 9, 2]
+    assert table["true covered"].tolist() == [3] * 3
+    assert table["other covered"].tolist() == [1, 1, 0]
+    assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3] * 3
+    assert table[["words", "recorded words"]].to_numpy().tolist() == [[2, 2]] * 3
     assert not any("It " in str(value) for value in table.to_numpy().ravel())
 
 
