@@ -101,43 +101,61 @@ def score(
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
     """
-    known = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
-    check_known("option", options, [*known, "rows", "metrics", "labels", "columns", "checker"])
+    of_calls = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
+    check_known("option", options, [*of_calls, "rows", "metrics", "labels", "columns", "checker"])
     table, asked, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
-    wanted = _labels_to_make(asked, _existing_columns(table))
-    who = _source(labels, checker, cassette, options)
-    by_model = any(LABELS[label].calls for label in wanted)
+    to_make = _labels_to_make(asked, _existing_columns(table))
+    source = _source(labels, checker, cassette, options)
+    by_model = any(LABELS[label].calls for label in to_make)
     if by_model and options.get("progress") is not False:
-        print(_plan(table, wanted, who, cassette, {}), file=sys.stderr)
-    for label in wanted:
-        complete = _complete_rows(label, table)
-        made = LABELS[label].make(complete, who, cassette) if len(complete) else []
-        column = pd.Series(dict(zip(complete.index, made, strict=True)), table.index, dtype=object)
-        table[label] = column.where(pd.notna, None)
-    values = {name: _values(name, table) for name in _metrics_of(asked)}
-    for column, (name, key) in asked.items():
-        if column in table:
-            table = table.rename(columns={column: f"given_{column}"})
-        each = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
-        table[column] = pd.Series(each, table.index, dtype=float)
-    made_by: dict[str, Any] = {}
-    if any(need in LABELS for name in values for need in METRICS[name].needs):
-        labelled_by = []
-        if by_model:
-            tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-            made_by["model"] = model_facts(who.model, tape, ask_server=False).to_dict()
-            labelled_by.append("{provider}:{model}".format(**made_by["model"]))
-        if who.checker is not None and "claim_labels" in wanted:
-            made_by["checker"] = repr(who.checker)
-            labelled_by.append(f"claims by {who.checker!r}")
-        table["labelled_by"] = "; ".join(labelled_by) or "given"
+        print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
+    for label in to_make:
+        table[label] = _labelled(label, table, source, cassette)
+    table = _with_numbers(table, asked)
+    made_by = _labelled_by(source, to_make, cassette)
+    words = made_by.pop("words")
+    if any(need in LABELS for name in _metrics_of(asked) for need in METRICS[name].needs):
+        table["labelled_by"] = words
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
     table.attrs |= made_by | {"numbers": list(asked)}
     return table
+
+
+def _labelled(label: str, table: pd.DataFrame, source: _LabelSource, cassette: Any) -> pd.Series:
+    """Make a label of the rows that have all it is made from; None for the others."""
+    complete = _complete_rows(label, table)
+    labels = LABELS[label].make(complete, source, cassette) if len(complete) else []
+    column = pd.Series(dict(zip(complete.index, labels, strict=True)), table.index, dtype=object)
+    return column.where(pd.notna, None)
+
+
+def _with_numbers(table: pd.DataFrame, asked: Numbers) -> pd.DataFrame:
+    """Add a column per number; one of its name that was there is kept as ``given_NAME``."""
+    values = {name: _values(name, table) for name in _metrics_of(asked)}
+    for column, (name, key) in asked.items():
+        if column in table:
+            table = table.rename(columns={column: f"given_{column}"})
+        numbers = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
+        table[column] = pd.Series(numbers, table.index, dtype=float)
+    return table
+
+
+def _labelled_by(source: _LabelSource, made: Sequence[str], cassette: Any) -> dict[str, Any]:
+    """Say who made labels: the model's facts, the checker, and both in words."""
+    made_by: dict[str, Any] = {}
+    words = []
+    if any(LABELS[label].calls for label in made):
+        tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
+        made_by["model"] = model_facts(source.model, tape, ask_server=False).to_dict()
+        words.append("{provider}:{model}".format(**made_by["model"]))
+    if source.checker is not None and "claim_labels" in made:
+        made_by["checker"] = repr(source.checker)
+        words.append(f"claims by {source.checker!r}")
+    return made_by | {"words": "; ".join(words) or "given"}
 
 
 def plan_score(

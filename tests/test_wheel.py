@@ -86,5 +86,5 @@ def test_the_manual_builds_into_a_site_whose_links_lead_somewhere():
         pytest.skip(f"the package index cannot be reached: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     page = (project_root() / "site" / "index.html").read_text(encoding="utf-8")
-    assert 'href="docs/models.html#without-a-language-model"' in page
+    assert 'href="docs/models.html#with-no-model-at-all"' in page
     assert "https://cdn" not in page

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
@@ -81,25 +81,38 @@ def generate(
             got = f"{given} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in jobs]
-    forms = {}
-    for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
-        source = PROMPTS["query_only"] if alone else with_documents
-        text, about = load_prompt(source), {"prompt": os.path.basename(source), "prompt_sha256": prompt_hash(source)}
-        forms[alone] = text, about | ({"tagged": False} if "<answer>" in text else {})
-    prompts = []
+    # Only the prompts that are needed must be readable.
+    forms = {
+        alone: _form(PROMPTS["query_only"] if alone else with_documents) for alone in {c is None for c in contexts}
+    }
+    prompts, ids = [], []
     for question, context in jobs:
         documents = {} if context is None else {"documents": context}
-        prompts.append(fill_prompt(forms[context is None][0], query=question.text, **documents))
-    defaults = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"], "concurrency": concurrency}
-    defaults["ids"] = [
-        f"{question.id}/{'query only' if context is None else 'documents'}" for question, context in jobs
-    ]
-    defaults["groups"] = [question.id for question in questions]
+        prompts.append(fill_prompt(forms[context is None].text, query=question.text, **documents))
+        ids.append(f"{question.id}/{'query only' if context is None else 'documents'}")
+    defaults: dict[str, Any] = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
+    defaults |= {"concurrency": concurrency, "ids": ids, "groups": [question.id for question in questions]}
     replies = llm.ask(model, prompts, **defaults | options)
-    return [
-        _as_answer(question, prompt, reply, forms[context is None][1] | {"concurrency": concurrency})
-        for (question, context), prompt, reply in zip(jobs, prompts, replies, strict=True)
-    ]
+    answers = []
+    for (question, context), prompt, reply in zip(jobs, prompts, replies, strict=True):
+        meta = forms[context is None].meta | {"concurrency": concurrency}
+        answers.append(_as_answer(question, prompt, reply, meta))
+    return answers
+
+
+class _Form(NamedTuple):
+    """A prompt's text, and what an answer's ``meta`` says of it."""
+
+    text: str
+    meta: dict[str, Any]
+
+
+def _form(prompt: Prompt) -> _Form:
+    text = load_prompt(prompt)
+    meta: dict[str, Any] = {"prompt": os.path.basename(prompt), "prompt_sha256": prompt_hash(prompt)}
+    if "<answer>" in text:
+        meta["tagged"] = False
+    return _Form(text, meta)
 
 
 def _as_answer(question: Question, prompt: str, reply: llm.Reply, about: dict[str, Any]) -> Answer:

@@ -87,9 +87,9 @@ def judge_report(
     Each has ``_low`` and ``_high``, over questions.
     """
     if len(predicted) != len(gold) or not gold:
-        got, do = f"{len(predicted)} grades for {len(gold)} graded answers", "grade all, in the order they were loaded"
-        raise DataError(got, "one or more, one grade each", do)
-    judge = judge or next((p.judge for p in predicted if getattr(p, "judge", "")), "judge")
+        got = f"{len(predicted)} grades for {len(gold)} graded answers"
+        raise DataError(got, "one or more, one grade each", "grade all, in the order they were loaded")
+    named = [grade.judge for grade in predicted if getattr(grade, "judge", "")]
     table = pd.DataFrame([(g.split, g.question_id, g.grade) for g in gold], columns=["split", "question", "gold"])
     table["given"] = pd.Series([getattr(given, "value", given) for given in predicted], dtype=object)
     confusion_matrix(table["gold"], table["given"], list(GRADES))  # names a grade that is none
@@ -98,17 +98,25 @@ def judge_report(
         table["contained"] = [contained(answer.text, true[answer.question_id]) for answer in gold]
     rows = []
     for split, part in table.groupby("split", sort=False):
-        correct = part["given"].eq(part["gold"]).astype(float).where(part["given"].notna())
-        row = {"judge": judge, "split": split, "n": len(part), "unscored": part["given"].isna().sum()}
-        row |= bootstrap_ci(correct.to_numpy(), groups=part["question"].tolist()).columns("accuracy")
-        row |= kappa(part["gold"], part["given"], labels=list(GRADES)).columns("kappa")
-        scored = part[part["given"].notna()]
-        row |= balanced_accuracy(scored["given"].eq(5), scored["gold"].eq(5), scored["question"]).columns("fully_right")
-        if questions is not None:
-            found = balanced_accuracy(part["contained"].eq(1), part["gold"].eq(5), part["question"])
-            row |= found.columns("contained")
-        rows.append(row)
+        row = {"judge": judge or (named[0] if named else "judge"), "split": split}
+        rows.append(row | _measured(part))
     return pd.DataFrame(rows)
+
+
+def _measured(answers: pd.DataFrame) -> dict[str, Any]:
+    """Measure the given grades of one split against its gold grades."""
+    scored = answers[answers["given"].notna()]
+    correct = answers["given"].eq(answers["gold"]).astype(float).where(answers["given"].notna())
+    measured: dict[str, Any] = {"n": len(answers), "unscored": len(answers) - len(scored)}
+    measured |= bootstrap_ci(correct.to_numpy(), groups=answers["question"].tolist()).columns("accuracy")
+    measured |= kappa(answers["gold"], answers["given"], labels=list(GRADES)).columns("kappa")
+    measured |= balanced_accuracy(scored["given"].eq(5), scored["gold"].eq(5), scored["question"]).columns(
+        "fully_right"
+    )
+    if "contained" in answers:
+        found = balanced_accuracy(answers["contained"].eq(1), answers["gold"].eq(5), answers["question"])
+        measured |= found.columns("contained")
+    return measured
 
 
 def balanced_accuracy(said: Sequence[bool], true: Sequence[bool], groups: Sequence[Any] | None = None) -> Interval:
