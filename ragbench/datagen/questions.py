@@ -294,13 +294,15 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
 def _overlooked(
     statements: Sequence[str], references: Sequence[Reference], sentences: Sequence[Reference]
 ) -> list[Reference]:
-    """Return a sentence for each statement that no reference states and a sentence of the documents does."""
-    known = [reference.text for reference in references]
+    """Return, for each statement, the sentence that states it with the most of its words, where it is no reference."""
     overlooked = []
     for statement in statements:
         stating = [sentence for sentence in sentences if states([sentence.text], statement)]
-        if stating and not states(known, statement):
-            overlooked.append(stating[0])
+        if not stating:
+            continue
+        best = max(stating, key=lambda sentence: shared_words(statement, sentence.text))
+        if best not in references:
+            overlooked.append(best)
     return overlooked
 
 
