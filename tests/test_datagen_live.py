@@ -199,15 +199,19 @@ def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model
 
 def test_references_are_chosen_by_number_and_are_copies(script, model):
     script.on("You look for evidence", {"sentences": [3, 1, 3]})
-    (found,) = datagen.find_references(model, [replace(FACTUAL, kind="summary")], TEXTS).made
+    (found,) = datagen.find_references(model, [FACTUAL], TEXTS).made
     assert [reference.text for reference in found.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
     assert f"3. {CHAIRMAN}" in script.prompts[0]
 
 
-def test_more_than_half_of_the_sentences_are_no_choice(script, model):
-    script.on("You look for evidence", {"sentences": [1, 2]})
-    result = datagen.find_references(model, [FACTUAL], TEXTS)
-    assert (result.made, reasons(result)) == ((), [(FACTUAL.id, "more than half of the sentences")])
+def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_summary(script, model):
+    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    references = tuple(datagen.Reference("finance-01", text) for text in DOCUMENTS[0].sentences[:2])
+    factual = replace(FACTUAL, references=references)
+    summary = replace(factual, id="finance-01 summary", kind="summary")
+    result = datagen.refine_answers(model, [factual, summary], TEXTS)
+    assert [question.kind for question in result.made] == ["summary"]
+    assert reasons(result) == [(FACTUAL.id, "references to more than half of the sentences")]
 
 
 @pytest.mark.parametrize("number", [0, 4])

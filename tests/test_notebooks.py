@@ -91,7 +91,7 @@ BOOKS = {
         recorded=frozenset({"Section 4.4"}),
     ),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {}),
-    "40_rageval_generate": Book({"DOCUMENTS": 6}),
+    "40_rageval_generate": Book({"DOCUMENTS": 2}),
     "41_rageval_dragonball": Book({"RESAMPLES": 20}, "41_rouge_l 41_table_3"),
     "42_rageval_experiments": Book({"DOCUMENTS": 4, "RESAMPLES": 20}),
     "44_rageval_languages": Book(

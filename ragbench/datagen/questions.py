@@ -175,8 +175,7 @@ def find_references(
 ) -> StepResult[QRA]:
     """Let a model choose the references. It names sentences by number, so that a reference is always word for word.
 
-    A number that does not exist is rejected, and more than half of the sentences: that is no choice, but for a summary.
-    Unanswerable questions pass without being asked.
+    A number that does not exist is rejected. Unanswerable questions pass without being asked.
 
     Source: RAGEval, section 3.3 (extracting references).
     """
@@ -192,8 +191,6 @@ def find_references(
         if not all(1 <= number <= len(sentences) for number in reply.sentences):
             raise Unfit("a sentence that does not exist", f"{reply.sentences}, but there are {len(sentences)}")
         numbers = sorted(set(reply.sentences))
-        if question.kind != "summary" and len(numbers) > _MOST_REFERENCES * len(sentences):
-            raise Unfit("more than half of the sentences", f"{len(numbers)} of {len(sentences)}")
         return replace(question, references=tuple(sentences[number - 1] for number in numbers))
 
     result = ask_step(model, "references", prompt, calls, read, options)
@@ -235,22 +232,30 @@ def refine_answers(
 
     A statement without support gets the sentence of the documents that supports it as a reference, or is removed
     where there is none. Sentences that the model overlooked are looked up by strings. What the references say and the
-    answer lacks is added to the answer. ``changes`` tells what was done. What still fails
-    `ragbench.datagen.checks.check_answer` is rejected. Unanswerable questions pass without being asked.
+    answer lacks is added to the answer. ``changes`` tells what was done. Rejected are references to more than half of
+    the sentences (that is no choice, but for a summary), and what still fails `ragbench.datagen.checks.check_answer`.
+    Unanswerable questions pass without being asked.
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
     calls = []
+    rejected = []
     for question in questions:
-        if question.kind != "unanswerable":
-            fields = {
-                "language": LANGUAGES[question.language],
-                "sentences": numbered([sentence.text for sentence in _sentences(question, documents)]),
-                "question": question.question,
-                "statements": numbered(question.statements),
-                "references": "\n".join(f"- {reference.text}" for reference in question.references) or "none",
-            }
-            calls.append(Call(question.id, fields, _RefineReply, question))
+        if question.kind == "unanswerable":
+            continue
+        sentences = _sentences(question, documents)
+        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * len(sentences):
+            detail = f"{len(question.references)} of {len(sentences)}"
+            rejected.append(Rejected(question.id, "refine", "references to more than half of the sentences", detail))
+            continue
+        fields = {
+            "language": LANGUAGES[question.language],
+            "sentences": numbered([sentence.text for sentence in sentences]),
+            "question": question.question,
+            "statements": numbered(question.statements),
+            "references": "\n".join(f"- {reference.text}" for reference in question.references) or "none",
+        }
+        calls.append(Call(question.id, fields, _RefineReply, question))
 
     def read(question: QRA, report: _RefineReply) -> QRA:
         refined = _refined(question, report, _sentences(question, documents))
@@ -258,6 +263,7 @@ def refine_answers(
         return refined
 
     result = ask_step(model, "refine", "rageval_refine", calls, read, options)
+    result = StepResult(result.made, (*rejected, *result.rejected))
     return _with_unasked(questions, result)
 
 

@@ -36,7 +36,7 @@ COSTLY = {
     "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": TINY, "JUDGE": TINY},
     "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": TINY, "CHECKER": TINY},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
-    "40_rageval_generate": {"DOCUMENTS": 3, "GENERATOR": TINY},
+    "40_rageval_generate": {"DOCUMENTS": 2, "MODEL": TINY},
     "90_concordance": {**RETRIEVED, "LIMIT": 1, "LABELS": TINY, "GENERATOR": TINY, "RESAMPLES": 20},
     "93_score_your_answers": {"LABELS": TINY},
 }
