@@ -81,10 +81,9 @@ def generate(
             got = f"{given} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in jobs]
-    # Only the prompts that are needed must be readable.
-    forms = {
-        alone: _form(PROMPTS["query_only"] if alone else with_documents) for alone in {c is None for c in contexts}
-    }
+    forms = {}
+    for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
+        forms[alone] = _form(PROMPTS["query_only"] if alone else with_documents)
     prompts, ids = [], []
     for question, context in jobs:
         documents = {} if context is None else {"documents": context}
