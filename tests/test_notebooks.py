@@ -90,7 +90,7 @@ BOOKS = {
         {"Section 4.4": 22, "Figure 6": 12, "Figure 7": 12, "Figure 10": 12},
         recorded=frozenset({"Section 4.4"}),
     ),
-    "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {}),
+    "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs"),
     "40_rageval_generate": Book({"DOCUMENTS": 2}),
     "41_rageval_dragonball": Book({"RESAMPLES": 20}, "41_rouge_l 41_table_3"),
     "42_rageval_experiments": Book({"DOCUMENTS": 4, "RESAMPLES": 20}),
