@@ -87,7 +87,7 @@ BOOKS = {
     "23_ragchecker_diagnosis": Book(
         {"SOURCE": "minihop", "PER_KIND": 2, "ALL_DOCUMENTS": False, "RESAMPLES": 20},
         "23_figure_6 23_figure_7 23_figure_8 23_figure_10 23_equal_budget",
-        {"Section 4.4": 22, "Figure 6": 12, "Figure 7": 12, "Figure 10": 12},
+        {"Section 4.4": 16, "Figure 6": 12, "Figure 7": 12, "Figure 10": 12},
         recorded=frozenset({"Section 4.4"}),
     ),
     "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs"),
