@@ -182,9 +182,6 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     if who and table != "Table 3.1":
         settings["generator"] = {who.names["generator"]: who.generator}
         settings["judge"] = {who.names["judge"]: who.judge}
-    elif table != "Table 3.1":
-        settings.pop("per_prompt")
-        settings["N"] = [n for n in settings["N"] if n]
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 
