@@ -4,7 +4,7 @@ The printed likelihood (Eq 3.1-3.5) carries a minus sign, so the published run m
 optimiser. It depends on the threshold only through the number of agreements, a step function that changes at the
 observed scores: one pass over the sorted scores gives the best value and the whole plateau on which it holds.
 There is no interval of h or k: they maximise a count, and the bootstrap is not valid for such an estimator (Abrevaya &
-Huang 2005, Econometrica 73). What has an interval is the gain in agreement on unseen questions (notebook 14).
+Huang 2005, Econometrica 73). What has an interval is the gain over always saying never (notebook 14).
 """
 
 from __future__ import annotations
