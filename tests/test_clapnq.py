@@ -89,3 +89,20 @@ def test_the_sample_is_the_same_fifty_and_the_grid_shows_every_chunk_uncut():
     assert rows.groupby("retriever").size().to_dict() == {"BM25": 3, "MiniLM": 3}
     assert rows["context_tokens"].max() < 1500
     assert rows["hits"].str.len().eq(5).all()
+
+
+@pytest.mark.data
+def test_the_recorded_answers_are_those_that_were_labelled(tmp_path):
+    from ragbench.data.ragchecker import read_ragchecker
+    from ragbench.papers.ragchecker import clapnq_grid
+    from ragbench.paths import packaged_data
+    from ragbench.recordings import RECORDINGS, replay_file
+
+    model = RECORDINGS["qwen"].chat_model(num_predict=512, num_ctx=4096)
+    with replay_file(packaged_data("clapnq", "replies.jsonl.gz")) as tape:
+        rows = clapnq_grid({"qwen": model}, cassette=tape, folder=tmp_path).run(progress=False)
+    assert rows["status"].eq("ok").all()
+    answers = dict(zip(rows["question_id"] + " " + rows["retriever"], rows["answer"], strict=True))
+    labelled = read_ragchecker(packaged_data("clapnq", "claims.json")).results
+    assert answers == {result.id: result.response for result in labelled}
+    assert all(result.response_claims for result in labelled)
