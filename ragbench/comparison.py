@@ -6,7 +6,7 @@ questions that would show the difference. Scores are those of an experiment's ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -17,8 +17,8 @@ from ragbench.data.relevance import document_clusters as document_clusters  # sc
 from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
-from ragbench.stats import compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import cluster_of_question
+from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
+from ragbench.stats.tables import KNOWN, question_clusters, with_measures
 
 Pair = tuple[str, str]
 IR_SCORE, RIGHT = "IR score", "fully right"
@@ -66,7 +66,7 @@ def compare_scores(
     columns: Sequence[str] | None = None,
     pairs: Sequence[Pair] | None = None,
     *,
-    cluster: str | None = None,
+    cluster: str | None = KNOWN,
     **options: Any,
 ) -> pd.DataFrame:
     """Compare systems in pairs over the same questions, corrected by Holm for all that is compared.
@@ -76,9 +76,10 @@ def compare_scores(
     table : from `ragbench.score`, or any with question_id, system, and a column per number.
     columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
     pairs : two names of systems each; None: every two.
-    cluster : a column with one value a question (its topic): questions that share it are resampled and flipped
-        together. None: each question is on its own.
-    options : for `ragbench.stats.compare_pairs`: ``power``, ``alpha``, ``seed`` ...
+    cluster : which questions stand or fall together, and are resampled and flipped together. Default: what the columns
+        of the table say (see `ragbench.stats.tables.question_clusters`); or a column such as topic; None: each question
+        is on its own.
+    options : for `ragbench.stats.compare_pairs`: ``difference``, ``power``, ``alpha``, ``seed`` ...
 
     Returns
     -------
@@ -92,10 +93,9 @@ def compare_scores(
     if not scores:
         do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"
         raise DataError("no pair of systems has a question scored for both", "scores of both", do)
-    if cluster is not None:
-        check_known("column", [cluster], table.columns)
-        clusters = cluster_of_question(table, cluster).reindex(table["question_id"].unique())
-        options["groups"] = dict.fromkeys(scores, clusters)
+    clusters = question_clusters(table, cluster)
+    if clusters is not None:
+        options["groups"] = dict.fromkeys(scores, clusters.reindex(table["question_id"].unique()))
     return compare_pairs(scores, ("a", "b", "measure"), **options)
 
 
@@ -116,6 +116,8 @@ def paired_scores(
         raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(systems[:2])}]")
     check_known("system", [name for pair in pairs for name in pair], systems)
     measures = list(columns or table.attrs["numbers"])
+    table = with_measures(table, measures)
+    check_known("column", measures, table.columns)
     wide = table.pivot(index="question_id", columns="system", values=measures).reindex(table["question_id"].unique())
     sides = {(m, s): wide[m, s].to_numpy(float) for m in measures for s in systems}
     return {(a, b, m): (sides[m, a], sides[m, b]) for a, b in pairs for m in measures}
@@ -131,7 +133,7 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
             "difference [95%]": with_interval(table, "difference"),
             "p (Holm)": [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]],
             "n": table["n"],
-            "questions needed": [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]],
+            "could show": [f"{d:.3f}" if np.isfinite(d) else MISSING for d in table["detectable"]],
         }
     )
 
@@ -139,20 +141,29 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
 def conclusions(table: pd.DataFrame) -> list[str]:
     """Say each comparison in a sentence, by its corrected p: a table of this module or of `ragbench.stats.compare`.
 
-    What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which less is better.
+    What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which less is better. Else
+    the smallest difference is named that as many questions would show with a chance of 0.8.
     """
-    said, lower = [], lower_is_better()
+    lower, sentences = lower_is_better(), []
     for row in table.to_dict("records"):
         measure = row.get("measure")  # `ragbench.stats.compare` has one measure and no column of its name
-        less = measure in lower
-        better, worse = (row["a"], row["b"]) if (row["difference"] >= 0) != less else (row["b"], row["a"])
-        gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
-        if row["p_holm"] < 0.05:
-            verdict = f"{better} is {'lower' if less else 'higher'} than {worse}: {gap}."
-        else:
-            needed = row["needed_all"]
-            enough = f"about {needed:,.0f}" if np.isfinite(needed) else "no number"
-            shown = f"no difference shown between {row['a']} and {row['b']}"
-            verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
-        said.append(f"{measure}{' (lower is better)' * less}: {verdict}" if measure else verdict)
-    return said
+        verdict = _verdict(row, less=measure in lower)
+        direction = " (lower is better)" if measure in lower else ""
+        sentences.append(f"{measure}{direction}: {verdict}" if measure else verdict)
+    return sentences
+
+
+def _verdict(row: Mapping[str, Any], *, less: bool) -> str:
+    interval = interval_text(row["difference"], row["low"], row["high"], "+.3f")
+    result = f"{interval}, p = {row['p_holm']:.2g} after Holm"
+    if row["p_holm"] < 0.05:
+        first_wins = (row["difference"] >= 0) != less
+        better, worse = (row["a"], row["b"]) if first_wins else (row["b"], row["a"])
+        return f"{better} is {'lower' if less else 'higher'} than {worse}: {result}."
+    questions = f"{row['n']} questions"
+    if row.get("clusters"):
+        questions += f" in {row['clusters']} clusters"
+    shown = f"no difference shown between {row['a']} and {row['b']}: {result}"
+    if np.isnan(row["detectable"]):
+        return f"{shown}; {questions} were asked."
+    return f"{shown}; {questions} would show one of {row['detectable']:.3f}."

@@ -18,7 +18,6 @@ from ragbench.stats import (
     paired_bootstrap_difference,
     paired_permutation_test,
     power_analysis,
-    questions_needed,
 )
 
 AB = [("A@50", "B@50"), ("A@100", "B@100")]
@@ -57,9 +56,7 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
         assert row["p"] == paired_permutation_test(a, b).p_value
         interval = paired_bootstrap_difference(a, b)
         assert (row["low"], row["high"]) == (interval.low, interval.high)
-        found = power_analysis(a, b, resamples=0)
-        assert row["needed"] == found.needed
-        assert row["needed_all"] == questions_needed(found.difference, found.sd, 0.8, 0.05 / 4)
+        assert row["detectable"] == power_analysis(a, b, difference=1, alpha=0.05 / 4).detectable
     right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()
@@ -114,24 +111,26 @@ def test_a_column_of_topics_keeps_questions_together():
     rows = made_rows()
     rows["topic"] = rows["question_id"].str[1:].astype(int) // 4
     plain, topical = (comparison.compare_systems(rows, AB, cluster=name) for name in (None, "topic"))
+    pd.testing.assert_frame_equal(comparison.compare_systems(rows, AB), topical)  # what the rows know is the default
     by_hand = paired_permutation_test(*(column(rows, s, 50, "ir_score") for s in "AB"), cluster=np.arange(24) // 4)
     assert topical["p"][0] == by_hand.p_value != plain["p"][0]
-    assert topical["needed"].isna().all()
+    assert (topical["clusters"] == 6).all()
     with pytest.raises(DataError, match=r"question 'q0' has 5 values in the column 'topic'"):
         comparison.compare_systems(rows.assign(topic=range(len(rows))), AB, cluster="topic")
 
 
-def test_a_conclusion_says_who_is_better_or_how_many_questions_would_show_it():
+def test_a_conclusion_says_who_is_better_or_what_difference_would_have_shown():
     table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.conclusions(table), strict=True))
     assert said["B@100", "IR score"].startswith("IR score: B@100 is higher than A@100: -0.")
     assert "no difference shown between A@100 and C@100" in said["C@100", "IR score"]
-    assert "24 questions were asked, about" in said["C@100", "IR score"]
-    assert "24 questions were asked, no number would" in said["C@100", "fully right"]  # the very same grades
+    detectable = table.set_index(["b", "measure"])["detectable"]
+    assert f"24 questions would show one of {detectable['C@100', 'IR score']:.3f}." in said["C@100", "IR score"]
+    assert "24 questions were asked." in said["C@100", "fully right"]  # the very same grades
     row, shown = table.iloc[0], comparison.format_comparison(table)
     assert shown["difference [95%]"][0] == f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-    assert (shown["p (Holm)"][0], shown["questions needed"][0]) == ("< 0.001", f"{row['needed_all']:.0f}")
-    assert (shown["questions needed"].iloc[3], len(shown)) == ("unlimited", len(table))
+    assert (shown["p (Holm)"][0], shown["could show"][0]) == ("< 0.001", f"{row['detectable']:.3f}")
+    assert (shown["could show"].iloc[3], len(shown)) == ("–", len(table))
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,11 @@ def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
 
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
     for value in (0, 1):
-        got, exact = stats.bootstrap_ci([value] * 10), stats.binomial_ci(10 * value, 10)
-        assert (got.low, got.high) == (exact.low, exact.high)
-    together, exact = stats.bootstrap_ci([1] * 10, groups=[0, 1] * 5), stats.binomial_ci(2, 2)
-    assert (together.low, together.high) == (exact.low, exact.high)
+        exact = stats.binomial_ci(10 * value, 10)
+        for got in (stats.bootstrap_ci([value] * 10, share=True), stats.bootstrap_ci([bool(value)] * 10)):
+            assert (got.low, got.high) == (exact.low, exact.high)
     without = [
+        stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
         stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
         stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
         stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 2], [1, 2]),
@@ -123,13 +123,11 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]  # fmt: skip
     assert np.isnan([(i.low, i.high) for i in without]).all()
-    needed = stats.power_analysis([1] * 10, [0] * 10)
-    assert (needed.difference, needed.sd) == (1, 0)
-    assert np.isnan([needed.low, needed.high]).all()  # differences of 1 are no shares
-    half = stats.power_analysis([0.5, 0.6, 0.4] * 3)
-    assert half.high == pytest.approx(reference.t.interval(0.95, 8, 0.5, reference.sem([0.5, 0.6, 0.4] * 3))[1])
-    rows = pd.DataFrame({"x": [1.0] * 10})
-    assert stats.means(rows, [], "x")["low"].item() == pytest.approx(0.692, abs=1e-3)
+    rows = pd.DataFrame({"x": [1.0] * 10, "fully_right": [1.0] * 10, "system": "a", "y": [1.0] * 10})
+    assert np.isnan(stats.means(rows, [], "x")["low"].item())
+    assert stats.means(rows, [], "fully_right")["low"].item() == pytest.approx(0.692, abs=1e-3)
+    both = pd.concat([rows, rows.assign(system="b", y=0.0)])  # yes and no both occur, though not in one system
+    assert stats.means(both, "system", "y")["low"].tolist() == pytest.approx([0.692, 0], abs=1e-3)
 
 
 def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
@@ -485,11 +483,87 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
     assert table[["system", "metric", "mean", "n", "unscored"]].to_numpy().tolist() == [
         ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
     ]  # fmt: skip
-    assert table.loc[0, ["low", "high"]].tolist() == [0, 1]  # 0.75 +- 12.7 * 0.25, cut: these are shares
+    assert table.loc[0, ["low", "high"]].tolist() == [0, 1]  # 0.75 +- 12.7 * 0.25, cut: these are fractions
+    assert table.attrs["intervals"] == ["Student's t", "exact binomial"]
     alone = stats.means(rows, [], "y", groups="system")
     i = stats.bootstrap_ci(rows["y"], groups=rows["system"])
     assert alone.to_numpy().tolist() == [[0.75, i.low, i.high, 4, 0, 2, 2]]
     assert "metric" not in alone
+
+
+def grid(questions=20, seed=3, **named):
+    """Rows of a grid of eight settings: what a question is like counts for more than the setting."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"q{q}", f"What is {q}?", setting) for q in range(questions) for setting in range(8)]
+    frame = pd.DataFrame(rows, columns=["question_id", "question", "setting"])
+    hard = rng.random(questions)[frame["question_id"].str[1:].astype(int)]
+    return frame.assign(ir_score=np.clip(hard + rng.normal(0, 0.05, len(frame)), 0, 1), **named)
+
+
+def test_rows_of_one_question_are_no_independent_questions():
+    rows = grid()
+    table = stats.means(rows, [], "ir_score")
+    by_hand = stats.bootstrap_ci(rows["ir_score"], groups=rows["question_id"])
+    assert table[["mean", "low", "high", "n", "clusters"]].to_numpy().tolist() == [
+        [by_hand.estimate, by_hand.low, by_hand.high, 160, 20]
+    ]
+    each = stats.means(rows, [], "ir_score", groups=None)
+    assert "clusters" not in each
+    assert (each["high"] - each["low"]).item() < 0.5 * (by_hand.high - by_hand.low)
+    once = stats.means(rows, ["setting"], "ir_score")  # each question once a setting: as on their own
+    assert "clusters" not in once
+    plain = stats.bootstrap_ci(rows[rows["setting"] == 0]["ir_score"])
+    assert once.loc[0, ["low", "high"]].tolist() == [plain.low, plain.high]
+
+
+def test_questions_without_ids_are_told_apart_by_their_texts_and_those_of_two_data_sets_by_its_name():
+    rows = grid(questions=10)
+    by_id = stats.means(rows, [], "ir_score")
+    pd.testing.assert_frame_equal(stats.means(rows.drop(columns="question_id"), [], "ir_score"), by_id)
+    assert "clusters" not in stats.means(rows[["ir_score"]], [], "ir_score")  # nothing says what belongs together
+    two = pd.concat([grid(10, data="one"), grid(10, seed=4, data="two")])
+    assert stats.means(two, [], "ir_score")["clusters"].item() == 20
+
+
+def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
+    values = np.random.default_rng(5).random(40)
+    groups = [*range(10), *range(10), *[None] * 19, NAN]
+    own = [*range(10), *range(10), *range(100, 120)]
+    with pytest.warns(UserWarning, match="20 of 40 values have no group"):
+        got = stats.bootstrap_ci(values, groups=groups)
+    assert got == stats.bootstrap_ci(values, groups=own)
+    with pytest.warns(UserWarning, match="1 of 3 values have no group"):
+        test = stats.paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
+    assert test.p_value == 2 / 4
+    rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
+    with pytest.warns(UserWarning, match="2 of 4 values have no group"):
+        assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [3, 2, 2]
+
+
+def test_grades_have_no_mean_but_a_share_that_is_right():
+    rows = (
+        compared_rows().rename(columns={"score": "grade"}).assign(grade=[5, 5, 4, 1, "5", "4", 5.0, 7, 5, 4, 3, None])
+    )
+    for refused in (
+        lambda: stats.means(rows, "system", "grade"), lambda: stats.compare(rows, "system", "grade"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match="'fully_right'"):
+            refused()
+    table = stats.means(rows, "system", "fully_right")
+    assert table[["mean", "n", "unscored"]].to_numpy().tolist() == [[0.5, 4, 0], [2 / 3, 3, 1], [1 / 3, 3, 1]]
+    assert stats.compare(rows, "system", "fully_right")["n"].tolist() == [3, 3, 3]
+
+
+def test_questions_that_share_what_the_rows_know_are_compared_together_unless_that_is_refused():
+    rows = compared_rows()
+    together = {"topic": ["x", "x", "y", "y"] * 3, "relevant": [["d1"], {"d1": 1, "d2": 2}, ["d2"], ["d3"]] * 3}
+    for column in together:
+        known = rows.assign(**{column: together[column]})
+        assert stats.compare(known, "system", "score")["clusters"][0] == 2
+        assert "clusters" not in stats.compare(known, "system", "score", cluster=None)
+    # One cluster for all, or one for each question: nothing is known that divides them.
+    for nothing in (["x"] * 12, list("abcd") * 3, [None] * 12):
+        assert "clusters" not in stats.compare(rows.assign(topic=nothing), "system", "score")
 
 
 def compared_rows() -> pd.DataFrame:
@@ -524,9 +598,12 @@ def test_compare_tests_every_pair_on_its_shared_questions_and_corrects_over_the_
     assert table["p"].tolist() == [2 / 16, 1, 2 / 8]  # every pattern of signs is counted
     assert table["p_holm"].tolist() == [3 / 8, 1, 1 / 2]
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 0], [3, 1], [3, 1]]
-    need = stats.power_analysis([1, 2, 3, 4], [0, 0, 0, 0])
-    assert table.loc[0, ["low", "high", "power", "needed"]].tolist() == [need.low, need.high, need.power, need.needed]
-    assert table.loc[0, "needed_all"] == 7  # below 7 pairs no pattern of signs reaches 0.05 / 3
+    assert table["needed"].isna().all()
+    need = stats.power_analysis([1, 2, 3, 4], [0, 0, 0, 0], difference=0.5, alpha=0.05 / 3)
+    asked = stats.compare(compared_rows(), "system", "score", difference=0.5)
+    assert asked.loc[0, ["detectable", "needed"]].tolist() == [need.detectable, need.needed]
+    # Below 7 pairs no pattern of signs reaches 0.05 / 3.
+    assert stats.compare(compared_rows(), "system", "score", difference=99).loc[0, "needed"] == 7
 
 
 def test_compare_within_groups_takes_the_pairs_it_is_given():
@@ -535,14 +612,15 @@ def test_compare_within_groups_takes_the_pairs_it_is_given():
     assert table[["data", "a", "b", "difference"]].to_numpy().tolist() == [["d", "C", "B", 2], ["e", "C", "B", 0]]
 
 
-def test_questions_of_one_group_are_flipped_together_and_give_no_power():
+def test_questions_of_one_group_are_flipped_together():
     pairs = {("x",): ([1, 2, 3, 4, NAN], [0, 0, 0, 0, 0])}
     table = stats.compare_pairs(pairs, ["name"], groups={("x",): ["d", "d", "e", "e", "f"]})
     assert table["p"].tolist() == [2 / 4]  # two documents: 3 and 7
     i = stats.paired_bootstrap_difference(*pairs["x",], groups=["d", "d", "e", "e", "f"])
     assert table[["low", "high", "clusters", "effective"]].to_numpy().tolist() == [[i.low, i.high, 2, 2]]
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
-    assert table[["power", "needed", "needed_all"]].isna().all(axis=None)
+    detectable = stats.power_analysis([1.5, 3.5], difference=1).detectable
+    assert table["detectable"].tolist() == [detectable]
     assert stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -63,13 +64,28 @@ def as_tail(level: float) -> float:
     return (1 - level) / 2
 
 
-def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-    """Number the groups 0..G-1 by first appearance, of all n points or of those present; None: each is its own."""
-    labels = np.arange(n) if groups is None else np.asarray(groups)
+def group_index(
+    groups: Any, n: int, present: np.ndarray | None = None, *, sort: bool = False
+) -> tuple[np.ndarray, int]:
+    """Number the groups 0..G-1 of all n points, or of those present; None: each is its own.
+
+    By first appearance, or by name. A point without a label (None, NaN) is a group of its own, with a warning.
+    """
+    if groups is None:
+        n = n if present is None else int(present.sum())
+        return np.arange(n), n
+    labels = pd.Series(list(groups), dtype=object)
     if len(labels) != n:
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
-    index, names = pd.factorize(labels if present is None else labels[present], use_na_sentinel=False)
-    return index, len(names)
+    if present is not None:
+        labels = labels[present]
+    index, names = pd.factorize(labels, sort=sort)
+    lacking = np.flatnonzero(index < 0)
+    if lacking.size:
+        said = f"{lacking.size} of {len(labels)} values have no group: each of them counts as one of its own"
+        warnings.warn(said, stacklevel=3)
+        index[lacking] = len(names) + np.arange(lacking.size)
+    return index, len(names) + lacking.size
 
 
 def check_resamples(resamples: int) -> None:

@@ -1,14 +1,14 @@
-"""Intervals: bootstrap, t for few clusters, exact binomial."""
+"""Intervals: exact for shares, t for few values or clusters, bootstrap for the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv, stdtr, stdtrit
+from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import (
@@ -24,7 +24,11 @@ from ragbench.stats.inputs import (
 )
 
 FEW = 30  # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few clusters)
+LENT = 1  # value of the rarer kind that is lent to a design effect
 MISSING = "–"  # what a printed table shows where there is no number
+EXACT, EXACT_CLUSTERS = "exact binomial", "exact binomial for the effective number of values"
+T, T_CLUSTERS = "Student's t", "jackknife over clusters with Student's t"
+BOOTSTRAP, BOOTSTRAP_CLUSTERS = "percentile bootstrap", "percentile bootstrap over clusters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class Interval:
     ``n`` values were used, ``n_missing`` were left out because they are missing. Bounds are NaN where no interval can
     be given (fewer than two values, equal values that are no shares, or none asked for). ``clusters`` is the number of
     groups that belong together, 0 where each value is on its own; ``effective`` the number of clusters of equal size
-    that would tell as much, (sum of sizes)^2 / sum of squared sizes.
+    that would tell as much, (sum of sizes)^2 / sum of squared sizes. ``method`` names the interval, such as "exact
+    binomial"; empty where there is none.
     """
 
     estimate: float
@@ -45,6 +50,7 @@ class Interval:
     level: float = 0.95
     clusters: int = 0
     effective: float = float("nan")
+    method: str = ""
 
     def __str__(self) -> str:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
@@ -60,7 +66,8 @@ def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -
     """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
     if np.isnan(estimate):
         return MISSING
-    return format(estimate, spec) + ("" if np.isnan(low + high) else f" [{low:{spec}}, {high:{spec}}]")
+    bounds = "" if np.isnan(low + high) else f" [{low:{spec}}, {high:{spec}}]"
+    return format(estimate, spec) + bounds
 
 
 def with_interval(
@@ -71,39 +78,57 @@ def with_interval(
     return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
 
 
+def is_share(values: Any) -> bool:
+    """Tell whether values are yes or no: booleans, or 0 and 1, both of them and nothing else.
+
+    Zeros alone may be of a score from 0 to 3: they are not taken for a share.
+    """
+    if pd.api.types.is_bool_dtype(getattr(values, "dtype", None) or np.asarray(values)):
+        return True
+    numbers = as_floats(values)
+    return set(numbers[~np.isnan(numbers)]) == {0.0, 1.0}
+
+
 def bootstrap_ci(
     values: Any,
     statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
     groups: Any = None,
+    share: bool | None = None,
     resamples: int = 2000,
     level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
-    """Interval of the mean of one sample, or of another statistic: percentile bootstrap, or t for few values.
+    """Interval of the mean of one sample, or of another statistic.
 
     Parameters
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
     statistic : a function of an array, such as ``np.median``.
-    groups : labels, shape (n,): points of one group (the systems of one question) are resampled together. None: each
-        value is on its own.
+    groups : labels, shape (n,): points of one group (the systems of one question) belong together. A value without a
+        label is a group of its own, with a warning. None: each value is on its own.
+    share : whether 0 and 1 mean no and yes; None: where values are booleans, or 0 and 1 and both occur.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
 
     Returns
     -------
-    Interval. With an effective number of values (or groups) below `FEW`, the interval of a mean is that of a jackknife
-    over them, with t of one degree less than that number. Other statistics keep the bootstrap, which is then narrow.
-    Where all values are 0, or all 1, it is the exact binomial one, of as many trials as there are values (or groups).
-    Bounds are NaN with fewer than two values (or groups), and for values that are equal to another number.
+    Interval, whose ``method`` says which of these it is:
 
-    Source: Efron & Tibshirani (1993), percentile method. Coverage with few clusters: ``benchmarks/sim_intervals.py``.
+    - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number (`share_bounds`).
+    - of another mean, with an effective number of values (or groups) below `FEW`: a jackknife over them, with t of one
+      degree less than that number.
+    - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is narrow.
+
+    Bounds are NaN with fewer than two values (or groups), and for equal values that are no share. Coverage:
+    ``benchmarks/sim_intervals.py``.
     """
-    return _interval(as_floats(values), statistic, groups, resamples, level, seed, shares=True)
+    if share is None:
+        share = is_share(values)
+    return mean_interval(as_floats(values), statistic, groups, resamples, level, seed, share=share)
 
 
-def _interval(
+def mean_interval(
     sample: np.ndarray,
     statistic: Callable[[np.ndarray], Any],
     groups: Any,
@@ -111,38 +136,129 @@ def _interval(
     level: float,
     seed: Seed,
     *,
-    shares: bool,
+    share: bool,
+    cut: bool = True,
 ) -> Interval:
-    """As `bootstrap_ci`; ``shares`` says whether 0 and 1 mean no and yes (not so for differences)."""
+    """As `bootstrap_ci`, of an array; ``cut``: an interval of t for values in [0, 1] stays there."""
+    check_resamples(resamples)
     present = ~np.isnan(sample)
     kept = sample[present]
+    if share and not np.isin(kept, (0, 1)).all():
+        raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
     index, n_groups = group_index(groups, sample.size, present)
     sizes = np.bincount(index, minlength=n_groups)
     estimate = float(statistic(kept)) if kept.size else float("nan")
+    interval = Interval(estimate, float("nan"), float("nan"), kept.size, sample.size - kept.size, level)
+    if groups is not None and n_groups:
+        interval = replace(interval, clusters=n_groups, effective=effective_number(sizes))
+    if not resamples or n_groups < 2:
+        return interval
+    if statistic is np.mean and share:
+        return _exact_interval(interval, kept, index, sizes)
+    if (kept == kept[0]).all():
+        return interval
+    if statistic is np.mean and effective_number(sizes) < FEW:
+        return _t_interval(interval, kept, index, sizes, cut=cut and kept.min() >= 0 and kept.max() <= 1)
+    draws = _draws(kept, statistic, index, sizes, resamples, seed)
+    low, high = percentiles(draws, level)
+    return _bounded(interval, low, high, BOOTSTRAP, BOOTSTRAP_CLUSTERS)
+
+
+def _bounded(interval: Interval, low: float, high: float, alone: str, clustered: str) -> Interval:
+    """Add bounds, and which of two methods they are of."""
+    method = alone if interval.clusters in (0, interval.n) else clustered
+    return replace(interval, low=float(low), high=float(high), method="" if np.isnan(low) else method)
+
+
+def _exact_interval(interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray) -> Interval:
     effective = effective_number(sizes)
-    check_resamples(resamples)  # with few values no bootstrap would tell
-    if kept.size and (kept == kept[0]).all():
-        low = high = float("nan")
-        if shares and statistic is np.mean and estimate in (0, 1) and resamples and n_groups > 1:
-            exact = binomial_ci(estimate * n_groups, n_groups, level)
-            low, high = exact.low, exact.high
-    elif statistic is np.mean and n_groups > 1 and effective < FEW and resamples:
-        again = (kept.sum() - np.bincount(index, kept)) / (kept.size - sizes)
-        spread = np.sqrt((n_groups - 1) / n_groups * ((again - again.mean()) ** 2).sum())
-        half = t_quantile(effective, level) * spread
-        low, high = estimate - half, estimate + half
-        if shares and kept.min() >= 0 and kept.max() <= 1:
-            low, high = max(low, 0.0), min(high, 1.0)
-    elif statistic is np.mean:
-        # The mean of a resample needs only the sum and the size of each group: two matrix products for all resamples.
-        sums = np.bincount(index, kept - estimate, n_groups)
-        blocks = [estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed)]
-        low, high = percentiles(np.concatenate([np.empty(0), *blocks]), level)
-    else:
-        draws = np.array([statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float)
-        low, high = percentiles(draws, level)
-    many = (n_groups, effective) if groups is not None and n_groups else ()
-    return Interval(estimate, float(low), float(high), kept.size, sample.size - kept.size, level, *many)
+    if sizes.max() == 1:
+        exact = binomial_ci(kept.sum(), kept.size, interval.level)
+        return _bounded(interval, exact.low, exact.high, EXACT, EXACT)
+    variance = jackknife_variance(kept, index, sizes)
+    effect = design_effect(interval.estimate, kept.size, variance, rarer(kept), effective)
+    quantile = t_quantile(effective, interval.level)
+    low, high = share_bounds(interval.estimate, kept.size / effect, quantile, interval.level)
+    return _bounded(interval, low, high, EXACT, EXACT_CLUSTERS)
+
+
+def _t_interval(interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray, *, cut: bool) -> Interval:
+    error = np.sqrt(jackknife_variance(kept, index, sizes))
+    half = t_quantile(effective_number(sizes), interval.level) * error
+    low, high = interval.estimate - half, interval.estimate + half
+    if cut:
+        low, high = max(low, 0.0), min(high, 1.0)
+    return _bounded(interval, low, high, T, T_CLUSTERS)
+
+
+def _draws(
+    kept: np.ndarray,
+    statistic: Callable[[np.ndarray], Any],
+    index: np.ndarray,
+    sizes: np.ndarray,
+    resamples: int,
+    seed: Seed,
+) -> np.ndarray:
+    """Return the statistic of resamples of whole groups."""
+    n_groups = sizes.size
+    if statistic is not np.mean:
+        return np.array([statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float)
+    # The mean of a resample needs only the sum and the size of each group: two matrix products for all resamples.
+    estimate = float(np.mean(kept))
+    sums = np.bincount(index, kept - estimate, n_groups)
+    blocks = [estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed)]
+    return np.concatenate(blocks)
+
+
+def jackknife_variance(values: np.ndarray, index: np.ndarray, sizes: np.ndarray) -> float:
+    """Return the variance of a mean, by leaving out one group at a time.
+
+    (G - 1) / G * sum over groups of (mean without it - mean of these means)^2
+    """
+    without = (values.sum() - np.bincount(index, values)) / (values.size - sizes)
+    groups = sizes.size
+    return float((groups - 1) / groups * ((without - without.mean()) ** 2).sum())
+
+
+def rarer(values: np.ndarray) -> float:
+    """Count the ones or the zeros, whichever are fewer."""
+    ones = float(values.sum())
+    return min(ones, values.size - ones)
+
+
+def design_effect(p: float, n: float, variance: float, rarer: float, effective: float) -> float:
+    """Return by how much the variance of a share exceeds that of n independent values, p (1 - p) / n.
+
+        (rarer * variance / (p (1 - p) / n) + LENT * n / effective) / (rarer + LENT)
+
+    Few values of the rarer kind do not tell it. So `LENT` more are added for which all values of a cluster are alike,
+    which is the worst case: n / effective. Without any of the rarer kind it is taken to be that.
+    """
+    worst = n / effective
+    if not 0 < p < 1:
+        return worst
+    measured = variance / (p * (1 - p) / n)
+    return (rarer * measured + LENT * worst) / (rarer + LENT)
+
+
+def share_bounds(p: float, n: float, quantile: float, level: float) -> tuple[float, float]:
+    """Return the exact binomial bounds of a share for an effective number of values, by quantiles of beta.
+
+    ``quantile`` of t, which allows for few clusters: n is divided by its square over that of the normal's.
+
+    Source: Korn & Graubard (1998), Survey Methodology 24.
+    """
+    tail = as_tail(level)
+    n = n * (ndtri(tail) / quantile) ** 2
+    return _clopper_pearson(n * p, n, tail)
+
+
+def _clopper_pearson(successes: float, n: float, tail: float) -> tuple[float, float]:
+    """By the beta quantiles themselves: scipy.stats.binomtest takes no fractions."""
+    failures = n - successes
+    low = float(betaincinv(successes, failures + 1, tail)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, failures, 1 - tail)) if failures > 0 else 1.0
+    return low, high
 
 
 def effective_number(sizes: np.ndarray) -> float:
@@ -189,10 +305,10 @@ def paired_bootstrap_difference(
 ) -> Interval:
     """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is left out.
 
-    The interval excludes zero when the systems differ at this level.
+    The interval excludes zero when the systems differ at this level. Differences are no shares.
     """
     differences = np.subtract(*as_paired(a=a, b=b))
-    return _interval(differences, np.mean, groups, resamples, level, seed, shares=False)
+    return mean_interval(differences, np.mean, groups, resamples, level, seed, share=False, cut=False)
 
 
 def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
@@ -211,7 +327,5 @@ def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
         raise ConfigError(f"{successes!r} successes of {n!r}", "0 <= successes <= n")
     if n == 0:
         return Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
-    # The beta quantiles themselves: scipy.stats.binomtest takes no half successes.
-    low = float(betaincinv(successes, n - successes + 1, tail)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
-    return Interval(successes / n, low, high, int(n), 0, level)
+    low, high = _clopper_pearson(successes, n, tail)
+    return Interval(successes / n, low, high, int(n), 0, level, method=EXACT)

@@ -1,13 +1,14 @@
 """Is the difference between two systems more than chance, and how many questions would show it?
 
-`paired_power` and `questions_needed` take a difference and a standard deviation; `power_analysis` estimates both from
-the per-question differences of a run.
+`paired_power` and `questions_needed` take a difference and a standard deviation; `power_analysis` estimates the second
+from the per-question differences of a run, and takes the first from you: the difference that matters.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.stats.inputs import Seed, as_floats, as_paired, same_length
-from ragbench.stats.intervals import paired_bootstrap_difference
+from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
@@ -25,7 +25,7 @@ _MAX_QUESTIONS = 10_000_000  # more questions than this are reported as inf: nob
 
 
 @dataclass(frozen=True, slots=True)
-class _PermutationTest:
+class PermutationTest:
     """Result of a paired permutation test. ``exact``: all sign patterns were counted, not a sample of them."""
 
     difference: float
@@ -38,48 +38,68 @@ class _PermutationTest:
 
 def paired_permutation_test(
     a: Any, b: Any, *, cluster: Any = None, resamples: int = 10_000, seed: Seed = 0
-) -> _PermutationTest:
+) -> PermutationTest:
     """Test (two-sided) whether two systems have the same mean score, by flipping signs of their differences.
 
     Parameters
     ----------
     a, b : scores of two systems, shape (n,), in the same order of questions. A pair with a missing side is left out.
-    cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are flipped together.
+    cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are flipped together. A
+        question without a label is a cluster of its own, with a warning.
     resamples : random sign patterns; with up to 16 pairs (or clusters) all 2**n patterns are counted instead.
 
     The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never 0; NaN without pairs.
+
+    The test supposes that differences are as likely to be d as -d. Where they are skewed (one system seldom, but then
+    much better), a test at 0.05 errs more often: docs/metrics.md has the numbers. Dividing by the standard deviation
+    would change nothing: the sum of squares is the same for every pattern of signs.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
     if resamples < 1:
         raise ConfigError(f"resamples {resamples}", "1 or more random sign patterns")
-    both = np.subtract(*as_paired(a=a, b=b))
-    d = both[~np.isnan(both)]
-    pairs, missing = d.size, int(both.size - d.size)
-    if not pairs:
-        return _PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
-    mean = float(d.mean())
-    if cluster is not None:
-        same_length(a=a, cluster=cluster)
-        d = np.bincount(np.unique(np.asarray(cluster)[~np.isnan(both)], return_inverse=True)[1], d)
-    exact = d.size <= _EXACT
-    total = 2**d.size if exact else resamples
-    # Not scipy.stats.permutation_test: it draws other patterns, so every recorded p-value would move, and it takes 14
-    # times as long for 500 questions. A test compares the two.
-    # Sums of the same numbers in another order differ in the last bits; they must count as equal.
-    observed, slack = d.sum(), 1e-12 * np.abs(d).sum()
-    hits, rng = 0, np.random.default_rng(seed)
-    block = max(1, _BLOCK // d.size)
+    pairs = np.subtract(*as_paired(a=a, b=b))
+    present = ~np.isnan(pairs)
+    differences = pairs[present]
+    n, missing = differences.size, int((~present).sum())
+    if not n:
+        return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
+    index, _ = group_index(cluster, pairs.size, present, sort=True)
+    sums = np.bincount(index, differences)
+    exact = sums.size <= _EXACT
+    total = 2**sums.size if exact else resamples
+    hits = sum(_as_far(sums, signs) for signs in _sign_patterns(sums.size, total, seed, exact=exact))
+    p_value = hits / total if exact else (hits + 1) / (total + 1)
+    return PermutationTest(float(differences.mean()), p_value, n, missing, total, exact)
+
+
+def _sign_patterns(size: int, total: int, seed: Seed, *, exact: bool) -> Iterator[np.ndarray]:
+    """Yield blocks of patterns, shape (patterns, size): 1 where a sign is flipped.
+
+    Not scipy.stats.permutation_test: it draws other patterns, so every recorded p-value would move, and it takes 14
+    times as long for 500 questions. A test compares the two.
+    """
+    rng = np.random.default_rng(seed)
+    block = max(1, _BLOCK // size)
     for start in range(0, total, block):
         rows = min(block, total - start)
         if exact:
-            flips = (np.arange(start, start + rows)[:, None] >> np.arange(d.size)) & 1
+            yield (np.arange(start, start + rows)[:, None] >> np.arange(size)) & 1
         else:
-            width = -(-d.size // 8)
-            bits = np.frombuffer(rng.bytes(rows * width), np.uint8).reshape(rows, width)
-            flips = np.unpackbits(bits, axis=1, count=d.size)
-        hits += int((np.abs(observed - 2 * (flips @ d)) >= abs(observed) - slack).sum())
-    return _PermutationTest(mean, hits / total if exact else (hits + 1) / (total + 1), pairs, missing, total, exact)
+            width = -(-size // 8)
+            random_bytes = np.frombuffer(rng.bytes(rows * width), np.uint8).reshape(rows, width)
+            yield np.unpackbits(random_bytes, axis=1, count=size)
+
+
+def _as_far(sums: np.ndarray, flips: np.ndarray) -> int:
+    """Count the patterns whose sum is at least as far from 0 as the observed one.
+
+    Sums of the same numbers in another order differ in the last bits; they count as equal.
+    """
+    observed = sums.sum()
+    slack = 1e-12 * np.abs(sums).sum()
+    flipped = observed - 2 * (flips @ sums)
+    return int((np.abs(flipped) >= abs(observed) - slack).sum())
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -157,30 +177,26 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
 
 
 @dataclass(frozen=True, slots=True)
-class _PowerAnalysis:
-    """What a paired comparison found, could have found, and would need."""
+class PowerAnalysis:
+    """What a paired comparison could find, and would need. With clusters, ``n`` and ``needed`` count clusters."""
 
-    n: int  # pairs used
+    n: int  # pairs used, or clusters of them
     n_missing: int  # pairs left out since a side is missing
-    difference: float  # that power and questions are reckoned for: the mean of the pairs, or the one asked for
-    low: float  # 95% bootstrap interval of the mean of the pairs
-    high: float
-    sd: float  # of the differences (n - 1); NaN with fewer than two pairs
-    power: float  # chance that a new run of n questions finds ``difference``
-    needed: float  # questions at which that chance is ``target``; inf for a difference of 0, NaN without an sd
-    needed_low: float  # the same at the ends of the interval; inf when it holds 0, NaN when a difference was asked for
-    needed_high: float
-    detectable: float  # smallest difference that n questions find with chance ``target``; NaN without an sd, or for 0
+    difference: float  # that power and needed are reckoned for
+    sd: float  # of the differences, or of the clusters' means (n - 1); NaN with fewer than two
+    power: float  # chance that a new run of n finds ``difference``
+    needed: float  # n at which that chance is ``target``; inf for a difference of 0, NaN without an sd
+    detectable: float  # smallest difference that n find with chance ``target``; NaN without an sd, or for 0
     target: float  # the power wanted
     alpha: float  # the level of the test
+    clustered: bool = False
 
     def __str__(self) -> str:
+        units = "clusters" if self.clustered else "questions"
         if math.isnan(self.needed):
-            return f"{self.n} pairs, {self.n_missing} missing: too few to say how many questions are needed"
-        design = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} questions"
-        enough = f"has power {self.power:.2f}; power {self.target:g} takes {_count(self.needed)} questions"
-        spread = f" [{_count(self.needed_low)}, {_count(self.needed_high)}]" if not math.isnan(self.needed_low) else ""
-        return f"{design} {enough}{spread}"
+            return f"{self.n} {units}, {self.n_missing} pairs missing: too few to say how many are needed"
+        design = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} {units}"
+        return f"{design} has power {self.power:.2f}; power {self.target:g} takes {_count(self.needed)} {units}"
 
 
 def _count(n: float) -> str:
@@ -192,60 +208,90 @@ def power_analysis(
     b: Any = None,
     *,
     difference: float | None = None,
+    cluster: Any = None,
     power: float = 0.8,
     alpha: float = 0.05,
-    resamples: int = 2000,
-    seed: Seed = 0,
-) -> _PowerAnalysis:
-    """Say how many questions would show a difference, from the paired differences of a run.
+) -> PowerAnalysis:
+    """Say how many questions would show a difference that matters, from the spread of a run's paired differences.
 
     Parameters
     ----------
     a, b : scores of two systems over the same questions, shape (n,); or ``a`` alone: their differences. A pair with a
         missing side is left out and counted.
-    difference : the difference worth finding; default the mean of the pairs. The default makes ``power`` a restatement
-        of the p-value (it is near 0.5 where p is near alpha): use it to plan the next run, not to judge this one.
-    power : chance of finding it. alpha : as for `questions_needed`. resamples, seed : of the interval.
+    difference : the smallest difference that matters to you; must be given. The difference that a small run happened to
+        show is no plan: with pilots of 30 questions, a third to nearly half of the runs so planned have a power below
+        0.6 for 0.8.
+    cluster : labels, shape (n,), of questions that stand or fall together (a document, a topic). The means of clusters
+        are then what varies, and clusters are counted.
+    power : chance of finding it. alpha : as for `questions_needed`.
 
-    Undefined values are NaN: everything without pairs, all but the difference with one. Limits: see `questions_needed`.
+    Undefined values are NaN. Limits: see `questions_needed`; where one system wins seldom (shares that differ in few
+    questions), the power is 0.67 to 0.78 for 0.8, so ask for 0.9.
 
     Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
-    smallest two-sided p-value is 2 / 2**n.
+    smallest two-sided p-value is 2 / 2**n. The simulation is ``benchmarks/sim_intervals.py``.
+
+    >>> power_analysis([0.6, 0.4, 0.5, 0.1, 0.9], [0.5, 0.5, 0.4, 0.2, 0.4], difference=0.1).needed
+    50.0
     """
     _check_levels(alpha, power)
-    if difference is not None and not math.isfinite(difference):
-        raise ConfigError(f"difference {difference!r}", "a finite number, or None for the mean of the pairs")
-    both = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
-    mean = paired_bootstrap_difference(both, np.zeros(both.size), resamples=resamples, seed=seed)
-    wanted, sd = mean.estimate if difference is None else float(difference), _spread(both)
-    ends = [math.nan, math.nan]
-    if difference is None and not math.isnan(mean.low):  # the difference farthest from 0, and the nearest
-        sides = sorted(map(abs, (mean.low, mean.high)))
-        ends = [
-            questions_needed(d, sd, power, alpha) for d in (sides[1], 0.0 if mean.low <= 0 <= mean.high else sides[0])
-        ]
-    reached, detectable = paired_power(mean.n, wanted, sd, alpha), _detectable(mean.n, sd, power, alpha)
-    pairs = mean.n, mean.n_missing, wanted, mean.low, mean.high, sd
-    return _PowerAnalysis(*pairs, reached, questions_needed(wanted, sd, power, alpha), *ends, detectable, power, alpha)
+    if difference is None or not math.isfinite(difference):
+        do = "difference=0.05, say: the one that a small run shows is too uncertain to plan by"
+        raise ConfigError(f"difference {difference!r}", "the smallest difference that matters", do)
+    pairs = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
+    values = _cluster_means(pairs, cluster)
+    sd = spread(pairs, cluster)
+    return PowerAnalysis(
+        n=values.size,
+        n_missing=int(np.isnan(pairs).sum()),
+        difference=float(difference),
+        sd=sd,
+        power=paired_power(values.size, difference, sd, alpha),
+        needed=questions_needed(difference, sd, power, alpha),
+        detectable=_detectable(values.size, sd, power, alpha),
+        target=power,
+        alpha=alpha,
+        clustered=cluster is not None,
+    )
+
+
+def detectable_difference(differences: Any, cluster: Any = None, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Return the smallest difference that as many questions (or clusters) find with a given chance.
+
+    It depends on the spread of the differences alone, not on their mean. NaN for fewer than two, or equal ones.
+    """
+    _check_levels(alpha, power)
+    values = _cluster_means(as_floats(differences), cluster)
+    return _detectable(values.size, spread(differences, cluster), power, alpha)
+
+
+def _cluster_means(pairs: np.ndarray, cluster: Any) -> np.ndarray:
+    """Return the mean of each cluster, in which each pair is present; without clusters the pairs themselves."""
+    present = ~np.isnan(pairs)
+    index, _ = group_index(cluster, pairs.size, present)
+    return np.bincount(index, pairs[present]) / np.bincount(index)
 
 
 def _detectable(n: int, sd: float, power: float, alpha: float) -> float:
     """Smallest difference found with a given chance; NaN for sd 0, which says nothing of how pairs would spread."""
     if n < 2 or math.isnan(sd) or sd == 0:
         return math.nan
-    high = 1.0
+    high = 1.0  # in standard deviations
     while paired_power(n, high, 1.0, alpha) < power:
         high *= 2
     return sd * float(brentq(lambda d: paired_power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9))
 
 
-def _spread(differences: np.ndarray) -> float:
-    """Standard deviation of what is there; exactly 0 for equal values, whose rounding noise would look like power."""
-    d = differences[~np.isnan(differences)]
-    if d.size < 2:
+def spread(differences: Any, cluster: Any = None) -> float:
+    """Standard deviation of paired differences, or of the clusters' means; NaN with fewer than two.
+
+    Exactly 0 for equal values, whose rounding noise would look like power.
+    """
+    values = _cluster_means(as_floats(differences), cluster)
+    if values.size < 2:
         return math.nan
-    sd = float(d.std(ddof=1))
-    return 0.0 if sd <= 1e-12 * float(np.abs(d).max()) else sd
+    sd = float(values.std(ddof=1))
+    return 0.0 if sd <= 1e-12 * float(np.abs(values).max()) else sd
 
 
 def _floor(alpha: float) -> int:
