@@ -1,5 +1,6 @@
 """Shares from few labels and many judge grades: the draw, the estimate, both intervals, and how often these hold."""
 
+import statistics
 from itertools import combinations, product
 
 import numpy as np
@@ -162,24 +163,71 @@ def test_counts_that_differ_and_a_judge_who_knows_change_the_width_of_a_share():
     assert width(np.zeros((40, 1)), counts=np.where(np.arange(40) % 4 == 0, 5.0, 1.0)) > 1.2 * plain
 
 
-def test_the_interval_of_a_share_over_clusters_is_as_wide_as_their_t():
-    from scipy.stats import norm
+def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number_of_labels():
+    from scipy.stats import norm, t
 
     rng = np.random.default_rng(3)
-    truth, strata, f, clusters = answers(rng, 12)
-    asked = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5)), f, strata
+    truth, _, f, clusters = answers(rng, 12)
+    drawn = stratified_draw(np.zeros(len(truth)), len(truth) // 2, least=3, seed=5)
+    asked = hide(truth, drawn), f, np.zeros(len(truth))
     share, symmetric = (ppi_shares(*asked, **of, clusters=clusters)[1] for of in ({}, {"of": np.ones(len(f))}))
-    half = (symmetric.high - symmetric.estimate) / norm.ppf(0.975)  # a standard error times t / z
-    assert (share.low, share.high) == pytest.approx(binomial(share.estimate, half**2))
+    p, n, sizes = share.estimate, drawn.sum(), np.bincount(clusters[drawn])
+    ones = truth[drawn, 1].sum()
+    rarer = min(ones, n - ones)
+    quantile = t.ppf(0.975, 11)
+    measured = ((symmetric.high - p) / quantile) ** 2 / (p * (1 - p) / n)
+    worst = n * (sizes**2).sum() / sizes.sum() ** 2  # as if all labels of a cluster were alike: one more label is so
+    effect = (rarer * measured + worst) / (rarer + 1)
+    variance = p * (1 - p) * effect / n * (quantile / norm.ppf(0.975)) ** 2
+    assert (share.low, share.high) == pytest.approx(binomial(p, variance))
+    assert share.method == "exact binomial for the effective number of values"
 
 
-def test_too_few_labels_of_a_category_give_no_interval_over_clusters():
-    for few, given in ((0, False), (4, False), (5, True), (15, True), (16, False), (20, False)):
-        truth = np.where(np.arange(40) < 20, np.arange(40) < few, NAN).astype(float)[:, None]
-        (got,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
-        assert got.estimate == few / 20
-        assert np.isnan(got.low) != given
-    assert str(got) == "1.000 (n = 20 in 40 clusters, effectively 40.0, 20 missing)"
+def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_are():
+    # 20 labels, each in a cluster of its own: none has the category. Clopper-Pearson with t for 40 clusters.
+    from scipy.stats import norm, t
+
+    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
+    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
+    n = 20 * (norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
+    assert (none.low, none.high) == pytest.approx((0, 1 - 0.025 ** (1 / n)))
+    # The same labels in ten pairs count as ten.
+    (pairs,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40) // 2)
+    n = 10 * (norm.ppf(0.975) / t.ppf(0.975, 19)) ** 2
+    assert pairs.high == pytest.approx(1 - 0.025 ** (1 / n))
+    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
+    assert str(all_of_them).startswith("1.000 [0.8")
+
+
+def test_shares_of_answers_like_these_hold_where_they_are_rare():
+    # Latent grades, 44 documents, five answers a question, 250 labels: no luck of the draw decides what is given.
+    rng, runs, held = np.random.default_rng(9), 150, {0.03: 0, 0.1: 0}
+    for run in range(runs):
+        for share in held:
+            question = np.repeat(np.arange(44), rng.integers(1, 5, 44))
+            cluster = np.repeat(question, 5)
+            level = rng.normal(0, 0.8, 44)[cluster] + np.repeat(rng.normal(0, 0.8, question.size), 5)
+            score = level + rng.normal(0, 0.7, cluster.size)
+            cut = statistics.NormalDist(0, (0.8**2 + 0.8**2 + 0.7**2) ** 0.5).inv_cdf(share)
+            truth, judge = score < cut, score + rng.normal(0.4, 0.8, cluster.size) < cut
+            drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
+            (got,) = ppi_shares(hide(truth[:, None], drawn), judge[:, None], judge, clusters=cluster)
+            assert not np.isnan(got.low)
+            held[share] += got.low <= share <= got.high
+    assert min(held.values()) / runs >= 0.92, held
+
+
+@pytest.mark.parametrize(("labels", "share"), [(20, 0.02), (20, 0.05), (150, 0.02), (150, 0.05)])
+def test_the_mean_of_a_share_holds_with_few_labels(labels, share):
+    rng, runs, held = np.random.default_rng(labels), 300, 0
+    for run in range(runs):
+        truth = (rng.random(labels + 1000) < share).astype(float)
+        judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
+        weight = "tuned" if run % 2 else 1.0
+        got = ppi_mean(truth[:labels], judge[:labels], judge[labels:], weight=weight)
+        held += got.low <= share <= got.high
+        assert got.low >= 0
+    assert held / runs >= 0.92
 
 
 def test_a_count_of_zero_has_an_interval_for_these_items():

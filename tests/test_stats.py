@@ -117,8 +117,8 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
         stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
         stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
-        stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 2], [1, 2]),
-        stats.kappa([1, 2, 1, 2], [1, 1, 1, 1]), stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
+        stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 1], [1, 1]),
+        stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
         stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
         stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]  # fmt: skip
@@ -416,15 +416,34 @@ def test_kappa_agrees_with_scikit_learn(weights):
     assert stats.kappa(a, b, weights=weights).estimate == pytest.approx(cohen_kappa_score(a, b, weights=weights))
 
 
-def test_kappa_interval_is_that_of_resampled_items():
-    from sklearn.metrics import cohen_kappa_score
+def test_kappa_interval_is_that_of_the_posterior_of_the_table():
+    # Two labels, items on their own: Jeffreys' prior, half an item in each of the four cells.
+    a = ["y"] * 25 + ["n"] * 25
+    b = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    slow = []
+    for p in np.random.default_rng(5).dirichlet([20.5, 5.5, 10.5, 15.5], 4000).reshape(-1, 2, 2):
+        by_chance = p.sum(axis=1) @ p.sum(axis=0)
+        slow.append((p[0, 0] + p[1, 1] - by_chance) / (1 - by_chance))
+    got = stats.kappa(a, b, resamples=4000)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=0.02)
+    # Every item four times, in groups of its copies: as wide as without the copies.
+    copied = stats.kappa(np.repeat(a, 4), np.repeat(b, 4), groups=np.repeat(np.arange(50), 4), resamples=4000)
+    assert (copied.low, copied.high, copied.clusters) == pytest.approx((got.low, got.high, 50), abs=0.02)
+    same = stats.kappa([1, 2] * 10, [1, 2] * 10)  # that nothing differed in 20 items is no proof
+    assert (same.estimate, same.high) == (1, 1)
+    assert 0.5 < same.low < 0.95
 
-    rng = np.random.default_rng(3)
-    a = rng.integers(1, 4, 150)
-    b = np.where(rng.random(150) < 0.6, a, rng.integers(1, 4, 150))
-    slow = [cohen_kappa_score(a[i], b[i]) for i in rng.integers(0, 150, (1500, 150))]
-    got = stats.kappa(a, b, resamples=6000)
-    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=0.012)
+
+@pytest.mark.parametrize(("n", "true"), [(50, 0.3), (50, 0.85), (150, 0.6)])
+def test_the_interval_of_kappa_holds_where_a_label_is_rare(n, true):
+    rng, runs, held, undefined = np.random.default_rng(n), 200, 0, 0
+    for _ in range(runs):
+        a = rng.random(n) < 0.05
+        b = np.where(rng.random(n) < true, a, rng.random(n) < 0.05)  # the same label, or one by chance
+        got = stats.kappa(a, b, labels=[True, False], resamples=400)
+        undefined += np.isnan(got.estimate)
+        held += got.low <= true <= got.high
+    assert held / (runs - undefined) >= 0.9
 
 
 def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():

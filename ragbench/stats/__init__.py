@@ -7,13 +7,13 @@ undefined is NaN. Everything random takes a seed and gives the same answer twice
 from ragbench._lazy import lazy
 
 _HOMES = {
-    "agreement": "annotator_agreement confusion_matrix kappa pairwise_agreement repeat_changes",
+    "agreement": "annotator_agreement confusion_matrix kappa PairwiseAgreement pairwise_agreement repeat_changes",
     "association": "conditional_logit correlation preference_correlation preference_difference within_correlation",
     "intervals": "binomial_ci bootstrap_ci Interval interval_text is_share MISSING p_of_no_difference "
     "paired_bootstrap_difference with_interval",
     "paired": "detectable_difference holm PermutationTest PowerAnalysis paired_permutation_test paired_power "
     "power_analysis questions_needed",
-    "ppi": "label_next ppi_difference ppi_mean ppi_shares stratified_draw",
+    "ppi": "ppi_difference ppi_mean ppi_shares stratified_draw",
     "tables": "compare compare_pairs means",
 }
 __getattr__, __dir__ = lazy(__name__, {module: names.split() for module, names in _HOMES.items()})

@@ -12,8 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.stats.inputs import Seed, as_paired, percentiles, same_length
-from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci
+from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, same_length
+from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, effective_number
+
+BAYESIAN = "Bayesian bootstrap"
+_SPREAD = 2  # items (or groups) spread over all cells of a table of labels
 
 
 def confusion_matrix(
@@ -43,11 +46,12 @@ def kappa(
     *,
     weights: Literal["linear", "quadratic"] | None = None,
     labels: Sequence[Hashable] | None = None,
+    groups: Any = None,
     resamples: int = 2000,
     level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
-    """Cohen's kappa of two judges, in [-1, 1], with a percentile bootstrap interval over items.
+    """Cohen's kappa of two judges, in [-1, 1].
 
     Parameters
     ----------
@@ -55,34 +59,73 @@ def kappa(
     weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for ordered labels.
     labels : the possible labels in order, needed for weights unless they are numbers, whose distance is their
         difference.
+    groups : labels, shape (n,): items of one group (the answers to one question) belong together.
 
-    NaN without items, and when both judges give everything the same one label (no disagreement is possible by chance);
-    such resamples are left out. Bounds are NaN where every resample gives the same kappa.
+    The interval is of a Bayesian bootstrap: each item (or group) gets a random weight, and two more items are spread
+    over all cells of the table of labels. For two labels and items on their own that is Jeffreys' prior. It holds where
+    a label is rare, and where the judges never differ; the plain bootstrap held in 45 to 90 of 100 cases there
+    (``benchmarks/sim_intervals.py``). Where both judges give everything the same one label, kappa and bounds are NaN:
+    no disagreement is possible by chance.
 
-    Source: Cohen (1960); weighted: Cohen (1968).
+    Source: Cohen (1960); weighted: Cohen (1968); interval: Rubin (1981), The Annals of Statistics 9.
     """
     if weights not in (None, "linear", "quadratic"):
         raise unknown("weights", weights, ("None", "linear", "quadratic"))
     matrix = confusion_matrix(a, b, labels)
+    cost = _cost(matrix, weights, ordered=labels is not None)
     counts, n = matrix.to_numpy(), int(matrix.to_numpy().sum())
-    places: Any = np.arange(len(counts))
-    if weights is not None and labels is None:
+    interval = Interval(float("nan"), float("nan"), float("nan"), n, len(a) - n, level)
+    if not n:
+        return interval
+    estimate = float(_kappas(counts[None], cost)[0])
+    cells = _cells(a, b, matrix)
+    index, n_groups = group_index(groups, len(cells), cells >= 0)
+    if groups is not None:
+        interval = replace(interval, clusters=n_groups, effective=effective_number(np.bincount(index)))
+    if n_groups < 2 or not resamples or np.isnan(estimate):
+        return replace(interval, estimate=estimate)
+    table = np.zeros((n_groups, counts.size))
+    np.add.at(table, (index, cells[cells >= 0]), 1.0)
+    drawn = _weighted_tables(table, resamples, np.random.default_rng(seed))
+    low, high = percentiles(_kappas(drawn.reshape(-1, *counts.shape), cost), level)
+    low, high = min(low, estimate), max(high, estimate)
+    return replace(interval, estimate=estimate, low=low, high=high, method=BAYESIAN)
+
+
+def _cost(matrix: pd.DataFrame, weights: str | None, *, ordered: bool) -> np.ndarray:
+    """What each pair of labels counts as disagreement: 1 unless equal; their distance; its square."""
+    places: Any = np.arange(len(matrix))
+    if weights is not None and not ordered:
         if not all(isinstance(label, Real) for label in matrix.index):
             got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, matrix.index))}"
             raise ConfigError(got, "their order, from least to most", "pass labels=('low', 'mid', 'high')")
         places = np.array(matrix.index, float)
     distance = np.abs(np.subtract.outer(places, places)).astype(float)
-    cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
-    estimate, draws = float(_kappas(counts[None], cost)[0]) if n else float("nan"), np.empty(0)
-    if n > 1 and not np.isnan(estimate):
-        # Resampling items is drawing cells: kappa depends on the counts alone.
-        drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
-        draws = _kappas(drawn.reshape(-1, *counts.shape), cost)
-    return Interval(estimate, *percentiles(draws, level), n, len(a) - n, level)
+    if weights is None:
+        return (distance > 0).astype(float)
+    return distance if weights == "linear" else distance**2
+
+
+def _cells(a: Sequence[Any], b: Sequence[Any], matrix: pd.DataFrame) -> np.ndarray:
+    """Number the cell of the table of labels for each item; -1 where a side is missing."""
+    row, column = (matrix.index.get_indexer(pd.Series(list(side), dtype=object)) for side in (a, b))
+    return np.where((row < 0) | (column < 0), -1, row * len(matrix) + column)
+
+
+def _weighted_tables(table: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Return tables of labels under random weights of the groups, with `_SPREAD` groups spread over all cells.
+
+    ``table`` counts labels by group, shape (groups, cells). Weights are of an exponential distribution; those of the
+    items of one cell sum to gamma's, so without groups this is a draw from the posterior of Dirichlet.
+    """
+    groups, cells = table.shape
+    weights = rng.standard_exponential((resamples, groups))
+    prior = rng.standard_gamma(_SPREAD / cells, (resamples, cells))
+    return weights @ table + prior * table.sum() / groups
 
 
 def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """1 - observed / expected disagreement of confusion matrices, shape (rows, k, k).
+    """1 - observed / expected disagreement of tables of labels, shape (tables, k, k).
 
     All resamples at once: scikit-learn's cohen_kappa_score takes one pair of label lists, and 500 times as long for an
     interval. A test compares the two.
@@ -107,7 +150,7 @@ def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _PairwiseAgreement:
+class PairwiseAgreement:
     """How often a metric prefers what people prefer.
 
     ``expected`` counts a tie as half, which is the mean over random tie-breaks; ``random`` is one seeded tie-break, as
@@ -121,7 +164,7 @@ class _PairwiseAgreement:
     losses: int
 
 
-def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> _PairwiseAgreement:
+def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> PairwiseAgreement:
     """Share of pairs in which a metric scores the item that people prefer higher (a missing side leaves a pair out).
 
     The interval around the expectation is the exact binomial one; ties count as half successes, which makes it wider
@@ -135,7 +178,7 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
     expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=margins.size - known.size)
     lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + lucky) / known.size if known.size else float("nan")
-    return _PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
+    return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
 
 
 def repeat_changes(labels: Any, **options: Any) -> Interval:

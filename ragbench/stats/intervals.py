@@ -235,7 +235,7 @@ def design_effect(p: float, n: float, variance: float, rarer: float, effective: 
     which is the worst case: n / effective. Without any of the rarer kind it is taken to be that.
     """
     worst = n / effective
-    if not 0 < p < 1:
+    if not 0 < p < 1 or np.isnan(variance):
         return worst
     measured = variance / (p * (1 - p) / n)
     return (rarer * measured + LENT * worst) / (rarer + LENT)

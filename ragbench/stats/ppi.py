@@ -7,6 +7,7 @@ labels drawn within strata of a finite set of answers: the difference estimator 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +15,20 @@ from scipy.special import betaincinv, ndtri
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import as_floats, as_paired, as_tail, group_index, same_length
-from ragbench.stats.intervals import Interval, effective_number, t_quantile
+from ragbench.stats.intervals import (
+    EXACT_CLUSTERS,
+    T_CLUSTERS,
+    Interval,
+    design_effect,
+    effective_number,
+    rarer,
+    share_bounds,
+    t_quantile,
+)
 
 Weight = float | Literal["tuned"]
-FEW_LABELS = 5  # of a category, below which its share has no interval over clusters
+NORMAL, JEFFREYS = "normal", "Jeffreys' of the strata, joined"
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
-_LENT = 10  # labels whose spread is that of all strata, lent to each one by label_next
 
 
 def _check_weight(weight: Weight) -> None:
@@ -33,8 +42,7 @@ def ppi_mean(
     """Prediction-powered mean: many judge grades, corrected by few human ones.
 
         estimate = mean(human) + weight * (mean(judge, unlabelled) - mean(judge, labelled))
-
-    The interval is normal, from the variances of the two independent samples.
+        variance = weight^2 * var(judge, unlabelled) / N + var(human - weight * judge) / n
 
     Parameters
     ----------
@@ -42,6 +50,10 @@ def ppi_mean(
     judged_labelled : the judge's values for the same items, shape (n,). A pair with a missing side is left out.
     judged_unlabelled : the judge's values for other items, shape (N,).
     weight : 1.0 as in ARES; 0.0 ignores the judge; "tuned" takes the weight of least variance (PPI++).
+
+    The interval is normal. Where the human values are 0 and 1 it is the exact binomial one, for as many labels as would
+    have this variance, with few labels of the rarer kind for as many as there are (`ragbench.stats.intervals`): the
+    normal one holds in 66 to 88 of 100 cases for shares of 2 to 5%. For items in clusters take `ppi_shares`.
 
     ``n`` of the Interval is the number of human labels used, ``n_missing`` counts left-out values of all three. Bounds
     are NaN with fewer than two labels or two unlabelled values, and where nothing varies. DataError without labels or
@@ -56,20 +68,35 @@ def ppi_mean(
     present = ~(np.isnan(human) | np.isnan(judge))
     missing = int((~present).sum() + np.isnan(rest).sum())
     human, judge, rest = human[present], judge[present], rest[~np.isnan(rest)]
-    n, many = human.size, rest.size
-    if not n or not many:
-        got = f"{n} items with human and judge values, {many} with the judge's alone"
+    n = human.size
+    if not n or not rest.size:
+        got = f"{n} items with human and judge values, {rest.size} with the judge's alone"
         raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
-    if weight == "tuned":
-        spread = np.concatenate([judge, rest]).var()
-        tunable = n > 1 and spread > 0
-        weight = float(np.clip(np.cov(human, judge)[0, 1] / ((1 + n / many) * spread), 0, 1)) if tunable else 0.0
+    weight = _weight_of_samples(human, judge, rest) if weight == "tuned" else weight
     estimate = float(human.mean() + weight * (rest.mean() - judge.mean()))
-    variance = float("nan")
-    if n > 1 and many > 1:
-        variance = weight**2 * rest.var(ddof=1) / many + (human - weight * judge).var(ddof=1) / n
-    half = float(-ndtri(as_tail(level)) * np.sqrt(variance)) if variance > 0 else float("nan")
-    return Interval(estimate, estimate - half, estimate + half, n, missing, level)
+    if n < 2 or rest.size < 2:
+        return Interval(estimate, float("nan"), float("nan"), n, missing, level)
+    variance = float(weight**2 * rest.var(ddof=1) / rest.size + (human - weight * judge).var(ddof=1) / n)
+    quantile = float(-ndtri(as_tail(level)))
+    values = np.concatenate([human, judge, rest])
+    if np.isin(human, (0, 1)).all() and values.min() == 0 and values.max() == 1:
+        p = min(max(estimate, 0.0), 1.0)
+        effect = design_effect(p, n, variance, rarer(human), n)
+        low, high = share_bounds(p, n / effect, quantile, level)
+        return Interval(estimate, low, high, n, missing, level, method=EXACT_CLUSTERS)
+    if not variance > 0:
+        return Interval(estimate, float("nan"), float("nan"), n, missing, level)
+    half = float(quantile * np.sqrt(variance))
+    return Interval(estimate, estimate - half, estimate + half, n, missing, level, method=NORMAL)
+
+
+def _weight_of_samples(human: np.ndarray, judge: np.ndarray, rest: np.ndarray) -> float:
+    """cov(human, judge) / ((1 + n / N) var(judge)), in [0, 1]: the weight of least variance."""
+    variance = np.concatenate([judge, rest]).var()
+    if human.size < 2 or not variance > 0:
+        return 0.0
+    best = np.cov(human, judge)[0, 1] / ((1 + human.size / rest.size) * variance)
+    return float(np.clip(best, 0, 1))
 
 
 def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
@@ -95,20 +122,47 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
         quota = quota + np.floor(exact).astype(int)
         # Ties go to the earlier stratum; no stratum is asked for more than it has, as exact <= left.
         quota[np.argsort(-(exact % 1), kind="stable")[: n - quota.sum()]] += 1
-    return _drawn(where, quota, np.ones(where.size, dtype=bool), seed)
-
-
-def _drawn(where: np.ndarray, quota: np.ndarray, free: np.ndarray, seed: int) -> np.ndarray:
-    """So many of each stratum's free items, at random."""
-    random, drawn = np.random.default_rng(seed), np.zeros(where.size, dtype=bool)
+    random = np.random.default_rng(seed)
+    drawn = np.zeros(where.size, dtype=bool)
     for stratum, count in enumerate(quota):
-        drawn[random.choice(np.flatnonzero((where == stratum) & free), count, replace=False)] = True
+        drawn[random.choice(np.flatnonzero(where == stratum), count, replace=False)] = True
     return drawn
 
 
-def _require_labels(names: np.ndarray, labels: np.ndarray, do: str) -> None:
-    if (labels == 0).any():
-        raise DataError(f"no label in stratum {str(names[labels == 0][0])!r}", "labels in every stratum", do)
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Labels drawn within strata, and a judge's predictions of all items; shapes (items, categories) and (items,)."""
+
+    y: np.ndarray  # labels times counts, 0 where there is none
+    f: np.ndarray  # predictions times counts
+    counts: np.ndarray  # how often an item counts
+    of: np.ndarray  # what it adds to N
+    labelled: np.ndarray
+    stratum: np.ndarray
+    size: np.ndarray  # of each stratum
+    drawn: np.ndarray  # labels in each stratum
+    share: bool  # else it is a difference
+
+    @property
+    def inverse_pi(self) -> np.ndarray:
+        """One over the share of its stratum that was drawn, of each item."""
+        return (self.size / self.drawn)[self.stratum]
+
+    @property
+    def factor(self) -> np.ndarray:
+        """N_h^2 (1 - n_h / N_h) / n_h: of the variance within a stratum, in that of the sum."""
+        return self.size**2 * (1 - self.drawn / self.size) / self.drawn
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Labels of items that count."""
+        return self.labelled & (self.counts > 0)
+
+    @property
+    def rarer(self) -> np.ndarray:
+        """Labels of each category, or of the others, whichever are fewer."""
+        of_category = (self.y[self.counted] > 0).sum(axis=0)
+        return np.minimum(of_category, self.counted.sum() - of_category)
 
 
 def ppi_shares(
@@ -142,17 +196,53 @@ def ppi_shares(
 
     Returns
     -------
-    One Interval per category; ``n`` counts labels, ``n_missing`` items without. The interval of a share joins those of
-    the strata (Zou & Donner 2008), each Jeffreys' for its labels (Brown, Cai & DasGupta 2001). With clusters it is the
-    exact binomial one for as many labels as would have the estimate's variance (Korn & Graubard 1998); with fewer than
-    `FEW_LABELS` labels of the category, or of the others, there is none: label more. The interval of a difference
-    (``of``, or counts below 0) is symmetric, not cut at -1 and 1, and not given where nothing varies or a stratum has
-    one label of several items. With clusters bounds are NaN where all labels of a stratum are in one. How often they
-    hold: ``benchmarks/sim_intervals.py``.
+    One Interval per category; ``n`` counts labels, ``n_missing`` items without; ``method`` names the interval.
 
-    DataError for a stratum without a label, half a label, a missing prediction.
+    - A share of these items: it joins those of the strata (Zou & Donner 2008), each Jeffreys' for its labels (Brown,
+      Cai & DasGupta 2001).
+    - A share of items like these: the exact binomial one for as many labels as would have the estimate's variance (Korn
+      & Graubard 1998). Few labels of a category do not tell it: see `ragbench.stats.intervals.design_effect`.
+    - A difference (``of``, or counts below 0): symmetric, not cut at -1 and 1; NaN where nothing varies, where a
+      stratum has one label of several items, or, with clusters, has all labels in one.
+
+    How often they hold: ``benchmarks/sim_intervals.py``. DataError for a stratum without a label, half a label, a
+    missing prediction.
     """
     _check_weight(weight)
+    labels = _read(values, predictions, strata, counts, of)
+    covariances = _covariances(labels)
+    weight = _tuned_weight(labels, covariances) if weight == "tuned" else weight
+    estimate = _estimate(labels, weight)
+    of_clusters = {}
+    if clusters is None:
+        by_stratum = _variance_by_stratum(labels, covariances, weight)
+        if labels.share:
+            low, high, method = _bounds_of_these(labels, estimate, np.nansum(by_stratum, axis=0), level)
+        else:
+            low, high, method = _symmetric_bounds(labels, estimate, by_stratum.sum(axis=0), level)
+    else:
+        index, groups = group_index(clusters, len(labels.stratum))
+        if groups < 2:
+            raise DataError(
+                f"{groups} cluster", "at least 2", "leave clusters out: the interval is then for these items"
+            )
+        of_clusters = {"clusters": groups, "effective": effective_number(np.bincount(index))}
+        variance = _jackknife_variance(labels, weight, index, groups)
+        if labels.share:
+            low, high, method = _bounds_of_like(labels, estimate, variance, index, level)
+        else:
+            half = t_quantile(groups, level) * np.sqrt(np.where(variance > 0, variance, np.nan))
+            low, high, method = estimate - half, estimate + half, T_CLUSTERS
+    n = int(labels.labelled.sum())
+    intervals = []
+    for p, below, above in zip(estimate.tolist(), low.tolist(), high.tolist(), strict=True):
+        how = "" if np.isnan(below) else method
+        intervals.append(Interval(p, below, above, n, len(labels.y) - n, level, method=how, **of_clusters))
+    return intervals
+
+
+def _read(values: Any, predictions: Any, strata: Any, counts: Any, of: Any) -> _Labels:
+    """Check what `ppi_shares` is given."""
     y, f = np.asarray(values, dtype=float), np.asarray(predictions, dtype=float)
     if y.ndim != 2 or y.shape != f.shape:
         raise DataError(f"values {y.shape}, predictions {f.shape}", "the same two dimensions", "one column a category")
@@ -165,110 +255,149 @@ def ppi_shares(
         raise DataError("half a label, or a missing prediction", "whole labels or none; every prediction", "check both")
     names, stratum = np.unique(np.asarray(strata), return_inverse=True)
     size, drawn = np.bincount(stratum), np.bincount(stratum[labelled], minlength=names.size)
-    _require_labels(names, drawn, "label some of it")
-    share = of is None and bool((times >= 0).all() and np.isin(y[labelled], (0, 1)).all())
-    counted = labelled & (times > 0)
-    fewest = np.minimum(y[counted].sum(axis=0), (1 - y[counted]).sum(axis=0))
-    y, f = times[:, None] * np.where(labelled[:, None], y, 0.0), times[:, None] * f
-    factor = size**2 * (1 - drawn / size) / drawn  # of the variance within a stratum, in that of the sum
-    members = [labelled & (stratum == h) for h in range(names.size)]
-    spread = [[_spread(a[inside], b[inside]) for a, b in ((y, f), (f, f), (y, y))] for inside in members]
-    if weight == "tuned":
-        sampled = factor > 0
-        shared, own = (np.nansum(factor[sampled] * np.array([s[k].sum() for s in spread])[sampled]) for k in (0, 1))
-        weight = float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
-    rest = np.where(labelled[:, None], y - weight * f, 0.0)
-    estimate = (weight * f.sum(axis=0) + (rest * (size / drawn)[stratum][:, None]).sum(axis=0)) / each.sum()
-    if clusters is None:
-        within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
-        by_stratum = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0) / each.sum() ** 2
-        variance = by_stratum.sum(axis=0)
-        quantile, of_clusters = -ndtri(as_tail(level)), ()
-    else:
-        variance, many = _jackknife(weight * f, rest, each, stratum, labelled, clusters)
-        quantile = t_quantile(many, level)
-        of_clusters = many, effective_number(np.unique(np.asarray(clusters), return_counts=True)[1])
-    known = clusters is None and (drawn == size).all()  # all labels: there is no doubt
-    if share and clusters is None:
-        below, above, binomial = _joined_bounds(y, times, stratum, counted, 1 - drawn / size, as_tail(level))
-        variance = np.nansum(by_stratum, axis=0)
-        gain = np.divide(variance, binomial, out=np.ones_like(binomial), where=binomial > variance)  # the judge's,
-        gain = (fewest * gain + _LENT_LABELS) / (fewest + _LENT_LABELS)  # measured on few labels of the rarer kind
-        added = quantile**2 * np.maximum(variance - binomial, 0)  # by counts that differ from item to item
-        low, high = estimate - np.sqrt(gain * below + added), estimate + np.sqrt(gain * above + added)
-        bounds = list(zip(np.clip(low, 0, 1), np.clip(high, 0, 1), strict=True))
-    elif share:
-        bounds = [_share_bounds(*column, level, quantile) for column in zip(estimate, variance, fewest, strict=True)]
-    else:
-        half = quantile * np.sqrt(np.where((variance > 0) | known, variance, np.nan))
-        bounds = list(zip(estimate - half, estimate + half, strict=True))
-    n = int(labelled.sum())
-    return [
-        Interval(float(p), float(low), float(high), n, len(y) - n, level, *of_clusters)
-        for p, (low, high) in zip(estimate, bounds, strict=True)
-    ]
+    if (drawn == 0).any():
+        got = f"no label in stratum {str(names[drawn == 0][0])!r}"
+        raise DataError(got, "labels in every stratum", "label some of it")
+    share = of is None and bool((times >= 0).all()) and bool(np.isin(y[labelled], (0, 1)).all())
+    y = times[:, None] * np.where(labelled[:, None], y, 0.0)
+    return _Labels(y, times[:, None] * f, times, each, labelled, stratum, size, drawn, share)
 
 
-def _joined_bounds(y, times, stratum, counted, open_share, tail) -> tuple[np.ndarray, ...]:
-    """Squared distances of a share's bounds below and above it, from Jeffreys' of each stratum, and its variance.
-
-    ``y``: labels times counts. ``open_share``: the part of a stratum that has no label. A stratum counts by its share
-    of all counts, and has as many labels as unequal counts are worth (Kish's effective number).
-    """
-    strata = open_share.size
-
-    def total(a: np.ndarray, where: np.ndarray) -> np.ndarray:
-        return np.bincount(stratum[where], a[where], strata)
-
-    mass, squares = total(times, counted), total(times**2, counted)
-    n = np.divide(mass**2, squares, out=np.zeros(strata), where=squares > 0)[:, None]
-    sums = np.array([total(column, counted) for column in y.T]).T
-    p = np.divide(sums, mass[:, None], out=np.full_like(sums, 0.5), where=mass[:, None] > 0)
-    low = np.where(p > 0, betaincinv(n * p + 0.5, n * (1 - p) + 0.5, tail), 0.0)
-    high = np.where(p < 1, betaincinv(n * p + 0.5, n * (1 - p) + 0.5, 1 - tail), 1.0)
-    share = total(times, np.ones(len(times), dtype=bool)) / times.sum()
-    scale = (share**2 * open_share)[:, None]
-    variance = np.divide(p * (1 - p), n - 1, out=np.zeros_like(p), where=n > 1)
-    return tuple((scale * part).sum(axis=0) for part in ((p - low) ** 2, (high - p) ** 2, variance))
+def _covariances(labels: _Labels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return those of y with f, f with f, y with y, among the labels of each stratum: shape (strata, categories)."""
+    sums = []
+    for a, b in ((labels.y, labels.f), (labels.f, labels.f), (labels.y, labels.y)):
+        rows = [labels.labelled & (labels.stratum == h) for h in range(labels.size.size)]
+        sums.append(np.array([_covariance(a[inside], b[inside]) for inside in rows]))
+    return sums[0], sums[1], sums[2]
 
 
-def _share_bounds(p: float, variance: float, fewest: float, level: float, quantile: float) -> tuple[float, float]:
-    """Clopper-Pearson for the labels that a simple draw would need for this variance (Korn & Graubard 1998)."""
-    if fewest < FEW_LABELS or not 0 < p < 1 or not variance > 0:
-        return float("nan"), float("nan")
-    tail = as_tail(level)
-    n = p * (1 - p) / variance * (ndtri(tail) / quantile) ** 2
-    return float(betaincinv(n * p, n * (1 - p) + 1, tail)), float(betaincinv(n * p + 1, n * (1 - p), 1 - tail))
-
-
-def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the covariance of two arrays column by column; NaN for a single row."""
     if len(a) < 2:
         return np.full(a.shape[1], np.nan)
     return ((a - a.mean(axis=0)) * (b - b.mean(axis=0))).sum(axis=0) / (len(a) - 1)
 
 
-def _jackknife(judged, rest, each, stratum, labelled, clusters) -> tuple[np.ndarray, int]:
-    """Return the variance over clusters left out in turn, with pi taken anew each time, and their number."""
-    cluster, many = group_index(clusters, len(each))
-    if many < 2:
-        raise DataError(f"{many} cluster", "at least 2", "leave clusters out: the interval is then for these items")
-    strata = int(stratum.max()) + 1
-    place = cluster * strata + stratum
+def _tuned_weight(labels: _Labels, covariances: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
+    """Return the weight of least variance: sum of factor * cov(y, f) over sum of factor * var(f), in [0, 1]."""
+    with_judge, judge, _ = covariances
+    sampled = labels.factor > 0
+    factor = labels.factor[sampled]
+    shared = np.nansum(factor * with_judge[sampled].sum(axis=1))
+    own = np.nansum(factor * judge[sampled].sum(axis=1))
+    return float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
+
+
+def _estimate(labels: _Labels, weight: float) -> np.ndarray:
+    judged = weight * labels.f.sum(axis=0)
+    corrections = (labels.y - weight * labels.f) * labels.inverse_pi[:, None]
+    return (judged + corrections[labels.labelled].sum(axis=0)) / labels.of.sum()
+
+
+def _variance_by_stratum(
+    labels: _Labels, covariances: tuple[np.ndarray, np.ndarray, np.ndarray], weight: float
+) -> np.ndarray:
+    """factor * var(y - weight * f) / N^2 of each stratum and category; 0 where all of a stratum is labelled."""
+    with_judge, judge, own = covariances
+    within = own - 2 * weight * with_judge + weight**2 * judge
+    factor = labels.factor[:, None]
+    return np.where(factor > 0, factor * within, 0.0) / labels.of.sum() ** 2
+
+
+def _symmetric_bounds(
+    labels: _Labels, estimate: np.ndarray, variance: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Of a difference of these items; without width where all are labelled."""
+    known = (labels.drawn == labels.size).all()
+    half = -ndtri(as_tail(level)) * np.sqrt(np.where((variance > 0) | known, variance, np.nan))
+    return estimate - half, estimate + half, NORMAL
+
+
+def _bounds_of_these(
+    labels: _Labels, estimate: np.ndarray, variance: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Of a share of these items: joined Jeffreys bounds, narrower by what the judge gains, wider by unequal counts.
+
+    low = p - sqrt(gain * sum over strata of (p_h - low_h)^2 + added), high alike
+    """
+    below, above, binomial = _joined_bounds(labels, as_tail(level))
+    ones = np.ones_like(binomial)
+    gain = np.divide(variance, binomial, out=ones, where=binomial > variance)
+    gain = (labels.rarer * gain + _LENT_LABELS) / (labels.rarer + _LENT_LABELS)  # it is measured on few labels
+    added = ndtri(as_tail(level)) ** 2 * np.maximum(variance - binomial, 0)
+    low = estimate - np.sqrt(gain * below + added)
+    high = estimate + np.sqrt(gain * above + added)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1), JEFFREYS
+
+
+def _joined_bounds(labels: _Labels, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Squared distances of a share's bounds below and above it, from Jeffreys' of each stratum, and its variance.
+
+        sum over strata of W_h^2 (1 - n_h / N_h) (p_h - low_h)^2; (high_h - p_h)^2; p_h (1 - p_h) / (n_h - 1)
+
+    W_h is a stratum's share of all counts; n_h as many labels as unequal counts are worth (Kish's effective number).
+    """
+    strata, counted = labels.size.size, labels.counted
+    counts, stratum = labels.counts[counted], labels.stratum[counted]
+    mass = np.bincount(stratum, counts, strata)[:, None]
+    squares = np.bincount(stratum, counts**2, strata)[:, None]
+    of_category = np.array([np.bincount(stratum, column, strata) for column in labels.y[counted].T]).T
+    n = np.divide(mass**2, squares, out=np.zeros_like(mass), where=squares > 0)
+    p = np.divide(of_category, mass, out=np.full_like(of_category, 0.5), where=mass > 0)
+    a, b = n * p + 0.5, n * (1 - p) + 0.5  # of the beta distribution
+    low = np.where(p > 0, betaincinv(a, b, tail), 0.0)
+    high = np.where(p < 1, betaincinv(a, b, 1 - tail), 1.0)
+    variance = np.divide(p * (1 - p), n - 1, out=np.zeros_like(p), where=n > 1)
+    W = np.bincount(labels.stratum, labels.counts, strata) / labels.counts.sum()
+    scale = (W**2 * (1 - labels.drawn / labels.size))[:, None]
+    below = (scale * (p - low) ** 2).sum(axis=0)
+    above = (scale * (high - p) ** 2).sum(axis=0)
+    return below, above, (scale * variance).sum(axis=0)
+
+
+def _bounds_of_like(
+    labels: _Labels, estimate: np.ndarray, variance: np.ndarray, cluster: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Of a share of items like these: exact binomial bounds for the effective number of labels, always given."""
+    n = labels.counted.sum()
+    weights = (labels.counts * labels.inverse_pi)[labels.counted]
+    by_cluster = np.bincount(cluster[labels.counted], weights)
+    effective = effective_number(by_cluster[by_cluster > 0])
+    quantile = t_quantile(int(cluster.max()) + 1, level)
+    bounds = []
+    for p, spread, rare in zip(np.clip(estimate, 0, 1), variance, labels.rarer, strict=True):
+        effect = design_effect(p, n, spread, rare, effective)
+        bounds.append(share_bounds(p, n / effect, quantile, level))
+    low, high = np.array(bounds).T
+    return low, high, EXACT_CLUSTERS
+
+
+def _jackknife_variance(labels: _Labels, weight: float, cluster: np.ndarray, clusters: int) -> np.ndarray:
+    """Return the variance over clusters left out in turn, with pi taken anew each time.
+
+        (C - 1) / C * sum over c of (p without c - mean of these)^2
+
+    NaN where all labels of a stratum are in one cluster.
+    """
+    strata = labels.size.size
+    place = cluster * strata + labels.stratum
 
     def without(a: np.ndarray) -> np.ndarray:
         """Sum by stratum over all clusters but one: shape (clusters, strata, ...)."""
-        sums = np.zeros((many * strata, *a.shape[1:]))
+        sums = np.zeros((clusters * strata, *a.shape[1:]))
         np.add.at(sums, place, a)
-        sums = sums.reshape(many, strata, *a.shape[1:])
+        sums = sums.reshape(clusters, strata, *a.shape[1:])
         return sums.sum(axis=0) - sums
 
-    size, drawn = without(np.ones(len(each))), without(labelled.astype(float))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.where(size > 0, np.where(drawn > 0, size / drawn, np.nan), 0.0)
-    total = without(judged).sum(axis=1) + (without(rest) * inverse[:, :, None]).sum(axis=1)
-    again = total / without(each).sum(axis=1)[:, None]
-    return (many - 1) / many * ((again - again.mean(axis=0)) ** 2).sum(axis=0), many
+    judged = weight * labels.f
+    corrections = np.where(labels.labelled[:, None], labels.y - judged, 0.0)
+    size, drawn = without(np.ones(len(place))), without(labels.labelled.astype(float))
+    inverse_pi = np.divide(size, drawn, out=np.full_like(size, np.nan), where=drawn > 0)
+    inverse_pi[size == 0] = 0.0
+    total = without(judged).sum(axis=1) + (without(corrections) * inverse_pi[:, :, None]).sum(axis=1)
+    p = total / without(labels.of).sum(axis=1)[:, None]
+    return (clusters - 1) / clusters * ((p - p.mean(axis=0)) ** 2).sum(axis=0)
 
 
 def ppi_difference(
@@ -299,35 +428,3 @@ def ppi_difference(
     strata = np.zeros(len(values), int) if strata is None else strata
     clusters = np.arange(len(values)) if cluster is None else cluster
     return ppi_shares(values, predictions, strata, clusters=clusters, weight=weight, level=level)[0]
-
-
-def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int) -> np.ndarray:
-    """Advise which items to label next: more where labels and judge still disagree by chance (Neyman's allocation).
-
-    The best number of labels in a stratum is in proportion to its size times the spread of (label - prediction) in it.
-    What is there already counts; the rest is drawn at random within strata, so `ppi_shares` holds for the whole.
-
-    ``strata`` (such as the judge's grade), ``values`` (labels so far, NaN where there is none) and ``predictions`` (on
-    the labels' scale) are by item; so is the result, booleans: the ``n`` items to label now.
-
-    Source: Neyman (1934). The spread of a stratum is taken together with ten labels of the spread of all: where few
-    labels happen to agree, more of them are then drawn. By the spread alone, intervals of 95% held 79 to 88% of the
-    time in our simulations, with the ten 92 to 94%, and a draw in proportion 96%. Intervals were 1 to 7% narrower than
-    after a draw in proportion; the advice gains where the judge's errors lie in few strata.
-    """
-    y, f = as_paired(values=values, predictions=predictions)
-    names, where, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
-    same_length(strata=where, values=y, predictions=f)
-    labelled, rest = ~np.isnan(y), y - f
-    drawn = np.bincount(where[labelled], minlength=names.size)
-    _require_labels(names, drawn, "draw some first")
-    mean = np.bincount(where[labelled], rest[labelled], names.size) / drawn
-    squares = np.bincount(where[labelled], (rest[labelled] - mean[where[labelled]]) ** 2, names.size)
-    spread = np.sqrt((squares + _LENT * squares.sum() / drawn.sum()) / (drawn - 1 + _LENT))
-    quota = np.zeros(names.size, dtype=int)
-    for _ in range(min(int(n), int((~labelled).sum()))):
-        # One at a time to the stratum that gains most: N^2 s^2 (1/m - 1/(m + 1)). None is asked for more than it has.
-        m = drawn + quota
-        gain = np.where(m < sizes, (sizes * spread) ** 2 / (m * (m + 1)), -1.0)
-        quota[int(gain.argmax())] += 1
-    return _drawn(where, quota, ~labelled, seed)
