@@ -9,11 +9,9 @@ import pytest
 from ragbench.errors import DataError
 from ragbench.stats import (
     compare,
-    label_next,
     paired_permutation_test,
     ppi_difference,
     ppi_mean,
-    ppi_shares,
     repeat_changes,
     stratified_draw,
 )
@@ -110,45 +108,6 @@ def test_intervals_of_a_difference_hold_what_they_say_are_narrower_than_labels_a
             width[i] += got.high - got.low
     assert 0.92 <= held[0] / runs <= 0.98, held / runs
     assert width[0] < 0.9 * width[1], width / runs
-
-
-def test_the_next_labels_go_where_judge_and_labels_disagree_by_chance_by_hand():
-    # Two strata of ten: in "sure" the judge is right, in "torn" it is right half of the time.
-    strata = np.repeat(["sure", "torn"], 10)
-    values = np.full(20, NAN)
-    values[:4], values[10:14] = 1, [1, 0, 1, 0]
-    # Squares: 0 and 1. Lent: 10 * 1 / 8 = 1.25. Variances: 1.25 / 13 and 2.25 / 13. The next label gains 1.25 and 2.25
-    # times 100 / 13 / (4 * 5); in "torn" then 2.25 / (5 * 6), still more than 1.25 / (4 * 5): so torn, torn, sure.
-    asked = [label_next(strata, values, np.ones(20), n, seed=0) for n in (1, 2, 3)]
-    assert [mask[:10].sum() for mask in asked] == [0, 0, 1]
-    assert [mask.sum() for mask in asked] == [1, 2, 3]
-    asked = asked[2]
-    assert not asked[~np.isnan(values)].any()
-    assert label_next(strata, values, np.ones(20), 99, seed=0).sum() == 12  # all that is left
-    with pytest.raises(DataError, match="no label in stratum 'torn'"):
-        label_next(strata, np.where(np.arange(20) < 10, values, NAN), np.ones(20), 5, seed=0)
-
-
-@pytest.mark.parametrize(("wrong", "narrower", "wider"), [((0.0, 0.0, 0.5), 0.4, 0.7), ((0.3, 0.3, 0.3), 0.97, 1.03)])
-def test_advice_helps_where_judge_and_labels_differ_in_some_strata_only(wrong, narrower, wider):
-    """``wrong``: in which share of the answers of each stratum the judge is wrong."""
-    rng, runs, held, width = np.random.default_rng(0), 150, 0, np.zeros(2)
-    strata = np.repeat([0, 1, 2], 84)
-    truth = rng.integers(0, 2, strata.size).astype(float)
-    judged = np.where(rng.random(strata.size) < np.array(wrong)[strata], 1 - truth, truth)
-    for run in range(runs):
-        first = stratified_draw(strata, 60, least=4, seed=run)
-        advised = first | label_next(strata, np.where(first, truth, NAN), judged, 60, seed=run)
-        drawn = np.zeros(truth.size, bool)
-        drawn[rng.choice(truth.size, 120, replace=False)] = True
-        for i, (labelled, within) in enumerate(((advised, strata), (drawn, 0 * strata))):
-            (got,) = ppi_shares(
-                np.where(labelled, truth, NAN)[:, None], judged[:, None], within, of=np.ones(truth.size)
-            )
-            width[i] += np.nan_to_num(got.high - got.low)  # none where nothing varies
-            held += i == 0 and got.low <= truth.mean() <= got.high
-    assert narrower < width[0] / width[1] < wider, width / runs
-    assert held / runs > 0.88
 
 
 def test_repeats_of_a_judge_by_hand_and_the_interval_holds():
