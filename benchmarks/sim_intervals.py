@@ -1,6 +1,6 @@
-"""How often intervals of 95% hold the true value: few clusters, and shares from few labels with a judge.
+"""How often intervals of 95% hold the true value, tests at 5% err, and plans for a power of 0.8 have it.
 
-    python benchmarks/sim_intervals.py [--runs 2000]
+    python benchmarks/sim_intervals.py [--runs 400] [few_clusters ...]
 
 The printed tables stand in docs/metrics.md.
 """
@@ -14,53 +14,150 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 
-from ragbench.stats import bootstrap_ci, ppi_shares, stratified_draw
+from ragbench.stats import (
+    bootstrap_ci,
+    kappa,
+    paired_permutation_test,
+    power_analysis,
+    ppi_mean,
+    ppi_shares,
+    stratified_draw,
+)
 
 SPREAD = np.sqrt(0.8**2 + 0.8**2 + 0.7**2)  # of the scores in `answers`
 
 
-def right_or_wrong(rng: np.random.Generator, clusters: int, unequal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Make right and wrong answers, 0.6 right, to questions in clusters (documents) that are easier or harder."""
+def right_or_wrong(
+    rng: np.random.Generator, clusters: int, share: float, unequal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make right and wrong answers to questions in clusters (documents) that are easier or harder."""
     sizes = rng.geometric(1 / 6, clusters) if unequal else np.full(clusters, 6)
     cluster = np.repeat(np.arange(clusters), sizes)
     ease = rng.normal(0, 0.6, clusters)[cluster] + rng.normal(0, 0.8, cluster.size)
-    return (ease < NormalDist().inv_cdf(0.6)).astype(float), cluster
+    return (ease < NormalDist().inv_cdf(share)).astype(float), cluster
 
 
 def few_clusters(runs: int) -> pd.DataFrame:
-    """Coverage and width of the bootstrap over clusters and of what `bootstrap_ci` gives."""
+    """Coverage and width of the bootstrap over clusters, of a jackknife with t, and of what `bootstrap_ci` gives."""
     rows = []
-    for unequal in (False, True):
-        for clusters in (5, 8, 12, 20, 29, 40):
-            rng, held, width, effective = np.random.default_rng(clusters), np.zeros(2), np.zeros(2), 0.0
-            for _ in range(runs):
-                values, cluster = right_or_wrong(rng, clusters, unequal)
-                sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
-                drawn = rng.integers(0, clusters, (500, clusters))
-                bounds = np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975])
-                ours = bootstrap_ci(values, groups=cluster, resamples=500, seed=rng)
-                effective += ours.effective / runs
-                for i, (low, high) in enumerate((bounds, (ours.low, ours.high))):
-                    held[i] += low <= 0.6 <= high
-                    width[i] += high - low
-            rows.append(("unequal" if unequal else "equal", clusters, effective, *held / runs, *width / runs))
-    columns = ["sizes", "clusters", "effective", "bootstrap", "ours", "width (b.)", "width (ours)"]
+    for unequal, share, clusters in product((False, True), (0.05, 0.1, 0.6), (8, 12, 20, 40)):
+        rng, held, width = np.random.default_rng(clusters), np.zeros(3), np.zeros(3)
+        for _ in range(runs):
+            values, cluster = right_or_wrong(rng, clusters, share, unequal)
+            sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
+            drawn = rng.integers(0, clusters, (500, clusters))
+            plain = np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975])
+            jackknife, ours = (bootstrap_ci(values, groups=cluster, share=kind) for kind in (False, True))
+            bounds = (plain, (jackknife.low, jackknife.high), (ours.low, ours.high))
+            held += [low <= share <= high for low, high in bounds]
+            width += np.nan_to_num([high - low for low, high in bounds])
+        kind = "unequal" if unequal else "equal"
+        rows.append((kind, share, clusters, *held / runs, width[0] / runs, width[2] / runs))
+    columns = ["sizes", "share", "clusters", "bootstrap", "t", "ours", "width (b.)", "width (ours)"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def few_values(runs: int) -> pd.DataFrame:
     """Coverage of the bootstrap and of what `bootstrap_ci` gives, for shares of values on their own."""
     rows = []
-    for share in (0.1, 0.3, 0.6):
-        for n in (8, 12, 20, 29):
+    for share in (0.05, 0.1, 0.6):
+        for n in (8, 20, 60):
             rng, held = np.random.default_rng(n), np.zeros(2)
             for _ in range(runs):
                 values = (rng.random(n) < share).astype(float)
                 bounds = np.quantile(rng.choice(values, (500, n)).mean(axis=1), [0.025, 0.975])
-                ours = bootstrap_ci(values, resamples=500)
+                ours = bootstrap_ci(values, share=True)
                 held += [low <= share <= high for low, high in (bounds, (ours.low, ours.high))]
             rows.append((share, n, *held / runs))
     return pd.DataFrame(rows, columns=["share", "values", "bootstrap", "ours"])
+
+
+def few_labels(runs: int) -> pd.DataFrame:
+    """Coverage of the normal interval of a prediction-powered mean, and of what `ppi_mean` gives, for shares."""
+    rows = []
+    for labels, share, weight in product((20, 50, 150), (0.02, 0.05, 0.3), (1.0, "tuned")):
+        rng, held = np.random.default_rng(labels), np.zeros(2)
+        for _ in range(runs):
+            truth = (rng.random(labels + 1000) < share).astype(float)
+            judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
+            samples = truth[:labels], judge[:labels], judge[labels:]
+            ours = ppi_mean(*samples, weight=weight)
+            shifted = ppi_mean(*(2 * sample for sample in samples), weight=weight)  # 0 and 2 are no share
+            held += [shifted.low / 2 <= share <= shifted.high / 2, ours.low <= share <= ours.high]
+        rows.append((labels, share, str(weight), *held / runs))
+    return pd.DataFrame(rows, columns=["labels", "share", "weight", "normal", "ours"])
+
+
+def rare_agreement(runs: int) -> pd.DataFrame:
+    """Coverage of the plain bootstrap of kappa, and of what `kappa` gives, where a label has a share of 5%."""
+    rows = []
+    for n, true, size in product((50, 150), (0.3, 0.6, 0.85), (1, 5)):
+        rng, held, defined = np.random.default_rng(n), np.zeros(2), 0
+        for _ in range(runs):
+            cluster = np.arange(n) // size
+            # In a cluster of 5 the judges copy their labels of the one before in half of the cases.
+            copied = (rng.random(n) < 0.5) & (np.arange(n) % size > 0)
+            source = np.where(copied, np.arange(n) - 1, np.arange(n))
+            for _ in range(size):
+                source = source[source]
+            a = (rng.random(n) < 0.05)[source]
+            b = np.where((rng.random(n) < true)[source], a, (rng.random(n) < 0.05)[source])
+            ours = kappa(a, b, labels=[True, False], groups=cluster, resamples=400)
+            if np.isnan(ours.estimate):
+                continue
+            table = np.bincount(2 * a + b, minlength=4) / n
+            draws = rng.multinomial(n, table, 400) / n
+            chance = (draws[:, 2] + draws[:, 3]) * (draws[:, 1] + draws[:, 3])
+            chance += (draws[:, 0] + draws[:, 1]) * (draws[:, 0] + draws[:, 2])
+            with np.errstate(invalid="ignore"):
+                kappas = np.where(chance < 1, (draws[:, 0] + draws[:, 3] - chance) / (1 - chance), np.nan)
+            low, high = np.nanquantile(kappas, [0.025, 0.975])
+            held += [low <= true <= high, ours.low <= true <= ours.high]
+            defined += 1
+        rows.append((n, true, size, *held / defined))
+    return pd.DataFrame(rows, columns=["items", "kappa", "in a cluster", "bootstrap", "ours"])
+
+
+def skewed_tests(runs: int) -> pd.DataFrame:
+    """False positives at 0.05 of the paired permutation test: questions in clusters, differences skewed or not."""
+    rows = []
+    for skewed, clusters in product((False, True), (12, 30, 80)):
+        rng, wrong = np.random.default_rng(clusters), np.zeros(2)
+        for _ in range(runs):
+            cluster = np.repeat(np.arange(clusters), rng.integers(1, 8, clusters))
+            draw = rng.exponential(1, clusters) - 1 if skewed else rng.normal(0, 1, clusters)
+            difference = draw[cluster] + rng.normal(0, 1, cluster.size)
+            for i, groups in enumerate((None, cluster)):
+                test = paired_permutation_test(difference, 0 * difference, cluster=groups, resamples=199, seed=rng)
+                wrong[i] += test.p_value <= 0.05
+        rows.append(("skewed" if skewed else "symmetric", clusters, *wrong / runs))
+    return pd.DataFrame(rows, columns=["differences", "clusters", "by questions", "by clusters"])
+
+
+def power_by_clusters(runs: int) -> pd.DataFrame:
+    """Power of the clustered test where a pilot of so many clusters planned for 0.8, by questions and by clusters."""
+    rows = []
+    for pilot in (30, 100):
+        rng, found = np.random.default_rng(pilot), np.zeros(3)
+        for _ in range(runs):
+            difference, cluster = paired_run(rng, pilot)
+            by_questions = power_analysis(difference, difference=0.2).needed / 4
+            by_clusters = power_analysis(difference, difference=0.2, cluster=cluster).needed
+            observed = power_analysis(difference, difference=difference.mean(), cluster=cluster).needed
+            for i, needed in enumerate((by_questions, by_clusters, min(observed, 400))):
+                new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
+                test = paired_permutation_test(new, 0 * new, cluster=groups, resamples=199, seed=rng)
+                found[i] += test.p_value <= 0.05
+        rows.append((pilot, *found / runs))
+    return pd.DataFrame(
+        rows, columns=["pilot's clusters", "questions", "clusters", "clusters, difference of the pilot"]
+    )
+
+
+def paired_run(rng: np.random.Generator, clusters: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make differences of two systems with a mean of 0.2, 4 questions a cluster."""
+    cluster = np.repeat(np.arange(clusters), 4)
+    return 0.2 + rng.normal(0, 0.4, clusters)[cluster] + rng.normal(0, 0.4, cluster.size), cluster
 
 
 def answers(
@@ -76,11 +173,11 @@ def answers(
 
 
 def rare_grades(runs: int) -> pd.DataFrame:
-    """Coverage of `ppi_shares` for these answers and, where it gives an interval, for answers like these."""
+    """Coverage of `ppi_shares` for these answers and for answers like these."""
     rows = []
     for grades, (labels, least) in product((3, 5), ((250, 25), (150, 20))):
-        for share in (0.02, 0.05, 0.11, 0.3, 0.7, 0.9, 0.95, 0.98):
-            rng, held, given = np.random.default_rng(1), np.zeros(2), np.zeros(2)
+        for share in (0.02, 0.05, 0.11, 0.3, 0.9, 0.98):
+            rng, held = np.random.default_rng(1), np.zeros(2)
             for run in range(runs):
                 truth, judge, cluster = answers(rng, 60, share, grades)
                 first = (truth == 0).astype(float)
@@ -88,34 +185,36 @@ def rare_grades(runs: int) -> pd.DataFrame:
                 shown, judged = np.where(drawn, first, np.nan)[:, None], (judge == 0).astype(float)[:, None]
                 for i, (aim, clusters) in enumerate(((first.mean(), None), (share, cluster))):
                     (got,) = ppi_shares(shown, judged, judge, clusters=clusters)
-                    given[i] += not np.isnan(got.low)
                     held[i] += got.low <= aim <= got.high
-            rows.append((str(grades), str(labels), share, *held / given, given[1] / runs))
-    columns = ["grades", "labels", "share", "these answers", "answers like these", "interval given"]
-    return pd.DataFrame(rows, columns=columns)
+            rows.append((str(grades), str(labels), share, *held / runs))
+    return pd.DataFrame(rows, columns=["grades", "labels", "share", "these answers", "answers like these"])
 
 
 def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
-    """Coverage of `ppi_shares` over few clusters, for answers like these, where it gives an interval."""
+    """Coverage of `ppi_shares` over few clusters, for answers like these."""
     rows = []
-    for clusters in (8, 12, 20, 40):
-        for share in (0.1, 0.3):
-            rng, held, given, effective = np.random.default_rng(2), 0, 0, 0.0
+    for clusters in (8, 12, 20, 44):
+        for share in (0.03, 0.1, 0.3):
+            rng, held, width = np.random.default_rng(2), 0, 0.0
             for run in range(runs):
                 truth, judge, cluster = answers(rng, clusters, share)
-                drawn = stratified_draw(judge, min(150, len(truth) // 2), least=5, seed=run)
+                drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
                 shown = np.where(drawn, truth == 0, np.nan)[:, None]
                 (got,) = ppi_shares(shown, (judge == 0).astype(float)[:, None], judge, clusters=cluster)
-                given += not np.isnan(got.low)
                 held += got.low <= share <= got.high
-                effective += got.effective / runs
-            rows.append((clusters, effective, share, held / given, given / runs))
-    return pd.DataFrame(rows, columns=["clusters", "effective", "share", "answers like these", "interval given"])
+                width += (got.high - got.low) / runs
+            rows.append((clusters, share, held / runs, width))
+    return pd.DataFrame(rows, columns=["clusters", "share", "answers like these", "width"])
 
+
+SIMULATIONS = (few_clusters, few_values, few_labels, rare_agreement, skewed_tests, power_by_clusters)
+SIMULATIONS += (rare_grades, few_clusters_with_a_judge)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("names", nargs="*", help="simulations; default: all")
     asked = parser.parse_args()
-    for simulation in (few_clusters, few_values, rare_grades, few_clusters_with_a_judge):
-        print(simulation(asked.runs).to_markdown(index=False, floatfmt=".3f"), end="\n\n", flush=True)
+    for simulation in SIMULATIONS:
+        if not asked.names or simulation.__name__ in asked.names:
+            print(simulation(asked.runs).to_markdown(index=False, floatfmt=".3f"), end="\n\n", flush=True)

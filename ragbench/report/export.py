@@ -54,6 +54,7 @@ from ragbench.report.methods import (
     RESAMPLES,
     Methods,
     are_compared,
+    intervals_of,
     methods,
     score_methods,
     with_citations,
@@ -111,13 +112,16 @@ def export(
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-    tables, paragraphs = [*_run_tables(name_rows(rows), name, checks)], methods(manifest, counts)
+    tables = [*_run_tables(name_rows(rows), name, checks)]
+    paragraphs = methods(manifest, counts, intervals_of(table.frame for table in tables))
     figures = _run_figures({table.stem: table.frame for table in tables})
     notes = [f"the run was stopped: {missing} rows are not made yet; run it again first"] if missing else []
     if (scores := _load_scores(run_folder(run))) is not None:
-        tables += _score_tables(scores, name)
+        score_tables = [*_score_tables(scores, name)]
+        tables += score_tables
         figures = chain(figures, _score_figures(scores, name))
-        paragraphs = paragraphs.with_scores(score_methods(scores))
+        kinds = intervals_of(table.frame for table in score_tables)
+        paragraphs = paragraphs.with_scores(score_methods(scores, kinds))
         if len(scores) != len(rows):
             notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
     read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
@@ -352,7 +356,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str, *,
     checks = audit_rows(table, table.attrs["numbers"], ["system"] if "system" in table else [])
     facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
     parts = {"tables": [*_score_tables(table, name)], "figures": _score_figures(table, name), "checks": checks}
-    return _write(to, html, name, facts, notes, **parts, methods=score_methods(table), files=files)
+    paragraphs = score_methods(table, intervals_of(each.frame for each in parts["tables"]))
+    return _write(to, html, name, facts, notes, **parts, methods=paragraphs, files=files)
 
 
 def _score_tables(table: pd.DataFrame, name: str) -> Iterator[ReportTable]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
+from ragbench.stats.intervals import BOOTSTRAP, BOOTSTRAP_CLUSTERS, EXACT, EXACT_CLUSTERS, T_CLUSTERS, T
 from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
@@ -48,6 +49,15 @@ _RETRIEVERS = {
     "Hybrid": "cormack2009rrf",
 }
 _EMBEDDERS = {"MiniLM": ("wang2020minilm", "reimers2019sbert"), "multilingual-e5": ("wang2024e5",)}
+# What stands for each kind of interval (`ragbench.stats.Interval.method`) in the methods.
+_INTERVALS = {
+    BOOTSTRAP: "percentile bootstrap ({} resamples, seed 0) ⟦efron1993bootstrap⟧",
+    BOOTSTRAP_CLUSTERS: "percentile bootstrap over clusters ({} resamples, seed 0) ⟦efron1993bootstrap⟧",
+    T: "Student's t (fewer than 30 values)",
+    T_CLUSTERS: "jackknife over clusters with Student's t (effectively fewer than 30 clusters)",
+    EXACT: "exact binomial, for shares ⟦clopper1934⟧",
+    EXACT_CLUSTERS: "exact binomial, for shares over clusters, with the effective number of values ⟦korn1998⟧",
+}
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 # What a run may use that was made for English, by a word of its description in the manifest.
 _ENGLISH = {
@@ -118,10 +128,11 @@ def _ragbench_entry(revision: str = "") -> str:
     return _entry("ragbench", author="{The ragbench authors}", title=title, year="2026", note=note)
 
 
-def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
+def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], intervals: Iterable[str] = ()) -> Methods:
     """Write the methods of a run from its manifest; nothing is guessed.
 
-    ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was stopped).
+    ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was stopped). ``intervals`` are
+    the kinds that its tables have (`intervals_of`).
     """
     parameters, git = manifest.get("parameters", {}), manifest.get("git") or {}
     entries = {"ragbench": _ragbench_entry(git.get("revision", ""))}
@@ -135,6 +146,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     defaults = {name: Experiment.model_fields[name].default for name in _SETTINGS}
     changed = {name: parameters[name] for name in _SETTINGS if parameters.get(name, defaults[name]) != defaults[name]}
     facts = {
+        "intervals": _interval_words(intervals),
         "manifest": manifest,
         "parameters": parameters,
         "version": manifest.get("packages", {}).get("ragbench", ""),
@@ -168,8 +180,20 @@ def are_compared(table: pd.DataFrame) -> bool:
     return 1 < systems <= MOST_COMPARED
 
 
-def score_methods(table: pd.DataFrame) -> Methods:
-    """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who labelled."""
+def intervals_of(tables: Iterable[pd.DataFrame]) -> list[str]:
+    """Return the kinds of interval that tables of `ragbench.means` have."""
+    return sorted({kind for table in tables for kind in table.attrs.get("intervals", ())})
+
+
+def _interval_words(kinds: Iterable[str]) -> str:
+    return "; ".join(_INTERVALS[kind].format(f"{RESAMPLES:,}") for kind in _INTERVALS if kind in {*kinds})
+
+
+def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods:
+    """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who labelled.
+
+    ``intervals`` are the kinds that its means have (`intervals_of`).
+    """
     columns = table.attrs["numbers"]
     entries = {"ragbench": _ragbench_entry()}
     every = numbers_by_column()
@@ -182,6 +206,7 @@ def score_methods(table: pd.DataFrame) -> Methods:
     model, checker = table.attrs.get("model"), table.attrs.get("checker")
     labelled = "labelled_by" in table
     facts = {
+        "intervals": _interval_words(intervals),
         "version": __version__,
         "answers": f"{len(table):,}",
         "systems": table["system"].nunique() if "system" in table else 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -47,8 +47,11 @@ def correlation(
     estimate = compute(a, b)
     if not np.isnan(estimate):
         draws = np.array([compute(a[i], b[i]) for i in resampled(index, n_groups, resamples, seed)])
-    many = () if groups is None else (n_groups, effective_number(np.bincount(index)))
-    return Interval(estimate, *percentiles(draws, level), a.size, missing, level, *many)
+    low, high = percentiles(draws, level)
+    interval = Interval(estimate, low, high, a.size, missing, level)
+    if groups is None:
+        return interval
+    return replace(interval, clusters=n_groups, effective=effective_number(np.bincount(index)))
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -101,7 +104,7 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
 
 
 @dataclass(frozen=True, slots=True)
-class _WithinOdds:
+class WithinOdds:
     """Odds ratio of an outcome within questions, and the permutation test of a ratio of 1."""
 
     ratio: Interval
@@ -117,7 +120,7 @@ def conditional_logit(
     resamples: int = 10_000,
     level: float = 0.95,
     seed: Seed = 0,
-) -> _WithinOdds:
+) -> WithinOdds:
     """Odds ratio of an outcome for a step of x, within questions: conditional logistic regression, a stratum each.
 
     What all systems of a question share, such as its difficulty, cancels. A question whose systems all have the
@@ -143,53 +146,73 @@ def conditional_logit(
         raise DataError(f"x {scores.shape}, y {outcomes.shape}", "one shape (questions, systems)", "pivot both alike")
     if not np.isin(outcomes[~np.isnan(outcomes)], (0, 1)).all():
         raise DataError("an outcome that is neither 0 nor 1", "0, 1 or a missing value", "compare it with a threshold")
-    cluster = group_index(clusters, len(scores))[0]
     tells = np.isfinite(scores + outcomes).all(axis=1) & (np.ptp(np.nan_to_num(outcomes), axis=1) > 0)
-    scores, outcomes, cluster = scores[tells], outcomes[tells], np.unique(cluster[tells], return_inverse=True)[1]
-    n, many, low, high = len(scores), int(cluster.max(initial=-1)) + 1, float("nan"), float("nan")
-    if not n:
-        return _WithinOdds(Interval(low, low, high, 0, len(tells), level), float("nan"))
+    scores, outcomes = scores[tells], outcomes[tells]
+    cluster, n_clusters = group_index(clusters, len(tells), tells)
+    ratio = Interval(float("nan"), float("nan"), float("nan"), len(scores), int((~tells).sum()), level)
+    if not len(scores):
+        return WithinOdds(ratio, float("nan"))
+    if clusters is not None:
+        ratio = replace(ratio, clusters=n_clusters, effective=effective_number(np.bincount(cluster)))
     scores = scores - scores.mean(axis=1, keepdims=True)
     slope = _slope(scores, outcomes)
-    again = np.array([_slope(scores[cluster != one], outcomes[cluster != one]) for one in range(many)])
-    if many > 1 and np.isfinite([slope, *again]).all():
-        spread = np.sqrt((many - 1) / many * ((again - again.mean()) ** 2).sum()) * t_quantile(many, level)
-        low, high = float(np.exp(step * (slope - spread))), float(np.exp(step * (slope + spread)))
-    observed, rng = (scores * outcomes).sum(), np.random.default_rng(seed)
-    hits = 0
-    for _ in range(resamples):
-        order = rng.permuted(np.tile(np.arange(scores.shape[1]), (many, 1)), axis=1)[cluster]
-        permuted = (np.take_along_axis(scores, order, axis=1) * outcomes).sum()
-        hits += abs(permuted) >= abs(observed) - 1e-12
+    half = _half_width(slope, scores, outcomes, cluster, level)
     with np.errstate(over="ignore"):
-        of_clusters = () if clusters is None else (many, effective_number(np.bincount(cluster)))
-        ratio = Interval(float(np.exp(step * slope)), low, high, n, len(tells) - n, level, *of_clusters)
-    return _WithinOdds(ratio, (hits + 1) / (resamples + 1))
+        bounds = {"low": float(np.exp(step * (slope - half))), "high": float(np.exp(step * (slope + half)))}
+        ratio = replace(ratio, estimate=float(np.exp(step * slope)), **bounds)
+    return WithinOdds(ratio, _permuted(scores, outcomes, cluster, resamples, seed))
+
+
+def _half_width(slope: float, scores: np.ndarray, outcomes: np.ndarray, cluster: np.ndarray, level: float) -> float:
+    """t times the jackknife's standard error of the slope; NaN where it cannot be had."""
+    clusters = int(cluster.max()) + 1
+    without = np.array([_slope(scores[cluster != c], outcomes[cluster != c]) for c in range(clusters)])
+    if clusters < 2 or not np.isfinite([slope, *without]).all():
+        return float("nan")
+    variance = (clusters - 1) / clusters * ((without - without.mean()) ** 2).sum()
+    return t_quantile(clusters, level) * float(np.sqrt(variance))
+
+
+def _permuted(scores: np.ndarray, outcomes: np.ndarray, cluster: np.ndarray, resamples: int, seed: Seed) -> float:
+    """p of the sum of x where the outcome is, against its orders among the systems, one order a cluster."""
+    rng, hits = np.random.default_rng(seed), 0
+    systems = np.tile(np.arange(scores.shape[1]), (int(cluster.max()) + 1, 1))
+    observed = abs((scores * outcomes).sum())
+    for _ in range(resamples):
+        order = rng.permuted(systems, axis=1)[cluster]
+        total = (np.take_along_axis(scores, order, axis=1) * outcomes).sum()
+        hits += abs(total) >= observed - 1e-12
+    return (hits + 1) / (resamples + 1)
 
 
 def _slope(scores: np.ndarray, outcomes: np.ndarray) -> float:
     """Return the slope with the greatest conditional likelihood; infinite where the outcomes are in order of x."""
-    sums = []  # of the scores of every set of systems that could have had the outcome, the real one's taken off
-    for row, outcome in zip(scores, outcomes, strict=True):
-        subsets = combinations(row, int(outcome.sum()))
-        sums.append(np.array([sum(subset) for subset in subsets]) - row @ outcome)
-
-    def score(slope: float) -> float:
-        total = 0.0
-        for others in sums:
-            weights = np.exp(slope * others - (slope * others).max())
-            total -= weights @ others / weights.sum()
-        return total
-
+    sums = [_other_sums(row, outcome) for row, outcome in zip(scores, outcomes, strict=True)]
     if not sums or max(map(np.ptp, sums)) == 0:
         return float("nan")
-    least, most = min(others.min() for others in sums), max(others.max() for others in sums)
-    if most <= 0 or least >= 0:
-        return float("inf") if most <= 0 else float("-inf")
+    if max(others.max() for others in sums) <= 0:
+        return float("inf")
+    if min(others.min() for others in sums) >= 0:
+        return float("-inf")
     bound = 1.0
-    while score(-bound) < 0 or score(bound) > 0:
+    while _score(-bound, sums) < 0 or _score(bound, sums) > 0:
         bound *= 2
-    return float(brentq(score, -bound, bound))
+    return float(brentq(_score, -bound, bound, args=(sums,)))
+
+
+def _other_sums(row: np.ndarray, outcome: np.ndarray) -> np.ndarray:
+    """Sum x over every set of systems that could have had the outcome, the real set's sum taken off."""
+    subsets = combinations(row, int(outcome.sum()))
+    return np.array([sum(subset) for subset in subsets]) - row @ outcome
+
+
+def _score(slope: float, sums: list[np.ndarray]) -> float:
+    """Derivative of the log likelihood, -sum over questions of log(sum of exp(slope * others))."""
+    total = 0.0
+    for others in sums:
+        weights = np.exp(slope * others - (slope * others).max())
+        total -= weights @ others / weights.sum()
+    return total
 
 
 def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:
