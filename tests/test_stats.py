@@ -117,7 +117,7 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
         stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
         stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
-        stats.within_correlation([1, 2, 1, 2], [1, 2, 1, 2], [0, 0, 1, 1]), stats.kappa([1, 1], [1, 1]),
+        stats.kappa([1, 1], [1, 1]),
         stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
         stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
         stats.bootstrap_ci([1] * 99 + [0], np.median),
@@ -318,38 +318,6 @@ def test_preference_difference_maps_the_extremes_to_two():
 
 
 @pytest.mark.filterwarnings("error")
-def test_correlation_within_groups_leaves_out_what_a_group_shares():
-    # Easy questions have high scores and good answers, hard ones neither; within a question the two run opposite ways.
-    rng = np.random.default_rng(0)
-    ease, order = np.repeat(rng.normal(size=40) * 100, 5), np.tile(np.arange(5.0), 40)
-    question = np.repeat(np.arange(40), 5)
-    assert stats.correlation(ease + order, ease - order, method="spearman").estimate > 0.9
-    within = stats.within_correlation(ease + order, ease - order, question)
-    assert (within.estimate, within.n, within.n_missing) == (-1, 40, 0)
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("method", THEIRS)
-def test_correlation_within_groups_is_the_mean_over_those_that_have_one(method):
-    rng = np.random.default_rng(1)
-    x, y, question = rng.random(60), rng.integers(0, 2, 60).astype(float), rng.permutation(np.repeat(np.arange(12), 5))
-    y[question == 3] = 1  # no difference to explain
-    slow = []
-    for q in range(12):
-        a, b = x[question == q], y[question == q]
-        if len(set(b)) > 1:
-            slow.append(THEIRS[method](a, b).statistic)
-    got = stats.within_correlation(x, y, question, method, resamples=500, seed=3)
-    assert got.estimate == pytest.approx(np.mean(slow))
-    assert (got.n, got.n_missing) == (len(slow), 12 - len(slow))
-    same = stats.bootstrap_ci(slow, resamples=500, seed=3)
-    assert (got.low, got.high) == pytest.approx((same.low, same.high), abs=0.05)
-    with pytest.raises(ConfigError, match="kendall, pearson, spearman"):
-        stats.within_correlation(x, y, question, "speerman")
-    with pytest.raises(DataError, match="groups 59"):
-        stats.within_correlation(x, y, question[1:])
-
-
 def test_preference_correlation_counts_each_pair_once_per_annotator():
     s1, s2 = [0.1, 0.5, 0.9, 0.4], [0.8, 0.5, 0.2, 0.5]
     labels = [[2, 1], [0, 0], [-2, -1], [1, -1]]

@@ -8,8 +8,7 @@ from ragbench._lazy import lazy
 
 _HOMES = {
     "agreement": "annotator_agreement confusion_matrix kappa PairwiseAgreement pairwise_agreement repeat_changes",
-    "association": "conditional_logit correlation preference_correlation preference_difference WithinOdds "
-    "within_correlation",
+    "association": "conditional_logit correlation preference_correlation preference_difference WithinOdds",
     "intervals": "binomial_ci bootstrap_ci Interval interval_text is_share MISSING p_of_no_difference "
     "paired_bootstrap_difference with_interval",
     "paired": "detectable_difference holm PermutationTest PowerAnalysis paired_permutation_test paired_power "

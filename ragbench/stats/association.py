@@ -8,12 +8,11 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import brentq
 
 from ragbench.errors import DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled, same_length
-from ragbench.stats.intervals import Interval, effective_number, paired_bootstrap_difference, t_quantile
+from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled
+from ragbench.stats.intervals import Interval, effective_number, t_quantile
 
 Method = Literal["pearson", "spearman", "kendall"]
 
@@ -83,24 +82,6 @@ _METHODS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "spearman": _spearman,
     "kendall": _kendall,
 }
-
-
-def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman", **options: Any) -> Interval:
-    """Mean over groups of the correlation within each group, with a bootstrap interval over groups.
-
-    What all points of a group share, the difficulty of a question for instance, does not enter; in `correlation` over
-    all points it does. ``n`` counts groups, ``n_missing`` those in which ``x`` or ``y`` is constant, which have no
-    correlation. ``options``: of `bootstrap_ci`.
-
-    >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
-    -1.0
-    """
-    a, b = as_paired(x=x, y=y)
-    same_length(x=a, y=b, groups=groups)
-    check_known("method", [method], _METHODS)
-    pairs = pd.DataFrame({"x": a, "y": b}).groupby(np.asarray(groups))
-    within = pairs.corr(method=method).xs("y", level=1)["x"].to_numpy()
-    return paired_bootstrap_difference(within, np.zeros(within.size), **options)  # correlations are no shares
 
 
 @dataclass(frozen=True, slots=True)
