@@ -34,7 +34,7 @@ from ragbench.report.export import (
     export_scores,
     save_scores,
 )
-from ragbench.report.methods import Methods, methods, references, with_citations
+from ragbench.report.methods import Methods, intervals_of, methods, references, with_citations
 from ragbench.report.tables import ReportTable, interval_table, label_of, table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
 
@@ -765,3 +765,13 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
     foreign = "1 of the 2 questions of mills (German 1) and 1 of the 1 documents of mills (German 1)"
     assert f"Language: {foreign} are not in English." in claims
     assert "only where max_chars = 500 there too" in claims
+
+
+def test_methods_name_the_intervals_that_the_tables_have():
+    few = rb.means(pd.DataFrame({"x": [0.1, 0.4, 0.5]}), [], "x")
+    shares = rb.means(pd.DataFrame({"contained": [1.0, 0.0, 1.0]}), [], "contained")
+    said = "\n".join(methods({}, {}, intervals_of([few, shares])).paragraphs)
+    assert "Student's t" in said
+    assert "exact binomial" in said
+    assert "bootstrap" not in said
+    assert "intervals" not in "\n".join(methods({}, {}).paragraphs)
