@@ -24,6 +24,7 @@ from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
 from ragbench.stats.intervals import BOOTSTRAP, BOOTSTRAP_CLUSTERS, EXACT, EXACT_CLUSTERS, T_CLUSTERS, T
+from ragbench.stats.tables import question_clusters
 from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
@@ -205,7 +206,10 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
     papers = {source: _PAPERS.get(re.split(r"\W", source)[0].lower()) for source in sources}
     model, checker = table.attrs.get("model"), table.attrs.get("checker")
     labelled = "labelled_by" in table
+    compared = are_compared(table)
+    clusters = question_clusters(table) if compared else None
     facts = {
+        "clusters": 0 if clusters is None else clusters.nunique() + int(clusters.isna().sum()),
         "intervals": _interval_words(intervals),
         "version": __version__,
         "answers": f"{len(table):,}",
@@ -220,7 +224,7 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
         "repairs": table.attrs.get("repairs"),
         "undefined": f"{int(table[columns].isna().sum().sum()):,}",
         "values": f"{table[columns].size:,}",
-        "compared": are_compared(table),
+        "compared": compared,
     }
     return _cited(_written("scores", **facts), entries, _written("claims of scores", **facts))
 
