@@ -169,15 +169,21 @@ def test_binomial_interval_is_clopper_pearson(k, n):
 
 
 def test_ppi_mean_by_hand():
-    # Judge on the rest: mean 0.5, variance 1/3. Human - judge: 0, 0, 1, 0: mean 0.25, variance 0.25.
-    got = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
-    half = 1.959963984540054 * np.sqrt(1 / 3 / 4 + 0.25 / 4)
-    assert (got.estimate, got.low, got.high) == pytest.approx((0.75, 0.75 - half, 0.75 + half))
+    # Of values 0 and 2, which are no shares. Judge on the rest: mean 1, variance 4/3. Human - judge: 0, 0, 2, 0: mean
+    # 0.5, variance 1.
+    got = stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0])
+    half = 1.959963984540054 * np.sqrt(4 / 3 / 4 + 1 / 4)
+    assert (got.estimate, got.low, got.high) == pytest.approx((1.5, 1.5 - half, 1.5 + half))
     assert (got.n, got.n_missing) == (4, 0)
-    assert stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0], weight=0).estimate == 0.5
-    short = stats.ppi_mean([1, NAN, 0], [1, 1, NAN], [0, NAN, 1])
+    assert stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0], weight=0).estimate == 1
+    short = stats.ppi_mean([2, NAN, 0], [2, 2, NAN], [0, NAN, 2])
     assert (short.n, short.n_missing) == (1, 3)
     assert np.isnan([short.low, short.high]).all()
+    # Labels 1, 0, 1, 0 are a share: the variance is 7/48, p (1 - p) / 4 is 3/64; two of the rarer kind, and one more.
+    share = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
+    n = 4 / ((2 * (7 / 48) / (3 / 64) + 1) / 3)
+    exact = reference.beta.ppf([0.025, 0.975], [0.75 * n, 0.75 * n + 1], [0.25 * n + 1, 0.25 * n])
+    assert (share.estimate, share.low, share.high) == pytest.approx((0.75, *exact))
 
 
 def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
@@ -523,7 +529,7 @@ def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
         test = stats.paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
     assert test.p_value == 2 / 4
     rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
-    with pytest.warns(UserWarning, match="2 of 4 values have no group"):
+    with pytest.warns(UserWarning, match="2 of 4 questions have no topic"):
         assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [3, 2, 2]
 
 

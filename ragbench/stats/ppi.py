@@ -427,4 +427,5 @@ def ppi_difference(
     values, predictions = (sides[0] - sides[1])[:, None], (sides[2] - sides[3])[:, None]
     strata = np.zeros(len(values), int) if strata is None else strata
     clusters = np.arange(len(values)) if cluster is None else cluster
-    return ppi_shares(values, predictions, strata, clusters=clusters, weight=weight, level=level)[0]
+    each = np.ones(len(values))  # a difference, also where all are 0 or 1
+    return ppi_shares(values, predictions, strata, of=each, clusters=clusters, weight=weight, level=level)[0]

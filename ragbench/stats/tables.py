@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -189,18 +190,18 @@ def question_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Ser
         values, each for several questions; else the questions that share a relevant document (the column ``relevant``).
         None: each question is on its own, which is right where the rows' documents are all that there will ever be.
 
-    A question without a value is a cluster of its own. DataError for a question with two values.
+    A question without a value is a cluster of its own, with a warning. DataError for a question with two values.
     """
     if cluster is None:
         return None
     if cluster != KNOWN:
         check_known("column", [cluster], rows.columns)
-        return cluster_of_question(rows, cluster)
+        return _each_its_own(cluster_of_question(rows, cluster))
     for column in KNOWN_CLUSTERS:
         if column in rows and rows.groupby("question_id")[column].nunique().max() == 1:
             clusters = cluster_of_question(rows, column)
             if clusters.nunique() > 1 and clusters.dropna().duplicated().any():
-                return clusters
+                return _each_its_own(clusters)
     if "relevant" in rows:
         judged = rows.drop_duplicates("question_id").set_index("question_id")["relevant"]
         documents = {name: [*named] if isinstance(named, list | dict) else [] for name, named in judged.items()}
@@ -210,6 +211,17 @@ def question_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Ser
     return None
 
 
+def _each_its_own(clusters: pd.Series) -> pd.Series:
+    """Make a cluster of each question that has none, with a warning."""
+    lacking = clusters.isna()
+    if not lacking.any():
+        return clusters
+    said = f"{lacking.sum()} of {len(clusters)} questions have no {clusters.name}: each counts as one of its own"
+    warnings.warn(said, stacklevel=4)
+    names = pd.Series([f"question {name}" for name in clusters.index], clusters.index, dtype=object)
+    return clusters.astype(object).where(~lacking, names)
+
+
 def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
     """Return the cluster of each question, missing where it has none; DataError for a question with two."""
     each = rows.groupby("question_id", sort=False)[cluster].agg(["nunique", "first"])
@@ -217,7 +229,7 @@ def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
     if len(wrong):
         got = f"question {str(wrong[0])!r} has {each['nunique'].loc[wrong[0]]} values in the column {cluster!r}"
         raise DataError(got, "one value for all rows of a question", "name a column such as topic, or add one")
-    return each["first"]
+    return each["first"].rename(cluster)
 
 
 def compare_pairs(
