@@ -73,7 +73,7 @@ def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be
 
 def test_abstentions_are_right_on_questions_without_an_answer_and_wrong_on_others(rows):
     alone = rows[rows["N"] == 0].copy()
-    alone["grade"] = alone["answer"].eq("I do not know.").map({True: 1, False: 4})  # a judge's, or a person's
+    alone["grade"] = alone["answer"].eq("I do not know.").map({True: 1, False: 5})  # a judge's, or a person's
     table = rb.score(alone, ["abstention"])
     # Questions 1, 3, 5, 7 of the eight with an answer, 9 and 11 of the four without.
     means = table[["any_abstention", "right_abstention", "wrong_abstention"]].agg(["mean", "count"]).to_numpy().tolist()
