@@ -10,6 +10,7 @@ from fake_ollama import FakeOllama
 
 from ragbench import papers
 from ragbench.llm import chat_model
+from ragbench.metrics.keypoints import VERDICTS
 from ragbench.papers import rageval
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
@@ -173,6 +174,16 @@ def test_a_finance_table_judges_four_answers_and_holds_no_text():
     assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3] * 3
     assert table[["words", "recorded words"]].to_numpy().tolist() == [[2, 2]] * 3
     assert not any("It " in str(value) for value in table.to_numpy().ravel())
+
+
+def test_the_shipped_table_has_scores_and_counts_and_no_text():
+    table = pd.read_csv(packaged_data("recordings", "rageval_finance.csv"))
+    assert len(table) == table["question_id"].nunique() == 350
+    assert table[["rouge_l", "recorded rouge_l"]].stack().between(0, 1).all()
+    assert table[table["kind"] != "unanswerable"]["recorded rouge_l"].mean() == pytest.approx(0.2749, abs=5e-5)
+    points = {whose: table[[f"{whose} {v}" for v in VERDICTS]].sum().tolist() for whose in ("true", "other")}
+    assert points == {"true": [967, 109, 0], "other": [43, 17, 0]}
+    assert {name for name in table if not pd.api.types.is_numeric_dtype(table[name])} == {"kind", "finish"}
 
 
 def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_where_the_docs_say_so():
