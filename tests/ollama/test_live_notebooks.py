@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.ollama, pytest.mark.slow]
 SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
 TINY = SMALL | {"num_predict": 48, "num_ctx": 2048}
 RETRIEVED = {"CHUNK_TOKENS": 60, "N": 60, "BUDGETS": [60], "RETRIEVERS": ["BM25", "SIM", "MMR"]}
-SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "CHECKED": 1, "OPTIONS": {"num_ctx": 4096}, "RESAMPLES": 20}
+SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "LIMIT": 1, "RESAMPLES": 20}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
@@ -33,8 +33,8 @@ NOTEBOOKS = {
 }
 # What `make drills` leaves out: more than 50 calls each. 22 and 23 read the sets of `recorded`.
 COSTLY = {
-    "22_ragchecker_systems": {"DATA": "clapnq", "LIMIT": 1, "GENERATOR": TINY, "JUDGE": TINY},
-    "23_ragchecker_diagnosis": {**SETTINGS, "GENERATOR": TINY, "CHECKER": TINY},
+    "22_ragchecker_systems": {"LIMIT": 1, "MODEL": TINY, "RESAMPLES": 20},
+    "23_ragchecker_diagnosis": {**SETTINGS, "MODEL": TINY},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
     "40_rageval_generate": {"DOCUMENTS": 2, "MODEL": TINY},
     "90_concordance": {**RETRIEVED, "LIMIT": 1, "LABELS": TINY, "GENERATOR": TINY, "RESAMPLES": 20},
