@@ -362,7 +362,7 @@ def thesis_rows(
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     """Return the shares of the five grades with intervals over clusters, for rows of which each has its label.
 
-    Columns: ``by``, grade ("grade 1" ...), share, low, high (NaN where fewer than five labels have the grade), n.
+    Columns: ``by``, grade ("grade 1" ...), share, low, high, n.
     ``rows`` need the columns grade and cluster. The interval is that of `ragbench.stats.ppi_shares` without a judge.
     """
     found = []

@@ -84,9 +84,9 @@ def kappa(
         interval = replace(interval, clusters=n_groups, effective=effective_number(np.bincount(index)))
     if n_groups < 2 or not resamples or np.isnan(estimate):
         return replace(interval, estimate=estimate)
-    table = np.zeros((n_groups, counts.size))
-    np.add.at(table, (index, cells[cells >= 0]), 1.0)
-    drawn = _weighted_tables(table, resamples, np.random.default_rng(seed))
+    by_group = np.zeros((n_groups, counts.size))
+    np.add.at(by_group, (index, cells[cells >= 0]), 1.0)
+    drawn = _weighted_tables(by_group, resamples, np.random.default_rng(seed))
     low, high = percentiles(_kappas(drawn.reshape(-1, *counts.shape), cost), level)
     low, high = min(low, estimate), max(high, estimate)
     return replace(interval, estimate=estimate, low=low, high=high, method=BAYESIAN)

@@ -122,11 +122,7 @@ def conditional_logit(
 
     Source: Breslow and Day (1980), section 7.2; the test is that of the score.
     """
-    scores, outcomes = np.asarray(x, float), np.asarray(y, float)
-    if scores.ndim != 2 or scores.shape != outcomes.shape:
-        raise DataError(f"x {scores.shape}, y {outcomes.shape}", "one shape (questions, systems)", "pivot both alike")
-    if not np.isin(outcomes[~np.isnan(outcomes)], (0, 1)).all():
-        raise DataError("an outcome that is neither 0 nor 1", "0, 1 or a missing value", "compare it with a threshold")
+    scores, outcomes = _scores_and_outcomes(x, y)
     tells = np.isfinite(scores + outcomes).all(axis=1) & (np.ptp(np.nan_to_num(outcomes), axis=1) > 0)
     scores, outcomes = scores[tells], outcomes[tells]
     cluster, n_clusters = group_index(clusters, len(tells), tells)
@@ -142,6 +138,15 @@ def conditional_logit(
         bounds = {"low": float(np.exp(step * (slope - half))), "high": float(np.exp(step * (slope + half)))}
         ratio = replace(ratio, estimate=float(np.exp(step * slope)), **bounds)
     return WithinOdds(ratio, _permuted(scores, outcomes, cluster, resamples, seed))
+
+
+def _scores_and_outcomes(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    scores, outcomes = np.asarray(x, float), np.asarray(y, float)
+    if scores.ndim != 2 or scores.shape != outcomes.shape:
+        raise DataError(f"x {scores.shape}, y {outcomes.shape}", "one shape (questions, systems)", "pivot both alike")
+    if not np.isin(outcomes[~np.isnan(outcomes)], (0, 1)).all():
+        raise DataError("an outcome that is neither 0 nor 1", "0, 1 or a missing value", "compare it with a threshold")
+    return scores, outcomes
 
 
 def _half_width(slope: float, scores: np.ndarray, outcomes: np.ndarray, cluster: np.ndarray, level: float) -> float:

@@ -7,7 +7,7 @@ labels drawn within strata of a finite set of answers: the difference estimator 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -74,20 +74,26 @@ def ppi_mean(
         raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
     weight = _weight_of_samples(human, judge, rest) if weight == "tuned" else weight
     estimate = float(human.mean() + weight * (rest.mean() - judge.mean()))
+    interval = Interval(estimate, float("nan"), float("nan"), n, missing, level)
     if n < 2 or rest.size < 2:
-        return Interval(estimate, float("nan"), float("nan"), n, missing, level)
+        return interval
     variance = float(weight**2 * rest.var(ddof=1) / rest.size + (human - weight * judge).var(ddof=1) / n)
-    quantile = float(-ndtri(as_tail(level)))
     values = np.concatenate([human, judge, rest])
     if np.isin(human, (0, 1)).all() and values.min() == 0 and values.max() == 1:
-        p = min(max(estimate, 0.0), 1.0)
-        effect = design_effect(p, n, variance, rarer(human), n)
-        low, high = share_bounds(p, n / effect, quantile, level)
-        return Interval(estimate, low, high, n, missing, level, method=EXACT_CLUSTERS)
+        return _exact_interval(interval, human, variance)
     if not variance > 0:
-        return Interval(estimate, float("nan"), float("nan"), n, missing, level)
-    half = float(quantile * np.sqrt(variance))
-    return Interval(estimate, estimate - half, estimate + half, n, missing, level, method=NORMAL)
+        return interval
+    half = float(-ndtri(as_tail(level)) * np.sqrt(variance))
+    return replace(interval, low=estimate - half, high=estimate + half, method=NORMAL)
+
+
+def _exact_interval(interval: Interval, human: np.ndarray, variance: float) -> Interval:
+    """Add the bounds of a share with this variance."""
+    p = min(max(interval.estimate, 0.0), 1.0)
+    effect = design_effect(p, human.size, variance, rarer(human), human.size)
+    quantile = float(-ndtri(as_tail(interval.level)))
+    low, high = share_bounds(p, human.size / effect, quantile, interval.level)
+    return replace(interval, low=low, high=high, method=EXACT_CLUSTERS)
 
 
 def _weight_of_samples(human: np.ndarray, judge: np.ndarray, rest: np.ndarray) -> float:
@@ -345,15 +351,22 @@ def _joined_bounds(labels: _Labels, tail: float) -> tuple[np.ndarray, np.ndarray
     of_category = np.array([np.bincount(stratum, column, strata) for column in labels.y[counted].T]).T
     n = np.divide(mass**2, squares, out=np.zeros_like(mass), where=squares > 0)
     p = np.divide(of_category, mass, out=np.full_like(of_category, 0.5), where=mass > 0)
-    a, b = n * p + 0.5, n * (1 - p) + 0.5  # of the beta distribution
-    low = np.where(p > 0, betaincinv(a, b, tail), 0.0)
-    high = np.where(p < 1, betaincinv(a, b, 1 - tail), 1.0)
+    low, high = _jeffreys(p, n, tail)
     variance = np.divide(p * (1 - p), n - 1, out=np.zeros_like(p), where=n > 1)
     W = np.bincount(labels.stratum, labels.counts, strata) / labels.counts.sum()
     scale = (W**2 * (1 - labels.drawn / labels.size))[:, None]
     below = (scale * (p - low) ** 2).sum(axis=0)
     above = (scale * (high - p) ** 2).sum(axis=0)
     return below, above, (scale * variance).sum(axis=0)
+
+
+def _jeffreys(p: np.ndarray, n: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of the beta distribution with half a label of either kind added; 0 and 1 where there is none."""
+    a = n * p + 0.5
+    b = n * (1 - p) + 0.5
+    low = np.where(p > 0, betaincinv(a, b, tail), 0.0)
+    high = np.where(p < 1, betaincinv(a, b, 1 - tail), 1.0)
+    return low, high
 
 
 def _bounds_of_like(

@@ -145,15 +145,22 @@ def compare(
     rows = rows.assign(**{_SYSTEM: named})
     scores, groups = {}, {}
     for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
-        wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
         clusters = question_clusters(part, cluster)
-        for a, b in pairs or combinations(dict.fromkeys(part[_SYSTEM]), 2):
-            if not {a, b} <= {*wide.columns}:
-                continue  # answers without documents are one system, in a group of their own
-            scores[*key, a, b] = wide[a], wide[b]
+        for (a, b), sides in _paired(part, measure, pairs).items():
+            scores[*key, a, b] = sides
             if clusters is not None:
-                groups[*key, a, b] = clusters.reindex(wide.index)
+                groups[*key, a, b] = clusters.reindex(sides[0].index)
     return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
+
+
+def _paired(
+    part: pd.DataFrame, measure: str, pairs: Sequence[tuple[str, str]] | None
+) -> dict[tuple[str, str], tuple[pd.Series, pd.Series]]:
+    """Return the scores of each pair of systems over the same questions."""
+    wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
+    pairs = pairs or list(combinations(dict.fromkeys(part[_SYSTEM]), 2))
+    # Answers without documents are one system, in a group of their own.
+    return {(a, b): (wide[a], wide[b]) for a, b in pairs if {a, b} <= {*wide.columns}}
 
 
 def _require_one_row(rows: pd.DataFrame, by: list[str], names: list[str], measure: str) -> None:
@@ -262,27 +269,36 @@ def compare_pairs(
     and the table ends with clusters (their number) and effective (see `Interval`).
     """
     each_alpha = alpha / max(len(scores), 1)
-    rows = []
+    rows, intervals = [], []
     for key, (first, second) in scores.items():
         a, b = np.asarray(first, float), np.asarray(second, float)
         labels = None if groups is None else groups.get(key)
         interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
-        needed = (
-            np.nan if difference is None else questions_needed(difference, spread(a - b, labels), power, each_alpha)
-        )
-        both = ~np.isnan(a - b)
-        row = dict(zip(names, key, strict=True))
-        row["mean a"] = a[both].mean() if both.any() else np.nan
-        row["mean b"] = b[both].mean() if both.any() else np.nan
-        row |= {"difference": interval.estimate, "low": interval.low, "high": interval.high}
+        row = dict(zip(names, key, strict=True)) | _side_by_side(a, b, interval)
         row["p"] = paired_permutation_test(a, b, cluster=labels, seed=seed).p_value
-        row |= {"n": interval.n, "missing": interval.n_missing}
         row["detectable"] = detectable_difference(a - b, labels, power, each_alpha)
-        row |= {"needed": needed, "clusters": interval.clusters, "effective": interval.effective}
-        row["method"] = interval.method
+        if difference is not None:
+            row["needed"] = questions_needed(difference, spread(a - b, labels), power, each_alpha)
         rows.append(row)
-    measured = pd.DataFrame(rows, columns=[*names, *_MEASURED, *_COUNTS, "method"])
-    table = measured.drop(columns=["method", *([] if groups else _COUNTS)])
+        intervals.append(interval.method)
+    counts = _COUNTS if groups else ()
+    table = pd.DataFrame(rows, columns=[*names, *_MEASURED, *counts])
     table["p_holm"] = holm(table["p"])
-    table.attrs["intervals"] = sorted({*measured["method"]} - {""})
+    table.attrs["intervals"] = sorted({*intervals} - {""})
     return table
+
+
+def _side_by_side(a: np.ndarray, b: np.ndarray, interval: Interval) -> dict[str, float]:
+    """Return the means of both over the questions that both have, and the interval of their difference."""
+    both = ~np.isnan(a - b)
+    return {
+        "mean a": a[both].mean() if both.any() else np.nan,
+        "mean b": b[both].mean() if both.any() else np.nan,
+        "difference": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "missing": interval.n_missing,
+        "clusters": interval.clusters,
+        "effective": interval.effective,
+    }
