@@ -268,6 +268,26 @@ def refine_answers(
 
 
 def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
+    """Apply the paper's rules to what a model reports."""
+    question = _without_unsupported(question, report, sentences)
+    statements = list(question.statements)
+    references = list(question.references)
+    changes = list(question.changes)
+    for reference in _overlooked(statements, references, sentences):
+        references.append(reference)
+        changes.append(f"reference looked up: {reference.text}")
+    source = " ".join(reference.text for reference in references)
+    for text in [missing.strip() for missing in report.missing]:
+        is_said = shared_words(text, source) >= MIN_SHARED and not unfounded_numbers(text, source)
+        if is_said and text not in ("", *statements):
+            statements.append(text)
+            changes.append(f"supplemented: {text}")
+    in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
+    return replace(question, statements=tuple(statements), references=in_order, changes=tuple(changes))
+
+
+def _without_unsupported(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
+    """Add the reported sentences to the references, and remove the statements that no sentence supports."""
     references = list(question.references)
     changes = []
     removed = set()
@@ -283,18 +303,8 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
         else:
             removed.add(item.statement)
             changes.append(f"removed: {question.statements[item.statement - 1]}")
-    statements = [text for number, text in enumerate(question.statements, 1) if number not in removed]
-    for reference in _overlooked(statements, references, sentences):
-        references.append(reference)
-        changes.append(f"reference looked up: {reference.text}")
-    source = " ".join(reference.text for reference in references)
-    for text in [missing.strip() for missing in report.missing]:
-        is_said = shared_words(text, source) >= MIN_SHARED and not unfounded_numbers(text, source)
-        if is_said and text not in ("", *statements):
-            statements.append(text)
-            changes.append(f"supplemented: {text}")
-    in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
-    return replace(question, statements=tuple(statements), references=in_order, changes=tuple(changes))
+    kept = tuple(text for number, text in enumerate(question.statements, 1) if number not in removed)
+    return replace(question, statements=kept, references=tuple(references), changes=tuple(changes))
 
 
 def _overlooked(
