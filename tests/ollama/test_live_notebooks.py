@@ -20,16 +20,14 @@ from ragbench.notebooks import _shared_kernel, execute, find
 pytestmark = [pytest.mark.ollama, pytest.mark.slow]
 SMALL = {"use": "ollama:smollm2", "num_predict": 96, "num_ctx": 4096}
 TINY = SMALL | {"num_predict": 48, "num_ctx": 2048}
-RETRIEVED = {"CHUNK_TOKENS": 60, "N": 60, "BUDGETS": [60], "RETRIEVERS": ["BM25", "SIM", "MMR"]}
 SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "LIMIT": 1, "RESAMPLES": 20}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
-    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
-    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
-    "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL, "JUDGED": 4},
+    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
     "41_rageval_dragonball": {"MODEL": TINY, "LIMIT": 1},
-    "91_your_experiment": {"LIMIT": 2, "K": 2, "N": [60], "CHUNK_TOKENS": [60], "GENERATOR": TINY, "JUDGE": TINY},
 }
 # What `make drills` leaves out: more than 50 calls each. 22 and 23 read the sets of `recorded`.
 COSTLY = {
@@ -37,7 +35,6 @@ COSTLY = {
     "23_ragchecker_diagnosis": {**SETTINGS, "MODEL": TINY},
     "30_ragas_wikieval": {"LIMIT": 1, "MODEL": TINY, "QUESTIONS": 1},
     "40_rageval_generate": {"DOCUMENTS": 2, "MODEL": TINY},
-    "90_concordance": {**RETRIEVED, "LIMIT": 1, "LABELS": TINY, "GENERATOR": TINY, "RESAMPLES": 20},
     "93_score_your_answers": {"LABELS": TINY},
 }
 ANSWERED = {
