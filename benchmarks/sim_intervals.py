@@ -18,6 +18,7 @@ from ragbench.stats import (
     bootstrap_ci,
     kappa,
     paired_permutation_test,
+    paired_power,
     power_analysis,
     ppi_mean,
     ppi_shares,
@@ -135,23 +136,27 @@ def skewed_tests(runs: int) -> pd.DataFrame:
 
 
 def power_by_clusters(runs: int) -> pd.DataFrame:
-    """Power of the clustered test where a pilot of so many clusters planned for 0.8, by questions and by clusters."""
-    rows = []
+    """Power of the clustered test where a pilot of so many clusters planned for 0.8, by questions and by clusters.
+
+    The last columns are the shares of plans by clusters with a power below 0.6: for the difference that is true, and
+    for the one that the pilot happened to show.
+    """
+    rows, sd = [], np.sqrt(0.4**2 + 0.4**2 / 4)  # of the clusters' means
     for pilot in (30, 100):
-        rng, found = np.random.default_rng(pilot), np.zeros(3)
+        rng, found, low = np.random.default_rng(pilot), np.zeros(2), np.zeros(2)
         for _ in range(runs):
             difference, cluster = paired_run(rng, pilot)
             by_questions = power_analysis(difference, difference=0.2).needed / 4
             by_clusters = power_analysis(difference, difference=0.2, cluster=cluster).needed
             observed = power_analysis(difference, difference=difference.mean(), cluster=cluster).needed
-            for i, needed in enumerate((by_questions, by_clusters, min(observed, 400))):
+            low += [paired_power(int(min(needed, 10_000)), 0.2, sd) < 0.6 for needed in (by_clusters, observed)]
+            for i, needed in enumerate((by_questions, by_clusters)):
                 new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
                 test = paired_permutation_test(new, 0 * new, cluster=groups, resamples=199, seed=rng)
                 found[i] += test.p_value <= 0.05
-        rows.append((pilot, *found / runs))
-    return pd.DataFrame(
-        rows, columns=["pilot's clusters", "questions", "clusters", "clusters, difference of the pilot"]
-    )
+        rows.append((pilot, *found / runs, *low / runs))
+    columns = ["pilot's clusters", "by questions", "by clusters", "below 0.6", "below 0.6, pilot's difference"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def paired_run(rng: np.random.Generator, clusters: int) -> tuple[np.ndarray, np.ndarray]:
