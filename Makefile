@@ -46,7 +46,7 @@ format: setup
 	$(BIN)/ruff format .
 
 # mkdocs runs in an environment of its own; PAGES are what its nav and their links name.
-PAGES := README.md CONTRIBUTING.md CHANGELOG.md LOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
+PAGES := README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
 	'figures/*.png' 'figures/ledger.*' 'notebooks/*.ipynb'
 
 docs:

@@ -13,7 +13,7 @@ from ragbench.papers import KEY
 from ragbench.paths import published_figures
 
 ROW = {"ledger.csv": [*KEY, "recorded_by", "ours_by"]}  # rows of other files are told apart by their lines
-# Cells that another processor's single precision changes (LOG.md, 2026-11-24), each with its relative tolerance. Pairs
+# Cells that another processor's single precision changes, each with its relative tolerance. Pairs
 # are written with six digits.
 BY_PROCESSOR = [
     (r"ledger\.csv ragchecker \| Table 2 \| (.* nested|MiniLM cosine|BERTScore on MiniLM) \| .* ours", 1e-6),

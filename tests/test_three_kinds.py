@@ -12,7 +12,7 @@ from ragbench.paths import project_root
 
 ROOT = project_root()
 # History and plans made before labels are kept as they were written.
-KEPT = ("LOG.md", "CHANGELOG.md", "ANALYSIS.md", Path(__file__).name)
+KEPT = ("CHANGELOG.md", "ANALYSIS.md", Path(__file__).name)
 TEXTS = (".cff", ".csv", ".ipynb", ".jinja", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml")
 TOOLS = "grader|judge|checker|labels?|tools?|defaults?|reader|rules?|level|setting|Ragas|RAGAS|quality|keypoint"
 BANNED = {
