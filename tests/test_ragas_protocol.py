@@ -264,8 +264,8 @@ def text(dimension, **labels):
     return {"dimension": dimension, "verdicts": math.nan, "cosines": math.nan, "extracted": math.nan} | labels
 
 
-@pytest.mark.parametrize("score", [BOOK.score, BOOK.score_of])
-def test_scores_come_from_verdicts_cosines_and_counts(score):
+def test_scores_come_from_verdicts_cosines_and_counts():
+    score = BOOK.score_of
     assert score(text("faithfulness", verdicts=["Yes", "No", "Yes", "Yes"])) == 0.75
     assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
     assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
