@@ -139,7 +139,10 @@ class SharedLetters:
 @pytest.mark.parametrize("name", RETRIEVERS)
 def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
     given = {} if name == "BM25" else {"embedder": letters()}
-    given |= {"reranker": SharedLetters()} if name == "Rerank" else {}
+    if name == "Rerank":
+        given["reranker"] = SharedLetters()
+    if name == "MLQ":
+        given["decompose"] = lambda question: [question]
     assert "b" in [hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]]
 
 
