@@ -80,7 +80,7 @@ BOOKS = {
             "Equation 3.1": ("decomposer", "generator", "judge"),
         },
     ),
-    "15_thesis_related_protocols": Book({"QUESTIONS": 20}),
+    "15_thesis_related_protocols": Book({"RESAMPLES": 50}),
     "20_ragchecker_metrics": Book({"CLAIMS": 200}, "20_table_3 20_tables_6_15 20_correlation_with_f1"),
     "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
     "22_ragchecker_systems": Book({"RESAMPLES": 50}, "22_systems 22_in_retrieved"),
