@@ -223,7 +223,7 @@ def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
     assert texts["cosines"].dropna().map(len).eq(3).all()
     wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
     for dimension, own in texts.groupby("dimension"):
-        pairs = as_pairs(own.assign(score=[BOOK.score_of(text) for text in own.to_dict("records")]), "score")
+        pairs = as_pairs(own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score")
         scored = pairs.dropna().round(6)
         won = [(row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()]
         assert (sum(won), len(won)) == wins[dimension]
@@ -265,7 +265,7 @@ def text(dimension, **labels):
 
 
 def test_scores_come_from_verdicts_cosines_and_counts():
-    score = BOOK.score_of
+    score = BOOK.text_score
     assert score(text("faithfulness", verdicts=["Yes", "No", "Yes", "Yes"])) == 0.75
     assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
     assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
