@@ -17,7 +17,7 @@ ROW = {"ledger.csv": [*KEY, "recorded_by", "ours_by"]}  # rows of other files ar
 # are written with six digits.
 BY_PROCESSOR = [
     (r"ledger\.csv ragchecker \| Table 2 \| (.* nested|MiniLM cosine|BERTScore on MiniLM) \| .* ours", 1e-6),
-    (r"30_pairs\.csv line (314|347) worse", 1e-5),
+    (r"30_pairs\.csv line (5[2-9]|[6-9]\d|10[01]) (better|worse)", 1e-5),
 ]
 
 
@@ -89,10 +89,10 @@ def test_a_changed_number_a_missing_row_and_a_new_file_are_found(copy):
 
 def test_a_processor_s_last_digits_are_allowed_in_named_cells_only(copy):
     pairs = pd.read_csv(copy / "30_pairs.csv", dtype=str, keep_default_na=False)
-    for line in (314, 347, 313):
+    for line in (60, 75, 10):
         pairs.loc[line - 2, "worse"] = f"{float(pairs.loc[line - 2, 'worse']) * (1 + 8e-6):.12g}"
     pairs.to_csv(copy / "30_pairs.csv", index=False)
-    assert differences(published_figures(), copy)["row"].tolist() == ["line 313"]
+    assert differences(published_figures(), copy)["row"].tolist() == ["line 10"]
 
 
 @pytest.mark.data

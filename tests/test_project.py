@@ -124,7 +124,7 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
 # Of each notebook the cells, by a piece of their code, that lead to its paper's formula and hold it; in reading order.
 FORMULAS = {
     "11_thesis_ir_score": "def longest_shared(",
-    "14_thesis_thresholds": "agree_h = ",
+    "14_thesis_thresholds": "agree_k = ",
     "20_ragchecker_metrics": "EXAMPLE = |sources = |response = {|context_utilization = |near = |by_hand = ",
     "30_ragas_wikieval": "cosines = ",
     "41_rageval_dragonball": "words_found = |irrelevance = ",

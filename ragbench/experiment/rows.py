@@ -17,6 +17,7 @@ import pandas as pd
 
 from ragbench.errors import DataError, check_known
 from ragbench.paths import results_dir
+from ragbench.stats.tables import fully_right as fully_right_grades
 
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
@@ -150,7 +151,7 @@ def without_text(rows: pd.DataFrame) -> list[str]:
 
 def fully_right(rows: pd.DataFrame) -> pd.Series:
     """Return 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    return rows["grade"].eq(5).astype(object).where(rows["grade"].notna(), np.nan).astype(float)
+    return pd.Series(fully_right_grades(rows["grade"]), rows.index)
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import as_floats, same_length
@@ -131,18 +130,6 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
 def grade_groups(grades: np.ndarray) -> np.ndarray:
     """Grades 1-5 as groups: 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
     return np.array([-1, 0, 1, 1, 1, 2])[grades]
-
-
-def fully_right(grades: Any) -> np.ndarray:
-    """1.0 for grade 5, 0.0 for 1 to 4, NaN for what is no grade: empty, outside 1 to 5, or other words.
-
-    Grades may be text, as of a table: "5" and "5.0" are 5.
-
-    >>> fully_right([5, "5", "5.0", 4, 7, "good", None]).tolist()
-    [1.0, 1.0, 1.0, 0.0, nan, nan, nan]
-    """
-    numbers = pd.to_numeric(pd.Series(list(grades), dtype=object), errors="coerce").to_numpy(float, na_value=np.nan)
-    return np.where(np.isin(numbers, range(1, 6)), (numbers == 5).astype(float), np.nan)
 
 
 def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:

@@ -12,7 +12,6 @@ import pandas as pd
 
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.thresholds import fully_right
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import Interval, is_share, mean_interval, paired_bootstrap_difference
 from ragbench.stats.paired import detectable_difference, holm, paired_permutation_test, questions_needed, spread
@@ -26,6 +25,18 @@ _SYSTEM = "the system's name"  # a column beside those of the caller
 _MAX_GROUPS = 50  # of a column that is offered to tell rows apart
 _COUNTS = ("clusters", "effective")
 _MEASURED = ("mean a", "mean b", "difference", "low", "high", "p", "p_holm", "n", "missing", "detectable", "needed")
+
+
+def fully_right(grades: Any) -> np.ndarray:
+    """1.0 for grade 5, 0.0 for 1 to 4, NaN for what is no grade: empty, outside 1 to 5, or other words.
+
+    Grades may be text, as of a table: "5" and "5.0" are 5.
+
+    >>> fully_right([5, "5", "5.0", 4, 7, "good", None]).tolist()
+    [1.0, 1.0, 1.0, 0.0, nan, nan, nan]
+    """
+    numbers = pd.to_numeric(pd.Series(list(grades), dtype=object), errors="coerce").to_numpy(float, na_value=np.nan)
+    return np.where(np.isin(numbers, range(1, 6)), (numbers == 5).astype(float), np.nan)
 
 
 def means(
