@@ -2,9 +2,10 @@
 
     python benchmarks/bench_bm25.py [--chunks 20000] [--queries 500] [--slow-queries 20]
 
-The reach is set for ``--chunks 300000 --queries 2000``: ahead of bm25s in index and search, on 2 cores. Chunks are
-halves of two HotpotQA paragraphs put together when RAGBENCH_DATA is set (about 90 words), made-up words otherwise.
-rank_bm25 answers only a few queries, and its time is scaled up. The hits of the same variant are compared.
+The reach is set for ``--chunks 300000 --queries 2000``: ahead of bm25s in index and search, on 2
+cores. Chunks are halves of two HotpotQA paragraphs put together when RAGBENCH_DATA is set (about 90
+words), made-up words otherwise. rank_bm25 answers only a few queries, and its time is scaled up.
+The hits of the same variant are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ PLAIN = TOKENIZERS["plain"]
 def hotpotqa(folder: str, n: int, m: int, rng: random.Random) -> tuple[list[str], list[str]]:
     """n texts of two half paragraphs each, and m questions."""
     rows = json.loads(
-        gzip.decompress((Path(folder) / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz").read_bytes())
+        gzip.decompress(
+            (Path(folder) / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz").read_bytes()
+        )
     )
     words = [p.split() for p in {"".join(s): 0 for row in rows for _, s in row["context"]}]
     halves = ((rng.choice(words), rng.choice(words)) for _ in range(n))
@@ -49,7 +52,9 @@ def made_up(n: int, m: int, rng: random.Random) -> tuple[list[str], list[str]]:
     p = 1 / np.arange(1, len(words) + 1)
     numbers = draw.choice(len(words), (n, 90), p=p / p.sum())
     texts = [" ".join(words[i] for i in row) for row in numbers]
-    return texts, [" ".join(words[i] for i in row) for row in draw.choice(len(words), (m, 12), p=p / p.sum())]
+    return texts, [
+        " ".join(words[i] for i in row) for row in draw.choice(len(words), (m, 12), p=p / p.sum())
+    ]
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -59,7 +64,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def with_bm25s(texts: list[str], queries: list[str], backend: str, stop: Any = None) -> tuple[float, float, np.ndarray]:
+def with_bm25s(
+    texts: list[str], queries: list[str], backend: str, stop: Any = None
+) -> tuple[float, float, np.ndarray]:
     """Seconds to index, seconds to search, chunk numbers (queries, K) by bm25s."""
     import bm25s
 
@@ -70,8 +77,12 @@ def with_bm25s(texts: list[str], queries: list[str], backend: str, stop: Any = N
         return retriever
 
     def search(some: list[str]) -> np.ndarray:
-        tokens = bm25s.tokenize(some, stopwords=stop, token_pattern=r"\w+", show_progress=False, return_ids=False)
-        return retriever.retrieve(tokens, k=K, show_progress=False, n_threads=os.cpu_count()).documents
+        tokens = bm25s.tokenize(
+            some, stopwords=stop, token_pattern=r"\w+", show_progress=False, return_ids=False
+        )
+        return retriever.retrieve(
+            tokens, k=K, show_progress=False, n_threads=os.cpu_count()
+        ).documents
 
     build, retriever = timed(index)
     search(queries[:2])  # compiles
@@ -88,7 +99,9 @@ def with_rank_bm25(texts: list[str], queries: list[str]) -> tuple[float, float, 
     return build, seconds, [np.argsort(-s, kind="stable")[:K].tolist() for s in scores]
 
 
-def ours(chunks: list[Chunk], queries: list[str], **options: Any) -> tuple[float, float, list[list[int]]]:
+def ours(
+    chunks: list[Chunk], queries: list[str], **options: Any
+) -> tuple[float, float, list[list[int]]]:
     """The same by ragbench."""
     build, retriever = timed(lambda: BM25(chunks, **options))
     seconds, hits = timed(lambda: retriever.search(queries, K))
@@ -102,7 +115,9 @@ def same(a: Any, b: Any) -> float:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--slow-queries", type=int, default=20)
@@ -113,7 +128,10 @@ def main() -> None:
     texts, queries = make(given.chunks, given.queries, rng)
     chunks = [Chunk(f"{i:07d}", text, str(i)) for i, text in enumerate(texts)]
     words = np.mean([len(text.split()) for text in texts[:1000]])
-    print(f"{len(texts):,} chunks of {words:.0f} words, {len(queries):,} queries, k={K}, {os.cpu_count()} cores\n")
+    print(
+        f"{len(texts):,} chunks of {words:.0f} words, {len(queries):,} queries, k={K}, "
+        f"{os.cpu_count()} cores\n"
+    )
     BM25(chunks[:50]).search(["warm up"], 1)
     BM25(chunks[:50], variant="terrier").search(["warm up"], 1)
 
@@ -122,7 +140,9 @@ def main() -> None:
         "ragbench default": ours(chunks, queries),
         "ragbench terrier": ours(chunks, queries, variant="terrier"),
         "ragbench lucene": ours(chunks, queries, variant="lucene", tokenizer="plain"),
-        "ragbench no stops": ours(chunks, queries, variant="lucene", tokenizer=Tokenizer("x", "unicode", STOP_WORDS)),
+        "ragbench no stops": ours(
+            chunks, queries, variant="lucene", tokenizer=Tokenizer("x", "unicode", STOP_WORDS)
+        ),
         "ragbench okapi": ours(chunks, queries, variant="okapi", tokenizer="plain"),
         "bm25s numpy": with_bm25s(texts, queries, "numpy"),
         "bm25s numba": with_bm25s(texts, queries, "numba"),
@@ -133,11 +153,22 @@ def main() -> None:
     base = rows["ragbench lucene"]
     print(f"{'':18}{'index s':>10}{'x':>8}{'search s':>12}{'x':>9}")
     for name, (index_s, search_s, _) in rows.items():
-        print(f"{name:18}{index_s:10.2f}{index_s / base[0]:8.1f}{search_s:12.2f}{search_s / base[1]:9.1f}")
-    print(f"\nx: times of ragbench lucene in this run; rank_bm25's search is scaled up from {len(slow)} queries")
-    print("no stops: lucene without ragbench's stop words; okapi gives them weight, so it reads every posting")
+        print(
+            f"{name:18}{index_s:10.2f}{index_s / base[0]:8.1f}{search_s:12.2f}{search_s / base[1]:9.1f}"
+        )
+    print(
+        "\nx: times of ragbench lucene in this run; rank_bm25's search is scaled up from "
+        f"{len(slow)} queries"
+    )
+    print(
+        "no stops: lucene without ragbench's stop words; okapi gives them weight, so it reads "
+        "every posting"
+    )
     print(f"same chunks as bm25s (lucene): {same(base[2], rows['bm25s numba'][2]):.1%} of queries")
-    print(f"same chunks as rank_bm25 (okapi): {same(rows['ragbench okapi'][2][: len(slow)], found):.1%} of queries")
+    print(
+        "same chunks as rank_bm25 (okapi): "
+        f"{same(rows['ragbench okapi'][2][: len(slow)], found):.1%} of queries"
+    )
 
 
 if __name__ == "__main__":

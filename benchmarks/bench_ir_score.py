@@ -1,10 +1,12 @@
-"""IR score of the whole grid against its peers, in one run: 37,025 (question, retriever) pairs, 10 cut-offs.
+"""IR score of the whole grid against its peers, in one run: 37,025 (question, retriever) pairs, 10
+cut-offs.
 
     python benchmarks/bench_ir_score.py [--pairs 37025] [--sample 60]
 
-Texts are HotpotQA paragraphs when RAGBENCH_DATA is set, made-up sentences otherwise; about 6,000 characters each.
-ragbench scores every pair; the peers score a sample, their results are compared with ours, and the times per pair are
-printed with their ratio. Cut positions are given, so that tokenising is measured apart (last lines).
+Texts are HotpotQA paragraphs when RAGBENCH_DATA is set, made-up sentences otherwise; about 6,000
+characters each. ragbench scores every pair; the peers score a sample, their results are compared
+with ours, and the times per pair are printed with their ratio. Cut positions are given, so that
+tokenising is measured apart (last lines).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import numpy as np
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
-TEXT_LENGTH, CUTS = 5970, np.arange(1, 11) * 500
+TEXT_LENGTH = 5970
+CUTS = np.arange(1, 11) * 500
 
 
 def hotpotqa(folder: str) -> list[tuple[list[str], list[str]]]:
@@ -33,7 +36,9 @@ def hotpotqa(folder: str) -> list[tuple[list[str], list[str]]]:
     questions = []
     for row in json.loads(gzip.decompress(path.read_bytes())):
         context = dict(row["context"])
-        facts = [context[t][i].strip() for t, i in row["supporting_facts"] if i < len(context.get(t, []))]
+        facts = [
+            context[t][i].strip() for t, i in row["supporting_facts"] if i < len(context.get(t, []))
+        ]
         questions.append((facts, ["".join(sentences) for sentences in context.values()]))
     return questions
 
@@ -54,10 +59,13 @@ def made_up(rng: random.Random) -> list[tuple[list[str], list[str]]]:
     return questions
 
 
-def pairs_of(questions: list, n: int, rng: random.Random) -> tuple[list[list[str]], list[list[str]]]:
+def pairs_of(
+    questions: list, n: int, rng: random.Random
+) -> tuple[list[list[str]], list[list[str]]]:
     """n pairs: a question's facts, and chunks of which some are its own paragraphs."""
     pool = [p for _, paragraphs in questions for p in paragraphs]
-    parts, chunks = [], []
+    parts = []
+    chunks = []
     for _ in range(n):
         facts, own = rng.choice(questions)
         parts.append(facts)
@@ -66,7 +74,10 @@ def pairs_of(questions: list, n: int, rng: random.Random) -> tuple[list[list[str
 
 
 def growing_window(part: str, text: str) -> int:
-    """Longest common substring by Python's ``in``: keep a window of the fact, grow it while the text holds it."""
+    """Longest common substring by Python's ``in``:
+
+    keep a window of the fact, grow it while the text holds it.
+    """
     best = 0
     for end in range(1, len(part) + 1):
         while best < end and part[end - best - 1 : end] in text:
@@ -80,7 +91,10 @@ def with_difflib(part: str, text: str) -> int:
 
 def peer_table(lcs: Callable[[str, str], int], parts: list, texts: list) -> np.ndarray:
     return np.array(
-        [[np.mean([lcs(p, t[:c]) / len(p) for p in ps]) for c in CUTS] for ps, t in zip(parts, texts, strict=True)]
+        [
+            [np.mean([lcs(p, t[:c]) / len(p) for p in ps]) for c in CUTS]
+            for ps, t in zip(parts, texts, strict=True)
+        ]
     )
 
 
@@ -101,8 +115,10 @@ def main() -> None:
     texts = [" ".join(c)[:TEXT_LENGTH] for c in chunks]
     positions = np.minimum(CUTS, np.array([[len(t)] for t in texts]))
     print(
-        f"{'HotpotQA' if folder else 'made-up'} text, {os.cpu_count()} cores: {len(texts):,} pairs, "
-        f"{sum(map(len, parts)):,} facts, {sum(map(len, texts)) / 1e6:.0f} million characters, {len(CUTS)} cut-offs"
+        f"{'HotpotQA' if folder else 'made-up'} text, {os.cpu_count()} cores: {len(texts):,} "
+        "pairs, "
+        f"{sum(map(len, parts)):,} facts, {sum(map(len, texts)) / 1e6:.0f} million characters, "
+        f"{len(CUTS)} cut-offs"
     )
 
     sample = slice(0, arguments.sample)
@@ -114,21 +130,27 @@ def main() -> None:
         ir_score_table(parts[:2], texts[:2], CUTS, match=match, positions=positions[:2])  # compile
         options = {"match": match, "positions": positions}
         seconds = {
-            t: min(timed(ir_score_table, parts, texts, CUTS, threads=t, **options)[0] for _ in range(3)) for t in (1, 2)
+            t: min(
+                timed(ir_score_table, parts, texts, CUTS, threads=t, **options)[0] for _ in range(3)
+            )
+            for t in (1, 2)
         }
         for threads, total in seconds.items():
             print(
                 f"{match:17} ragbench, {threads} thread(s): {total:7.2f} s in all, "
                 f"{1e6 * total / len(texts):9.1f} us per pair"
             )
-        ours = ir_score_table(parts[sample], texts[sample], CUTS, match=match, positions=positions[sample])
+        ours = ir_score_table(
+            parts[sample], texts[sample], CUTS, match=match, positions=positions[sample]
+        )
         for name, lcs in functions.items():
             few = slice(0, 4) if name == "difflib" else sample
             taken, theirs = timed(peer_table, lcs, parts[few], texts[few])
             np.testing.assert_allclose(ours[few], theirs)
             per_pair = taken / len(texts[few])
             print(
-                f"{match:17} {name:21}: {per_pair * len(texts):7.0f} s in all, {1e6 * per_pair:9.1f} us per pair, "
+                f"{match:17} {name:21}: {per_pair * len(texts):7.0f} s in all, "
+                f"{1e6 * per_pair:9.1f} us per pair, "
                 f"{per_pair * len(texts) / seconds[1]:7.0f} x one thread, "
                 f"{per_pair * len(texts) / seconds[2]:7.0f} x two"
             )
@@ -137,9 +159,14 @@ def main() -> None:
     cache = TokenOffsets()
     warm = timed(cache.warm_chunks, [c for cs in chunks for c in cs])[0]
     joined = timed(lambda: [joined_cutoffs(c, range(100, 1001, 100), cache) for c in chunks])[0]
-    direct = timed(lambda: TokenOffsets().warm([" ".join(c) for c in chunks[:500]]))[0] * len(chunks) / 500
+    direct = (
+        timed(lambda: TokenOffsets().warm([" ".join(c) for c in chunks[:500]]))[0]
+        * len(chunks)
+        / 500
+    )
     print(
-        f"cut-offs of {len(chunks):,} joined texts: {warm:.2f} s for the distinct chunks + {joined:.2f} s "
+        f"cut-offs of {len(chunks):,} joined texts: {warm:.2f} s for the distinct chunks + "
+        f"{joined:.2f} s "
         f"to add up; tokenising each joined text {direct:.1f} s, {direct / (warm + joined):.1f} x"
     )
 

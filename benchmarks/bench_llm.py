@@ -1,14 +1,15 @@
-"""ask() beside LangChain: overhead per call, throughput at concurrency 32, and replay from the cassette.
+"""ask() beside LangChain: overhead per call, throughput at concurrency 32, and replay from the
+cassette.
 
     python benchmarks/bench_llm.py            # about two minutes
     python benchmarks/bench_llm.py --quick
 
-The servers are the fake Ollama of the tests, each in a process of its own. Targets: overhead per call at most 1.5 x
-ChatOllama.invoke; at least 95 % of a bare asynchronous client's throughput; 37,020 replies replayed in under 5 s. The
-bare client is one httpx.AsyncClient, whose pool looks at all its connections for every request; on a busy machine
-ask, with a client per call under way, is therefore faster.
-LangChain's SQLite cache needs ``langchain-community``, which is not among our dependencies; without it that line is
-left out, and says so.
+The servers are the fake Ollama of the tests, each in a process of its own. Targets: overhead per
+call at most 1.5 x ChatOllama.invoke; at least 95 % of a bare asynchronous client's throughput;
+37,020 replies replayed in under 5 s. The bare client is one httpx.AsyncClient, whose pool looks at
+all its connections for every request; on a busy machine ask, with a client per call under way, is
+therefore faster. LangChain's SQLite cache needs ``langchain-community``, which is not among our
+dependencies; without it that line is left out, and says so.
 """
 
 from __future__ import annotations
@@ -100,7 +101,10 @@ def invoke_all(model, prompts: list[str]) -> None:
 
 
 def rounds(methods: dict[str, Callable[[], float]], count: int) -> dict[str, float]:
-    """Run the methods in turn, several times (so that a busy machine troubles all alike); return the medians."""
+    """Run the methods in turn, several times (so that a busy machine troubles all alike);
+
+    return the medians.
+    """
     seen: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(count):
         for name, method in methods.items():
@@ -112,16 +116,23 @@ def overhead(count: int, times: int) -> None:
     """Print milliseconds per call against a server without latency."""
     prompts = [f"question {n}" for n in range(count)]
     with server(0) as url, tempfile.TemporaryDirectory() as folder:
-        ours, plain = chat_model("ollama:llama3:8b", host=url), chat_ollama(url, 4)
+        ours = chat_model("ollama:llama3:8b", host=url)
+        plain = chat_ollama(url, 4)
         ask(ours, prompts[:5], progress=False)
         plain.invoke("warm")
         fresh = (Path(folder) / f"{n}.sqlite" for n in range(1000))
         found = rounds(
             {
                 "ChatOllama.invoke": lambda: timed(lambda: invoke_all(plain, prompts)),
-                "ChatOllama.batch, 4 threads": lambda: timed(lambda: plain.batch(prompts, {"max_concurrency": 4})),
-                "ask, concurrency 1": lambda: timed(lambda: ask(ours, prompts, concurrency=1, progress=False)),
-                "ask, concurrency 4": lambda: timed(lambda: ask(ours, prompts, concurrency=4, progress=False)),
+                "ChatOllama.batch, 4 threads": lambda: timed(
+                    lambda: plain.batch(prompts, {"max_concurrency": 4})
+                ),
+                "ask, concurrency 1": lambda: timed(
+                    lambda: ask(ours, prompts, concurrency=1, progress=False)
+                ),
+                "ask, concurrency 4": lambda: timed(
+                    lambda: ask(ours, prompts, concurrency=4, progress=False)
+                ),
                 "ask, concurrency 4, recording": lambda: timed(
                     lambda: ask(ours, prompts, cassette=next(fresh), concurrency=4, progress=False)
                 ),
@@ -138,13 +149,16 @@ def throughput(count: int, times: int, at_once: int = 32, latency_s: float = 0.1
     """Print calls per second against a model that takes 100 ms."""
     prompts = [f"question {n}" for n in range(count)]
     with server(latency_s) as url:
-        ours, plain = chat_model("ollama:llama3:8b", host=url), chat_ollama(url, at_once)
+        ours = chat_model("ollama:llama3:8b", host=url)
+        plain = chat_ollama(url, at_once)
         ask(ours, prompts[:at_once], concurrency=at_once, progress=False)
         config = {"max_concurrency": at_once}
         found = rounds(
             {
                 "bare asynchronous client": lambda: bare_client(url, prompts, at_once),
-                "ask": lambda: timed(lambda: ask(ours, prompts, concurrency=at_once, progress=False)),
+                "ask": lambda: timed(
+                    lambda: ask(ours, prompts, concurrency=at_once, progress=False)
+                ),
                 "ChatOllama.batch, 32 threads": lambda: timed(lambda: plain.batch(prompts, config)),
                 "ChatOllama.abatch": lambda: timed(
                     lambda: asyncio.run(chat_ollama(url, at_once).abatch(prompts, config))
@@ -153,7 +167,8 @@ def throughput(count: int, times: int, at_once: int = 32, latency_s: float = 0.1
             times,
         )
     print(
-        f"\nThroughput, model of {latency_s * 1e3:.0f} ms, {at_once} at once ({count} calls, median of {times} rounds)"
+        f"\nThroughput, model of {latency_s * 1e3:.0f} ms, {at_once} at once ({count} calls, "
+        f"median of {times} rounds)"
     )
     for name, seconds in found.items():
         ratio = found["bare asynchronous client"] / seconds
@@ -171,10 +186,17 @@ def replay(count: int) -> None:
             path = Path(folder) / f"{schema}.sqlite"
             wrote = timed(lambda path=path, schema=schema: fill(path, model, prompts, schema))
             cassette = Cassette(path, mode="replay")
-            took = timed(lambda cassette=cassette, schema=schema: ask(model, prompts, schema=schema, cassette=cassette))
+            took = timed(
+                lambda cassette=cassette, schema=schema: ask(
+                    model, prompts, schema=schema, cassette=cassette
+                )
+            )
             name = "structured" if schema else "text"
             size = path.stat().st_size / 1e6
-            print(f"  Cassette, {name:<12} replay {took:6.2f} s   (written one by one in {wrote:.1f} s, {size:.0f} MB)")
+            print(
+                f"  Cassette, {name:<12} replay {took:6.2f} s   (written one by one in "
+                f"{wrote:.1f} s, {size:.0f} MB)"
+            )
         langchain_cache(Path(folder) / "lc.sqlite", prompts[:2000], count)
 
 
@@ -182,16 +204,34 @@ def fill(path: Path, model, prompts: list[str], schema: type[BaseModel] | None) 
     endpoint = endpoint_of(model)
     keys = Keys(endpoint.provider, endpoint.name, DIGEST, endpoint.options)
     text = "An answer of one sentence." if schema is None else '{"grade": "5"}'
-    usage = {"calls": 1, "prompt_tokens": 1000, "output_tokens": 7, "uncounted": 0, "prompt_seconds": 0.1}
+    usage = {
+        "calls": 1,
+        "prompt_tokens": 1000,
+        "output_tokens": 7,
+        "uncounted": 0,
+        "prompt_seconds": 0.1,
+    }
     usage |= {"output_seconds": 0.1, "seconds": 0.2, "cost": None}
-    answer = {"ok": True, "text": text, "raw": text, "finish": "stop", "usage": usage, "seconds": 0.2}
+    answer = {
+        "ok": True,
+        "text": text,
+        "raw": text,
+        "finish": "stop",
+        "usage": usage,
+        "seconds": 0.2,
+    }
     answer |= {"repairs": 0, "attempts": 1, "error": None}
     wanted = json_schema_of(schema) if schema else ""
     with Cassette(path) as cassette:
         cassette.register(endpoint.provider, endpoint.name, DIGEST)
         for number, prompt in enumerate(prompts):
             messages = [{"role": "user", "content": prompt}]
-            cassette.put(keys.key(messages, wanted), keys.request(messages, wanted), answer, prompt_id=str(number))
+            cassette.put(
+                keys.key(messages, wanted),
+                keys.request(messages, wanted),
+                answer,
+                prompt_id=str(number),
+            )
 
 
 def langchain_cache(path: Path, prompts: list[str], count: int) -> None:
@@ -213,11 +253,16 @@ def langchain_cache(path: Path, prompts: list[str], count: int) -> None:
         took = timed(lambda: model.batch(prompts, {"max_concurrency": 1}))
     finally:
         set_llm_cache(None)
-    print(f"  LangChain's SQLiteCache  replay {took / len(prompts) * count:6.2f} s   (from {len(prompts)} replies)")
+    print(
+        f"  LangChain's SQLiteCache  replay {took / len(prompts) * count:6.2f} s   (from "
+        f"{len(prompts)} replies)"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer calls, one round")
     quick = parser.parse_args().quick
     overhead(100 if quick else 500, 1 if quick else 7)

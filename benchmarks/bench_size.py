@@ -1,9 +1,11 @@
-"""Seconds and peak memory of a large run and of a large cassette, each step in a process of its own.
+"""Seconds and peak memory of a large run and of a large cassette, each step in a process of its
+own.
 
     python benchmarks/bench_size.py [--questions 2000] [--replies 10000] [--folder FOLDER]
 
-A run has one row per question and retriever, five of them. Retrievers, reader and grader are made and cost nothing:
-what is measured is the harness. The issue's size is ``--questions 100000 --replies 1000000``; the limit is 1.5 GB.
+A run has one row per question and retriever, five of them. Retrievers, reader and grader are made
+and cost nothing: what is measured is the harness. The issue's size is ``--questions 100000
+--replies 1000000``; the limit is 1.5 GB.
 """
 
 from __future__ import annotations
@@ -25,15 +27,21 @@ from ragbench.llm import Cassette
 from ragbench.llm.cassette import Keys
 from ragbench.records import Dataset, Document, Grade, Hit, Question
 
-DOCUMENTS, HITS, RETRIEVERS = 1000, 10, 5
+DOCUMENTS = 1000
+HITS = 10
+RETRIEVERS = 5
 MODEL = ("ollama", "made:1b", "0" * 64, {"num_ctx": 8192, "temperature": 0.0, "seed": 0})
 
 
 def made_data(questions: int) -> Dataset:
     facts = [f"Person {i} Lee was born in town {i % 97}." for i in range(DOCUMENTS)]
-    documents = tuple(Document(f"d{i}", f"Person {i}", f"{fact} She sang.", (fact,)) for i, fact in enumerate(facts))
+    documents = tuple(
+        Document(f"d{i}", f"Person {i}", f"{fact} She sang.", (fact,))
+        for i, fact in enumerate(facts)
+    )
     asked = tuple(
-        Question(f"q{i}", f"In which town was Person {i % DOCUMENTS} Lee born, asked for the {i}th time?",
+        Question(f"q{i}", (f"In which town was Person {i % DOCUMENTS} Lee born, asked for the "
+                          f"{i}th time?"),
                  f"town {i % DOCUMENTS % 97}", (facts[i % DOCUMENTS],), "bridge", "easy") for i in range(questions)
     )  # fmt: skip
     return Dataset("made", asked, documents)
@@ -43,7 +51,8 @@ class Made:
     """Finds the person's chunk at a place of its own, and nine others."""
 
     def __init__(self, chunks: list[Chunk], place: int) -> None:
-        self.chunks, self.place = chunks, place
+        self.chunks = chunks
+        self.place = place
 
     def settings(self) -> dict[str, Any]:
         return {"retriever": "made", "place": self.place}
@@ -55,7 +64,9 @@ class Made:
             places = [(number + 1 + rank) % DOCUMENTS for rank in range(k)]
             if number % 7 > self.place:
                 places[self.place] = number
-            found.append([Hit(self.chunks[p], 1.0 / rank, rank) for rank, p in enumerate(places, 1)])
+            found.append(
+                [Hit(self.chunks[p], 1.0 / rank, rank) for rank, p in enumerate(places, 1)]
+            )
         return found
 
 
@@ -87,14 +98,28 @@ def made_experiment(folder: Path, questions: int) -> Experiment:
 
 
 def fill(path: Path, replies: int) -> None:
-    keys, words = Keys(*MODEL), random.Random(0)
+    keys = Keys(*MODEL)
+    words = random.Random(0)
     with Cassette(path) as cassette:
         for i in range(replies):
-            prompt = f"{i} " + " ".join(words.choices(("lake", "hill", "river", "town", "mill"), k=150))
+            prompt = f"{i} " + " ".join(
+                words.choices(("lake", "hill", "river", "town", "mill"), k=150)
+            )
             messages = [{"role": "user", "content": prompt}]
             usage = {"calls": 1, "prompt_tokens": 200, "output_tokens": 20, "seconds": 0.5}
-            answer = {"ok": True, "text": f"The answer is {i}.", "raw": f"The answer is {i}.", "usage": usage}
-            cassette.put(keys.key(messages), keys.request(messages), answer, step="generate", prompt_id=f"q{i}")
+            answer = {
+                "ok": True,
+                "text": f"The answer is {i}.",
+                "raw": f"The answer is {i}.",
+                "usage": usage,
+            }
+            cassette.put(
+                keys.key(messages),
+                keys.request(messages),
+                answer,
+                step="generate",
+                prompt_id=f"q{i}",
+            )
 
 
 def look_up(path: Path) -> None:
@@ -124,7 +149,9 @@ def imported(path: Path, lines: Path) -> None:
 
 
 def audited(run: Path) -> None:
-    from ragbench.report.audit import audit  # here: with its imports it costs the other steps two seconds
+    from ragbench.report.audit import (
+        audit,
+    )  # here: with its imports it costs the other steps two seconds
 
     audit(run)
 
@@ -139,12 +166,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=2000)
     parser.add_argument("--replies", type=int, default=10_000)
-    parser.add_argument("--folder", type=Path, help="where the files go, which then stay (default: a temporary one)")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files go, which then stay (default: a temporary one)"
+    )
     parser.add_argument("--step", help="one step alone, in this process")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = told.folder or Path(temporary)
-        run, tape, lines = folder / "run", folder / "c.sqlite", folder / "c.jsonl"
+        run = folder / "run"
+        tape = folder / "c.sqlite"
+        lines = folder / "c.jsonl"
         steps = {
             "run": lambda: made_experiment(run, told.questions).run(progress=False),
             "load": lambda: load_rows(run),
@@ -160,16 +191,24 @@ def main() -> None:
         if told.step:
             steps[told.step]()
             return
-        print(f"{RETRIEVERS * told.questions:,} rows, {told.replies:,} replies; seconds with the start of Python")
+        print(
+            f"{RETRIEVERS * told.questions:,} rows, {told.replies:,} replies; seconds with the "
+            "start of Python"
+        )
         for step in steps:
             begin = time.perf_counter()
-            child = subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--folder", folder, "--step", step])
+            child = subprocess.Popen(
+                [sys.executable, __file__, *sys.argv[1:], "--folder", folder, "--step", step]
+            )
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             failed = "  FAILED" if child.returncode else ""
             seconds = time.perf_counter() - begin
             cpu = used.ru_utime + used.ru_stime
-            print(f"{step:18s}{seconds:8.1f} s{cpu:8.1f} s CPU{used.ru_maxrss / 1e6:8.2f} GB{failed}", flush=True)
+            print(
+                f"{step:18s}{seconds:8.1f} s{cpu:8.1f} s CPU{used.ru_maxrss / 1e6:8.2f} GB{failed}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python benchmarks/bench_thresholds.py [--points 37020]
 
-The thesis maximised Eq 3.1 with scipy's differential evolution (default settings here, bounds 0 and 1). Points are
-made: IR scores with the plateau near 0.5 that Figure 3.1 shows, grades that follow h = 0.105 and k = 0.670 with noise.
+The thesis maximised Eq 3.1 with scipy's differential evolution (default settings here, bounds 0 and
+1). Points are made: IR scores with the plateau near 0.5 that Figure 3.1 shows, grades that follow h
+= 0.105 and k = 0.670 with noise.
 """
 
 from __future__ import annotations
@@ -55,18 +56,30 @@ def main() -> None:
 
     def optimiser(seed: int) -> list:
         # The equations as they stand; checks of the input are left out of the optimiser's time.
-        full, none = grades == 5, grades == 1
+        full = grades == 5
+        none = grades == 1
         return [
-            differential_evolution(lambda t: negative((scores < t[0]) == none), [(0, 1)], seed=seed),
-            differential_evolution(lambda t: negative((scores > t[0]) == full), [(0, 1)], seed=seed),
+            differential_evolution(
+                lambda t: negative((scores < t[0]) == none), [(0, 1)], seed=seed
+            ),
+            differential_evolution(
+                lambda t: negative((scores > t[0]) == full), [(0, 1)], seed=seed
+            ),
         ]
 
-    best = negative((scores < fitted.h.value) == (grades == 1)), negative((scores > fitted.k.value) == (grades == 5))
+    best = (
+        negative((scores < fitted.h.value) == (grades == 1)),
+        negative((scores > fitted.k.value) == (grades == 5)),
+    )
     runs = [timed(optimiser, seed) for seed in range(5)]
     seconds = float(np.median([t for t, _ in runs]))
-    misses = [[round((r.fun - b) / -np.log(1e-10)) for r, b in zip(found, best, strict=True)] for _, found in runs]
+    misses = [
+        [round((r.fun - b) / -np.log(1e-10)) for r, b in zip(found, best, strict=True)]
+        for _, found in runs
+    ]
     print(
-        f"differential evolution, median of {len(runs)} seeds: {1e3 * seconds:.0f} ms, {seconds / exact:.0f} x; "
+        f"differential evolution, median of {len(runs)} seeds: {1e3 * seconds:.0f} ms, "
+        f"{seconds / exact:.0f} x; "
         f"points it agrees on less than the sweep, (h, k) by seed: {[tuple(m) for m in misses]}"
     )
 

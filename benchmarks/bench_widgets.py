@@ -1,9 +1,10 @@
-"""What a move of a slider costs on the server: the retrieval explorer, beside doing the work anew at every move.
+"""What a move of a slider costs on the server: the retrieval explorer, beside doing the work anew
+at every move.
 
     python benchmarks/bench_widgets.py
 
-The retrieval explorer scores all cut-offs of a question once and only redraws; its peer cuts and scores every context
-at every move. The way to the browser and back is not in these numbers.
+The retrieval explorer scores all cut-offs of a question once and only redraws; its peer cuts and
+scores every context at every move. The way to the browser and back is not in these numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def main() -> None:
     retrievers = {name: build(chunks) for name, build in thesis.retrievers().items()}
     explorer = RetrievalExplorer(dataset.questions, retrievers)
     question = dataset.questions[0]
-    texts = [" ".join(hit.chunk.text for hit in one.search([question.text], 10)[0]) for one in retrievers.values()]
+    texts = [
+        " ".join(hit.chunk.text for hit in one.search([question.text], 10)[0])
+        for one in retrievers.values()
+    ]
 
     def anew(tokens: int) -> None:
         for text in texts:
@@ -49,7 +53,10 @@ def main() -> None:
         ),
     }
     for name, ((ours, slowest), (peer, _)) in table.items():
-        print(f"{name}: {ours:.2f} ms a move (largest {slowest:.1f}); anew {peer:.1f} ms, {peer / ours:.0f} x")
+        print(
+            f"{name}: {ours:.2f} ms a move (largest {slowest:.1f}); anew {peer:.1f} ms, "
+            f"{peer / ours:.0f} x"
+        )
 
 
 if __name__ == "__main__":

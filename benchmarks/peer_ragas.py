@@ -1,6 +1,8 @@
-"""ragas' side of `bench_peers.py`, run by the Python of ragas' own environment: ``peer_ragas.py GIVEN RESULT``.
+"""ragas' side of `bench_peers.py`, run by the Python of ragas' own environment: ``peer_ragas.py
+GIVEN RESULT``.
 
-A chat model that replays given labels stands where a language model would; what ragas asks it is kept and counted.
+A chat model that replays given labels stands where a language model would; what ragas asks it is
+kept and counted.
 """
 
 from __future__ import annotations
@@ -44,15 +46,22 @@ class Replay(BaseChatModel):
         return "replay"
 
     def set_row(self, row: dict[str, Any]) -> None:
-        self.row, self.questions = row, cycle(zip(row["questions"], row["evasive"], strict=True))
+        self.row = row
+        self.questions = cycle(zip(row["questions"], row["evasive"], strict=True))
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         prompt = messages[-1].content
         if "StatementGeneratorOutput" in prompt:
             said: dict[str, Any] = {"statements": self.row["statements"]}
         elif "NLIStatementOutput" in prompt:
             pairs = zip(self.row["statements"], self.row["verdicts"], strict=True)
-            said = {"statements": [{"statement": s, "reason": self.row["why"], "verdict": int(v)} for s, v in pairs]}
+            said = {
+                "statements": [
+                    {"statement": s, "reason": self.row["why"], "verdict": int(v)} for s, v in pairs
+                ]
+            }
         else:
             question, evasive = next(self.questions)
             said = {"question": question, "noncommittal": int(evasive)}
@@ -74,7 +83,9 @@ class Vectors(Embeddings):
         return [self.known[text] for text in texts]
 
 
-def formulas(rows: list[dict[str, Any]], faithful: Faithfulness, relevant: ResponseRelevancy) -> float:
+def formulas(
+    rows: list[dict[str, Any]], faithful: Faithfulness, relevant: ResponseRelevancy
+) -> float:
     """Median seconds of both formulas, from labels as ragas holds them."""
     verdicts = [
         NLIStatementOutput(
@@ -102,11 +113,15 @@ def formulas(rows: list[dict[str, Any]], faithful: Faithfulness, relevant: Respo
     return statistics.median(seconds)
 
 
-async def whole(rows: list[dict[str, Any]], model: Replay, metrics: dict[str, Any]) -> dict[str, list[float]]:
+async def whole(
+    rows: list[dict[str, Any]], model: Replay, metrics: dict[str, Any]
+) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {name: [] for name in metrics}
     for row in rows:
         model.set_row(row)
-        sample = SingleTurnSample(user_input=row["question"], response=row["answer"], retrieved_contexts=row["chunks"])
+        sample = SingleTurnSample(
+            user_input=row["question"], response=row["answer"], retrieved_contexts=row["chunks"]
+        )
         for name, metric in metrics.items():
             values[name].append(float(await metric.single_turn_ascore(sample)))
     return values
@@ -116,7 +131,8 @@ def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         given = json.load(file)
     model = Replay()
-    llm, vectors = LangchainLLMWrapper(model), LangchainEmbeddingsWrapper(Vectors(given["vectors"]))
+    llm = LangchainLLMWrapper(model)
+    vectors = LangchainEmbeddingsWrapper(Vectors(given["vectors"]))
     metrics = {
         "faithfulness": Faithfulness(llm=llm),
         "answer_relevance": ResponseRelevancy(llm=llm, embeddings=vectors),

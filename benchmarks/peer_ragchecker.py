@@ -1,7 +1,8 @@
-"""RAGChecker's side of `bench_peers.py`, run by the Python of its own environment: ``peer_ragchecker.py GIVEN RESULT``.
+"""RAGChecker's side of `bench_peers.py`, run by the Python of its own environment:
+``peer_ragchecker.py GIVEN RESULT``.
 
-A function that replays given claims and labels stands where a language model would (RAGChecker's own
-``custom_llm_api_func``); what it is asked is kept and counted.
+A function that replays given claims and labels stands where a language model would (RAGChecker's
+own ``custom_llm_api_func``); what it is asked is kept and counted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ logger.disable("ragchecker")
 
 
 def between(text: str, before: str, after: str) -> str:
-    """The text between the last ``before`` and the last ``after``: examples come first in these prompts."""
+    """The text between the last ``before`` and the last ``after``:
+
+    examples come first in these prompts.
+    """
     return text[text.rindex(before) + len(before) : text.rindex(after)]
 
 
 class Replay:
     def __init__(self, given: dict[str, Any]) -> None:
-        self.claims, self.labels = given["claims"], given["labels"]
+        self.claims = given["claims"]
+        self.labels = given["labels"]
         self.log: list[tuple[str, str]] = []
 
     def __call__(self, prompts: list[str]) -> list[str]:
@@ -39,7 +44,9 @@ class Replay:
     def reply(self, prompt: str) -> str:
         if "### Candidate Answer:" in prompt:
             text = between(prompt, "### Candidate Answer:\n", "\n\n### KG:")
-            return "\n".join(f"({', '.join(map(json.dumps, triple))})" for triple in self.claims[text])
+            return "\n".join(
+                f"({', '.join(map(json.dumps, triple))})" for triple in self.claims[text]
+            )
         text = between(prompt, "### Reference:\n", "\n\n### Claims:")
         lines = between(prompt, "### Claims:\n", "\n\n\nYour answer").splitlines()
         return "\n".join(self.labels[text][line[2:-2].replace('", "', " ")] for line in lines)
@@ -58,13 +65,19 @@ def main() -> None:
         given = json.load(file)
     rows = [
         RAGResult(
-            r["id"], r["question"], r["reference"], r["answer"], [RetrievedDoc(None, text) for text in r["chunks"]]
+            r["id"],
+            r["question"],
+            r["reference"],
+            r["answer"],
+            [RetrievedDoc(None, text) for text in r["chunks"]],
         )
         for r in given["rows"]
     ]
     model = Replay(given)
     start = time.process_time()
-    RAGChecker(extractor_name="replay", checker_name="replay", custom_llm_api_func=model).evaluate(RAGResults(rows))
+    RAGChecker(extractor_name="replay", checker_name="replay", custom_llm_api_func=model).evaluate(
+        RAGResults(rows)
+    )
     whole = time.process_time() - start
     labelled = RAGResults.from_dict(given["labelled"]).results
     seconds = []

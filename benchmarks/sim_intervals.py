@@ -1,4 +1,5 @@
-"""How often intervals of 95% hold the true value, tests at 5% err, and plans for a power of 0.8 have it.
+"""How often intervals of 95% hold the true value, tests at 5% err, and plans for a power of 0.8
+have it.
 
     python benchmarks/sim_intervals.py [--runs 400] [few_clusters ...]
 
@@ -39,16 +40,23 @@ def right_or_wrong(
 
 
 def few_clusters(runs: int) -> pd.DataFrame:
-    """Coverage and width of the bootstrap over clusters, of a jackknife with t, and of what `bootstrap_ci` gives."""
+    """Coverage and width of the bootstrap over clusters, of a jackknife with t, and of what
+    `bootstrap_ci` gives.
+    """
     rows = []
     for unequal, share, clusters in product((False, True), (0.05, 0.1, 0.6), (8, 12, 20, 40)):
-        rng, held, width = np.random.default_rng(clusters), np.zeros(3), np.zeros(3)
+        rng = np.random.default_rng(clusters)
+        held = np.zeros(3)
+        width = np.zeros(3)
         for _ in range(runs):
             values, cluster = right_or_wrong(rng, clusters, share, unequal)
-            sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
+            sums = np.bincount(cluster, values)
+            sizes = np.bincount(cluster)
             drawn = rng.integers(0, clusters, (500, clusters))
             plain = np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975])
-            jackknife, ours = (bootstrap_ci(values, groups=cluster, share=kind) for kind in (False, True))
+            jackknife, ours = (
+                bootstrap_ci(values, groups=cluster, share=kind) for kind in (False, True)
+            )
             bounds = (plain, (jackknife.low, jackknife.high), (ours.low, ours.high))
             held += [low <= share <= high for low, high in bounds]
             width += np.nan_to_num([high - low for low, high in bounds])
@@ -59,11 +67,14 @@ def few_clusters(runs: int) -> pd.DataFrame:
 
 
 def few_values(runs: int) -> pd.DataFrame:
-    """Coverage of the bootstrap and of what `bootstrap_ci` gives, for shares of values on their own."""
+    """Coverage of the bootstrap and of what `bootstrap_ci` gives, for shares of values on their
+    own.
+    """
     rows = []
     for share in (0.05, 0.1, 0.6):
         for n in (8, 20, 60):
-            rng, held = np.random.default_rng(n), np.zeros(2)
+            rng = np.random.default_rng(n)
+            held = np.zeros(2)
             for _ in range(runs):
                 values = (rng.random(n) < share).astype(float)
                 bounds = np.quantile(rng.choice(values, (500, n)).mean(axis=1), [0.025, 0.975])
@@ -74,26 +85,35 @@ def few_values(runs: int) -> pd.DataFrame:
 
 
 def few_labels(runs: int) -> pd.DataFrame:
-    """Coverage of the normal interval of a prediction-powered mean, and of what `ppi_mean` gives, for shares."""
+    """Coverage of the normal interval of a prediction-powered mean, and of what `ppi_mean` gives,
+    for shares.
+    """
     rows = []
     for labels, share, weight in product((20, 50, 150), (0.02, 0.05, 0.3), (1.0, "tuned")):
-        rng, held = np.random.default_rng(labels), np.zeros(2)
+        rng = np.random.default_rng(labels)
+        held = np.zeros(2)
         for _ in range(runs):
             truth = (rng.random(labels + 1000) < share).astype(float)
             judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
             samples = truth[:labels], judge[:labels], judge[labels:]
             ours = ppi_mean(*samples, weight=weight)
-            shifted = ppi_mean(*(2 * sample for sample in samples), weight=weight)  # 0 and 2 are no share
+            shifted = ppi_mean(
+                *(2 * sample for sample in samples), weight=weight
+            )  # 0 and 2 are no share
             held += [shifted.low / 2 <= share <= shifted.high / 2, ours.low <= share <= ours.high]
         rows.append((labels, share, str(weight), *held / runs))
     return pd.DataFrame(rows, columns=["labels", "share", "weight", "normal", "ours"])
 
 
 def rare_agreement(runs: int) -> pd.DataFrame:
-    """Coverage of the plain bootstrap of kappa, and of what `kappa` gives, where a label has a share of 5%."""
+    """Coverage of the plain bootstrap of kappa, and of what `kappa` gives, where a label has a
+    share of 5%.
+    """
     rows = []
     for n, true, size in product((50, 150), (0.3, 0.6, 0.85), (1, 5)):
-        rng, held, defined = np.random.default_rng(n), np.zeros(2), 0
+        rng = np.random.default_rng(n)
+        held = np.zeros(2)
+        defined = 0
         for _ in range(runs):
             cluster = np.arange(n) // size
             # In a cluster of 5 the judges copy their labels of the one before in half of the cases.
@@ -111,7 +131,9 @@ def rare_agreement(runs: int) -> pd.DataFrame:
             chance = (draws[:, 2] + draws[:, 3]) * (draws[:, 1] + draws[:, 3])
             chance += (draws[:, 0] + draws[:, 1]) * (draws[:, 0] + draws[:, 2])
             with np.errstate(invalid="ignore"):
-                kappas = np.where(chance < 1, (draws[:, 0] + draws[:, 3] - chance) / (1 - chance), np.nan)
+                kappas = np.where(
+                    chance < 1, (draws[:, 0] + draws[:, 3] - chance) / (1 - chance), np.nan
+                )
             low, high = np.nanquantile(kappas, [0.025, 0.975])
             held += [low <= true <= high, ours.low <= true <= ours.high]
             defined += 1
@@ -120,42 +142,64 @@ def rare_agreement(runs: int) -> pd.DataFrame:
 
 
 def skewed_tests(runs: int) -> pd.DataFrame:
-    """False positives at 0.05 of the paired permutation test: questions in clusters, differences skewed or not."""
+    """False positives at 0.05 of the paired permutation test:
+
+    questions in clusters, differences skewed or not.
+    """
     rows = []
     for skewed, clusters in product((False, True), (12, 30, 80)):
-        rng, wrong = np.random.default_rng(clusters), np.zeros(2)
+        rng = np.random.default_rng(clusters)
+        wrong = np.zeros(2)
         for _ in range(runs):
             cluster = np.repeat(np.arange(clusters), rng.integers(1, 8, clusters))
             draw = rng.exponential(1, clusters) - 1 if skewed else rng.normal(0, 1, clusters)
             difference = draw[cluster] + rng.normal(0, 1, cluster.size)
             for i, groups in enumerate((None, cluster)):
-                test = paired_permutation_test(difference, 0 * difference, cluster=groups, resamples=199, seed=rng)
+                test = paired_permutation_test(
+                    difference, 0 * difference, cluster=groups, resamples=199, seed=rng
+                )
                 wrong[i] += test.p_value <= 0.05
         rows.append(("skewed" if skewed else "symmetric", clusters, *wrong / runs))
     return pd.DataFrame(rows, columns=["differences", "clusters", "by questions", "by clusters"])
 
 
 def power_by_clusters(runs: int) -> pd.DataFrame:
-    """Power of the clustered test where a pilot of so many clusters planned for 0.8, by questions and by clusters.
+    """Power of the clustered test where a pilot of so many clusters planned for 0.8, by questions
+    and by clusters.
 
-    The last columns are the shares of plans by clusters with a power below 0.6: for the difference that is true, and
-    for the one that the pilot happened to show.
+    The last columns are the shares of plans by clusters with a power below 0.6: for the difference
+    that is true, and for the one that the pilot happened to show.
     """
     rows, sd = [], np.sqrt(0.4**2 + 0.4**2 / 4)  # of the clusters' means
     for pilot in (30, 100):
-        rng, found, low = np.random.default_rng(pilot), np.zeros(2), np.zeros(2)
+        rng = np.random.default_rng(pilot)
+        found = np.zeros(2)
+        low = np.zeros(2)
         for _ in range(runs):
             difference, cluster = paired_run(rng, pilot)
             by_questions = power_analysis(difference, difference=0.2).needed / 4
             by_clusters = power_analysis(difference, difference=0.2, cluster=cluster).needed
-            observed = power_analysis(difference, difference=difference.mean(), cluster=cluster).needed
-            low += [paired_power(int(min(needed, 10_000)), 0.2, sd) < 0.6 for needed in (by_clusters, observed)]
+            observed = power_analysis(
+                difference, difference=difference.mean(), cluster=cluster
+            ).needed
+            low += [
+                paired_power(int(min(needed, 10_000)), 0.2, sd) < 0.6
+                for needed in (by_clusters, observed)
+            ]
             for i, needed in enumerate((by_questions, by_clusters)):
                 new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
-                test = paired_permutation_test(new, 0 * new, cluster=groups, resamples=199, seed=rng)
+                test = paired_permutation_test(
+                    new, 0 * new, cluster=groups, resamples=199, seed=rng
+                )
                 found[i] += test.p_value <= 0.05
         rows.append((pilot, *found / runs, *low / runs))
-    columns = ["pilot's clusters", "by questions", "by clusters", "below 0.6", "below 0.6, pilot's difference"]
+    columns = [
+        "pilot's clusters",
+        "by questions",
+        "by clusters",
+        "below 0.6",
+        "below 0.6, pilot's difference",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -168,13 +212,19 @@ def paired_run(rng: np.random.Generator, clusters: int) -> tuple[np.ndarray, np.
 def answers(
     rng: np.random.Generator, clusters: int, share: float, grades: int = 3
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make grades from 0 (which has this share) of five systems' answers, a kind judge's grades, and clusters."""
+    """Make grades from 0 (which has this share) of five systems' answers, a kind judge's grades,
+    and clusters.
+    """
     questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
     cluster = np.repeat(questions, 5)
     level = rng.normal(0, 0.8, clusters)[cluster] + np.repeat(rng.normal(0, 0.8, len(questions)), 5)
     score = level + rng.normal(0, 0.7, len(cluster))
     cuts = [NormalDist(0, SPREAD).inv_cdf(p) for p in np.linspace(share, 1, grades)[:-1]]
-    return np.digitize(score, cuts), np.digitize(score + rng.normal(0.4, 0.8, len(cluster)), cuts), cluster
+    return (
+        np.digitize(score, cuts),
+        np.digitize(score + rng.normal(0.4, 0.8, len(cluster)), cuts),
+        cluster,
+    )
 
 
 def rare_grades(runs: int) -> pd.DataFrame:
@@ -182,17 +232,21 @@ def rare_grades(runs: int) -> pd.DataFrame:
     rows = []
     for grades, (labels, least) in product((3, 5), ((250, 25), (150, 20))):
         for share in (0.02, 0.05, 0.11, 0.3, 0.9, 0.98):
-            rng, held = np.random.default_rng(1), np.zeros(2)
+            rng = np.random.default_rng(1)
+            held = np.zeros(2)
             for run in range(runs):
                 truth, judge, cluster = answers(rng, 60, share, grades)
                 first = (truth == 0).astype(float)
                 drawn = stratified_draw(judge, labels, least=least, seed=run)
-                shown, judged = np.where(drawn, first, np.nan)[:, None], (judge == 0).astype(float)[:, None]
+                shown = np.where(drawn, first, np.nan)[:, None]
+                judged = (judge == 0).astype(float)[:, None]
                 for i, (aim, clusters) in enumerate(((first.mean(), None), (share, cluster))):
                     (got,) = ppi_shares(shown, judged, judge, clusters=clusters)
                     held[i] += got.low <= aim <= got.high
             rows.append((str(grades), str(labels), share, *held / runs))
-    return pd.DataFrame(rows, columns=["grades", "labels", "share", "these answers", "answers like these"])
+    return pd.DataFrame(
+        rows, columns=["grades", "labels", "share", "these answers", "answers like these"]
+    )
 
 
 def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
@@ -200,26 +254,43 @@ def few_clusters_with_a_judge(runs: int) -> pd.DataFrame:
     rows = []
     for clusters in (8, 12, 20, 44):
         for share in (0.03, 0.1, 0.3):
-            rng, held, width = np.random.default_rng(2), 0, 0.0
+            rng = np.random.default_rng(2)
+            held = 0
+            width = 0.0
             for run in range(runs):
                 truth, judge, cluster = answers(rng, clusters, share)
                 drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
                 shown = np.where(drawn, truth == 0, np.nan)[:, None]
-                (got,) = ppi_shares(shown, (judge == 0).astype(float)[:, None], judge, clusters=cluster)
+                (got,) = ppi_shares(
+                    shown, (judge == 0).astype(float)[:, None], judge, clusters=cluster
+                )
                 held += got.low <= share <= got.high
                 width += (got.high - got.low) / runs
             rows.append((clusters, share, held / runs, width))
     return pd.DataFrame(rows, columns=["clusters", "share", "answers like these", "width"])
 
 
-SIMULATIONS = (few_clusters, few_values, few_labels, rare_agreement, skewed_tests, power_by_clusters)
+SIMULATIONS = (
+    few_clusters,
+    few_values,
+    few_labels,
+    rare_agreement,
+    skewed_tests,
+    power_by_clusters,
+)
 SIMULATIONS += (rare_grades, few_clusters_with_a_judge)
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("names", nargs="*", help="simulations; default: all")
     asked = parser.parse_args()
     for simulation in SIMULATIONS:
         if not asked.names or simulation.__name__ in asked.names:
-            print(simulation(asked.runs).to_markdown(index=False, floatfmt=".3f"), end="\n\n", flush=True)
+            print(
+                simulation(asked.runs).to_markdown(index=False, floatfmt=".3f"),
+                end="\n\n",
+                flush=True,
+            )

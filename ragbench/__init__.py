@@ -1,13 +1,15 @@
 """ragbench: a Jupyter-first research workbench for evaluating retrieval-augmented generation.
 
-``import ragbench as rb`` costs a few milliseconds: every name below loads its module when it is first used.
+``import ragbench as rb`` costs a few milliseconds: every name below loads its module when it is
+first used.
 
 To read the package, take ten files in the order in which a question passes them:
 
 1. ``records.py``: what a question, a document, a chunk, a hit and an answer hold.
 2. ``data/user.py``: questions and documents from files.
 3. ``chunking.py``: documents become chunks.
-4. ``retrieval/bm25.py``: chunks are ranked for a question. ``retrieval/table.py`` names all retrievers.
+4. ``retrieval/bm25.py``: chunks are ranked for a question. ``retrieval/table.py`` names all
+  retrievers.
 5. ``metrics/ir_score.py``: how much of the evidence stands in the retrieved text, cut at N tokens.
 6. ``llm/asking.py``: prompts become replies. ``llm/cassette.py`` keeps them.
 7. ``labelling/claims.py``: an answer becomes claims, and each claim a label.
@@ -22,9 +24,20 @@ from ragbench._lazy import lazy
 
 __version__ = "0.2.0"
 
-# Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
+# Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval
+# -> metrics.
 _HOME = {
-    "records": ["Answer", "Chunk", "Dataset", "Document", "GRADES", "Grade", "Hit", "Question", "facts_of"],
+    "records": [
+        "Answer",
+        "Chunk",
+        "Dataset",
+        "Document",
+        "GRADES",
+        "Grade",
+        "Hit",
+        "Question",
+        "facts_of",
+    ],
     "text.tokens": ["TokenOffsets", "default_tokenizer", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
     "embedding": ["CachedEmbeddings", "E5", "MiniLM", "default_embedder", "make_embedder"],
@@ -93,7 +106,12 @@ _HOME = {
     "labelling.preferences": ["gpt_ranking", "gpt_score"],
     "labelling.keypoints": ["keypoint_verdicts"],
     "labelling.grades": ["grade", "repeated_grades"],
-    "labelling.graded_answers": ["balanced_accuracy", "judge_report", "load_graded_answers", "measure_judge"],
+    "labelling.graded_answers": [
+        "balanced_accuracy",
+        "judge_report",
+        "load_graded_answers",
+        "measure_judge",
+    ],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],
     "stats": [
         "Interval",
@@ -117,7 +135,18 @@ _HOME = {
     "scoring": ["metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "fit_thresholds"],
 }
-_MODULES = ["data", "datagen", "experiment", "llm", "metrics", "papers", "plots", "retrieval", "stats", "widgets"]
+_MODULES = [
+    "data",
+    "datagen",
+    "experiment",
+    "llm",
+    "metrics",
+    "papers",
+    "plots",
+    "retrieval",
+    "stats",
+    "widgets",
+]
 
 __all__ = [*(name for names in _HOME.values() for name in names), "__version__"]
 __getattr__, __dir__ = lazy(__name__, _HOME, [*_MODULES, "__version__"])

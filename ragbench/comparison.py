@@ -1,7 +1,8 @@
 """Which of two systems is better, and how sure: scores compared in pairs over the same questions.
 
-Every comparison has a paired permutation test, corrected by Holm for all that were made, an interval, and the number of
-questions that would show the difference. Scores are those of an experiment's rows, or of any table of `ragbench.score`.
+Every comparison has a paired permutation test, corrected by Holm for all that were made, an
+interval, and the number of questions that would show the difference. Scores are those of an
+experiment's rows, or of any table of `ragbench.score`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.relevance import document_clusters as document_clusters  # scores are compared by these
+from ragbench.data.relevance import (
+    document_clusters as document_clusters,
+)  # scores are compared by these
 from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
@@ -21,7 +24,8 @@ from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
 from ragbench.stats.tables import KNOWN, question_clusters, with_measures
 
 Pair = tuple[str, str]
-IR_SCORE, RIGHT = "IR score", "fully right"
+IR_SCORE = "IR score"
+RIGHT = "fully right"
 
 
 def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
@@ -29,11 +33,14 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    The rows with ``system``, such as "BM25@300" (or "BM25, k=5@300" where several k were run), "IR score", and where
-    there are grades "fully right" (1 for grade 5, else 0; NaN when ungraded).
+    The rows with ``system``, such as "BM25@300" (or "BM25, k=5@300" where several k were run), "IR
+    score", and where there are grades "fully right" (1 for grade 5, else 0; NaN when ungraded).
     """
     if lacking := [name for name in (*AXIS_COLUMNS, "ir_score", "grade") if name not in rows]:
-        do = "take ragbench.compare_scores for a table of scores, ragbench.stats.compare for any other"
+        do = (
+            "take ragbench.compare_scores for a table of scores, ragbench.stats.compare for any "
+            "other"
+        )
         raise DataError(f"rows without the column {lacking[0]!r}", "rows of an experiment", do)
     if rows["data"].nunique() > 1:
         names = ", ".join(sorted(rows["data"].unique()))
@@ -48,16 +55,21 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
     return scored
 
 
-def compare_systems(rows: pd.DataFrame, pairs: Sequence[Pair] | None = None, **options: Any) -> pd.DataFrame:
+def compare_systems(
+    rows: pd.DataFrame, pairs: Sequence[Pair] | None = None, **options: Any
+) -> pd.DataFrame:
     """Compare the systems of an experiment's rows: IR score, and the share of fully right answers.
 
-    ``pairs``: such as ``[("BM25@300", "SIM@300")]``. None: every two systems at the same N (answers without documents
-    with all others), or every two where no N is shared. Everything else is as for `compare_scores`.
+    ``pairs``: such as ``[("BM25@300", "SIM@300")]``. None: every two systems at the same N (answers
+    without documents with all others), or every two where no N is shared. Everything else is as for
+    `compare_scores`.
     """
     scored = system_scores(rows)
     if pairs is None:
         systems = scored.drop_duplicates("system")[["system", "N"]].to_numpy()
-        pairs = [(a, b) for (a, n), (b, m) in combinations(systems, 2) if n == m or not n or not m] or None
+        pairs = [
+            (a, b) for (a, n), (b, m) in combinations(systems, 2) if n == m or not n or not m
+        ] or None
     return compare_scores(scored, pairs=pairs, **options)
 
 
@@ -76,22 +88,30 @@ def compare_scores(
     table : from `ragbench.score`, or any with question_id, system, and a column per number.
     columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
     pairs : two names of systems each; None: every two.
-    cluster : which questions stand or fall together, and are resampled and flipped together. Default: what the columns
-        of the table say (see `ragbench.stats.tables.question_clusters`); or a column such as topic; None: each question
-        is on its own.
+    cluster : which questions stand or fall together, and are resampled and flipped together.
+    Default: what the columns
+        of the table say (see `ragbench.stats.tables.question_clusters`); or a column such as topic;
+        None: each question is on its own.
     options : for `ragbench.stats.compare_pairs`: ``difference``, ``power``, ``alpha``, ``seed`` ...
 
     Returns
     -------
-    The table of `ragbench.stats.compare_pairs`, named a, b, measure; `conclusions` puts it into words. Pairs without a
-    question scored for both are left out.
+    The table of `ragbench.stats.compare_pairs`, named a, b, measure; `conclusions` puts it into
+    words. Pairs without a question scored for both are left out.
 
-    Raises ConfigError for a system that is not there, DataError for one that answered a question twice, or when
-    there is nothing to compare.
+    Raises ConfigError for a system that is not there, DataError for one that answered a question
+    twice, or when there is nothing to compare.
     """
-    scores = {key: (a, b) for key, (a, b) in paired_scores(table, columns, pairs).items() if not np.isnan(a - b).all()}
+    scores = {
+        key: (a, b)
+        for key, (a, b) in paired_scores(table, columns, pairs).items()
+        if not np.isnan(a - b).all()
+    }
     if not scores:
-        do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"
+        do = (
+            "give the questions references, or add a generator and a judge; rows['error'] says "
+            "why a row failed"
+        )
         raise DataError("no pair of systems has a question scored for both", "scores of both", do)
     clusters = question_clusters(table, cluster)
     if clusters is not None:
@@ -102,7 +122,10 @@ def compare_scores(
 def paired_scores(
     table: pd.DataFrame, columns: Sequence[str] | None = None, pairs: Sequence[Pair] | None = None
 ) -> dict[tuple[str, str, str], tuple[np.ndarray, np.ndarray]]:
-    """Return what `compare_scores` compares, by (a, b, measure): scores over the same questions, NaN where missing."""
+    """Return what `compare_scores` compares, by (a, b, measure):
+
+    scores over the same questions, NaN where missing.
+    """
     systems = list(dict.fromkeys(table["system"])) if "system" in table else []
     if len(systems) < 2:
         do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
@@ -118,20 +141,27 @@ def paired_scores(
     measures = list(columns or table.attrs["numbers"])
     table = with_measures(table, measures)
     check_known("column", measures, table.columns)
-    wide = table.pivot(index="question_id", columns="system", values=measures).reindex(table["question_id"].unique())
+    wide = table.pivot(index="question_id", columns="system", values=measures).reindex(
+        table["question_id"].unique()
+    )
     sides = {(m, s): wide[m, s].to_numpy(float) for m in measures for s in systems}
     return {(a, b, m): (sides[m, a], sides[m, b]) for a, b in pairs for m in measures}
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what `ragbench.report.tables.table` prints of a comparison: intervals in cells, whole questions."""
+    """Return what `ragbench.report.tables.table` prints of a comparison:
+
+    intervals in cells, whole questions.
+    """
     return pd.DataFrame(
         {
             "first": table["a"],
             "second": table["b"],
             "measure": table["measure"],
             "difference [95%]": with_interval(table, "difference"),
-            "p (Holm)": [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]],
+            "p (Holm)": [
+                f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]
+            ],
             "n": table["n"],
             "could show": [f"{d:.3f}" if np.isfinite(d) else MISSING for d in table["detectable"]],
         }
@@ -139,14 +169,19 @@ def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Say each comparison in a sentence, by its corrected p: a table of this module or of `ragbench.stats.compare`.
+    """Say each comparison in a sentence, by its corrected p: a table of this module or of
+    `ragbench.stats.compare`.
 
-    What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which less is better. Else
-    the smallest difference is named that as many questions would show with a chance of 0.8.
+    What is significant at 0.05 is said as "higher than", or "lower than" for a measure of which
+    less is better. Else the smallest difference is named that as many questions would show with a
+    chance of 0.8.
     """
-    lower, sentences = lower_is_better(), []
+    lower = lower_is_better()
+    sentences = []
     for row in table.to_dict("records"):
-        measure = row.get("measure")  # `ragbench.stats.compare` has one measure and no column of its name
+        measure = row.get(
+            "measure"
+        )  # `ragbench.stats.compare` has one measure and no column of its name
         verdict = _verdict(row, less=measure in lower)
         direction = " (lower is better)" if measure in lower else ""
         sentences.append(f"{measure}{direction}: {verdict}" if measure else verdict)

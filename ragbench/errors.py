@@ -1,4 +1,7 @@
-"""The errors ragbench raises on purpose. Every message says what was got, what was expected, and what to do next."""
+"""The errors ragbench raises on purpose.
+
+Every message says what was got, what was expected, and what to do next.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,15 @@ class RagbenchError(Exception):
     """
 
     def __init__(self, got: str, expected: str = "", do: str = "") -> None:
-        self.got, self.expected, self.do = got, expected, do
+        self.got = got
+        self.expected = expected
+        self.do = do
         parts = [got, expected and f"expected: {expected}", do and f"do: {do}"]
         super().__init__("\n  ".join(filter(None, parts)))
 
     def __reduce__(self) -> tuple:
-        # Executors send exceptions between processes; the default would rebuild this one from its joined message.
+        # Executors send exceptions between processes; the default would rebuild this one from its
+        # joined message.
         return type(self), (self.got, self.expected, self.do), self.__dict__
 
 
@@ -64,8 +70,14 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
     some = names if len(names) <= _MAX_NAMES else close or names[:5]
-    expected = "one of " + ", ".join(some) + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
-    return ConfigError(f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above")
+    expected = (
+        "one of "
+        + ", ".join(some)
+        + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
+    )
+    return ConfigError(
+        f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above"
+    )
 
 
 def check_known(kind: str, names: Iterable[object], known: Collection) -> None:

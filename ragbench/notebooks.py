@@ -1,4 +1,7 @@
-"""The numbered notebooks: run headless, with parameters and progress; as templates in a folder of one's own."""
+"""The numbered notebooks:
+
+run headless, with parameters and progress; as templates in a folder of one's own.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,18 @@ from typing import Any
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.paths import packaged_data, project_root, results_dir
 
-TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")  # the wheel carries these (pyproject.toml)
-SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
+TEMPLATES = (
+    "91_your_experiment.ipynb",
+    "93_score_your_answers.ipynb",
+)  # the wheel carries these (pyproject.toml)
+SERIES = {
+    "start": "0",
+    "thesis": "1",
+    "ragchecker": "2",
+    "ragas": "3",
+    "rageval": "4",
+    "beyond": "9",
+}
 _LONGEST_FIRST = "924130"  # series: with two at a time, the run ends soonest
 # Of every committed notebook, whatever the Python that ran it.
 _KERNEL = {
@@ -52,7 +65,8 @@ def execute(
     moved: Callable[[float], Any] | None = None,
     kernel: Any = None,
 ) -> Path:
-    """Run a notebook from top to bottom, write the executed copy and return its path; NotebookError names the cell.
+    """Run a notebook from top to bottom, write the executed copy and return its path; NotebookError
+    names the cell.
 
     Parameters
     ----------
@@ -78,7 +92,9 @@ def execute(
         kernel_name="python3",
         coalesce_streams=True,  # how a print is cut into messages differs from run to run
         resources={"metadata": {"path": str(path.parent)}},
-        extra_arguments=["--log-level=ERROR"],  # the kernel's own start-up notes would break the progress bar
+        extra_arguments=[
+            "--log-level=ERROR"
+        ],  # the kernel's own start-up notes would break the progress bar
         on_cell_executed=(lambda **_: moved(1 / cells)) if moved else None,
     )
     failure: Exception | None = None
@@ -94,10 +110,13 @@ def execute(
     nbformat.write(book, out)
     if failure is not None:
         outputs = [cell.get("outputs", []) for cell in book.cells]
-        number = next((i for i, of in enumerate(outputs) if any(o.output_type == "error" for o in of)), None)
+        number = next(
+            (i for i, of in enumerate(outputs) if any(o.output_type == "error" for o in of)), None
+        )
         what = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
         raise NotebookError(
-            f"{path.name}, cell {number}: {getattr(failure, 'ename', type(failure).__name__)}: {what}",
+            f"{path.name}, cell {number}: {getattr(failure, 'ename', type(failure).__name__)}: "
+            f"{what}",
             "a clean run from top to bottom",
             f"open {out} and read the cell's output",
         )
@@ -106,7 +125,10 @@ def execute(
 
 @contextmanager
 def _shared_kernel() -> Iterator[Any]:
-    """Keep one process for notebooks that follow each other: packages are imported once, names cleared in between."""
+    """Keep one process for notebooks that follow each other:
+
+    packages are imported once, names cleared in between.
+    """
     from jupyter_client import AsyncKernelManager
     from jupyter_core.utils import run_sync
 
@@ -122,7 +144,9 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    place = next(i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", []))
+    place = next(
+        i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
+    )
     if missing := [name for name in parameters if f"{name} =" not in book.cells[place].source]:
         got = f"{path.name} has no parameter {', '.join(missing)}"
         raise DataError(got, "a name of its parameters cell", "check the spelling")
@@ -131,8 +155,14 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
 
 
 def before_saving(model: dict[str, Any], **_: Any) -> None:
-    """Keep a notebook's kernel as committed: JupyterLab would write its own version into each that is opened."""
-    if model["type"] == "notebook" and model["content"]["metadata"].get("kernelspec", {}).get("name") == "python3":
+    """Keep a notebook's kernel as committed:
+
+    JupyterLab would write its own version into each that is opened.
+    """
+    if (
+        model["type"] == "notebook"
+        and model["content"]["metadata"].get("kernelspec", {}).get("name") == "python3"
+    ):
         model["content"]["metadata"].update(_KERNEL)
 
 
@@ -144,7 +174,8 @@ def _tidy(book: Any) -> None:
         cell["id"] = f"cell-{number:02d}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its view.
+            # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error
+            # for its view.
             for data in (output.get("data", {}) for output in cell.outputs):
                 data.pop("application/vnd.jupyter.widget-view+json", None)
                 if "text/plain" in data:
@@ -164,7 +195,8 @@ def run_all(
 
     Parameters
     ----------
-    publish : write notebooks, figures and ledger over those of the checkout, as the committed ones are made. Otherwise
+    publish : write notebooks, figures and ledger over those of the checkout, as the committed ones
+    are made. Otherwise
         all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
     """
@@ -172,21 +204,29 @@ def run_all(
 
     from ragbench.onnx_models import cores
 
-    # Notebooks of one paper build on each other, papers do not: two lanes, each in one process, take the next paper.
-    papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
+    # Notebooks of one paper build on each other, papers do not: two lanes, each in one process,
+    # take the next paper.
+    papers = [
+        list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])
+    ]
     papers.sort(key=lambda books: _LONGEST_FIRST.find(books[0].stem[0]))
     seconds: dict[str, float] = {}
     ended = threading.Event()
     kernels: list[Any] = []
     at_once = min(2, cores(), len(papers))
 
-    with tqdm(total=sum(map(len, papers)), bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
+    with (
+        tqdm(total=sum(map(len, papers)), bar_format=_BAR) as bar,
+        ThreadPoolExecutor(at_once) as pool,
+    ):
         waiting = iter(papers)
 
         def lane() -> None:
             with _shared_kernel() as kernel:
                 kernels.append(kernel)
-                for path in itertools.chain.from_iterable(waiting):  # of one iterator: each paper is taken once
+                for path in itertools.chain.from_iterable(
+                    waiting
+                ):  # of one iterator: each paper is taken once
                     if ended.is_set():
                         return
                     start = time.perf_counter()
@@ -200,7 +240,8 @@ def run_all(
             for done in as_completed(lanes):
                 done.result()
         except BaseException:
-            # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may be starting just now.
+            # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may
+            # be starting just now.
             ended.set()
             while wait(lanes, timeout=0.2).not_done:
                 for kernel in kernels:
@@ -220,10 +261,15 @@ def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_project(folder: str | os.PathLike[str]) -> Path:
-    """Make a new folder to start from: an experiment file, data, template notebooks, the manual in ``help``."""
+    """Make a new folder to start from:
+
+    an experiment file, data, template notebooks, the manual in ``help``.
+    """
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise ConfigError(f"{target} is there already", "the name of a new or empty folder", "choose another name")
+        raise ConfigError(
+            f"{target} is there already", "the name of a new or empty folder", "choose another name"
+        )
     try:
         target.mkdir(exist_ok=True)
     except OSError as error:
@@ -232,14 +278,18 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     shutil.copytree(packaged_data("docs"), target / "help")
     for page in (target / "help").glob("*.md"):
-        page.write_text(_only_links_within(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8")
+        page.write_text(
+            _only_links_within(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8"
+        )
     for name in TEMPLATES:
         book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
         _set_to_folder(book)
         for cell in book["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = _only_links_within(cell["source"], target)
-        (target / name).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (target / name).write_text(
+            json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return target
 
 
@@ -248,7 +298,11 @@ def _only_links_within(text: str, folder: Path) -> str:
 
     def kept(found: re.Match[str]) -> str:
         target = found[2].partition("#")[0]
-        return found[0] if "://" in target or (".." not in target and (folder / target).exists()) else found[1]
+        return (
+            found[0]
+            if "://" in target or (".." not in target and (folder / target).exists())
+            else found[1]
+        )
 
     return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 
@@ -256,7 +310,11 @@ def _only_links_within(text: str, folder: Path) -> str:
 def _set_to_folder(book: dict[str, Any]) -> None:
     """Take the results out of a template notebook, and set it to the files beside it."""
     for cell in book["cells"]:
-        cell["source"] = "".join(cell["source"]).replace("](../docs/", "](help/").replace("data/results/", "results/")
+        cell["source"] = (
+            "".join(cell["source"])
+            .replace("](../docs/", "](help/")
+            .replace("data/results/", "results/")
+        )
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             if "parameters" in cell["metadata"].get("tags", []):

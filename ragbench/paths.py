@@ -1,4 +1,7 @@
-"""Where things are on this machine: shipped data, the folder RAGBENCH_DATA, the cache, the results."""
+"""Where things are on this machine:
+
+shipped data, the folder RAGBENCH_DATA, the cache, the results.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,16 @@ _CHECKOUT = (_ROOT / "pyproject.toml").is_file()
 
 
 def project_root() -> Path:
-    """Return the repository's folder for a checkout, else the current folder (for an installed wheel)."""
+    """Return the repository's folder for a checkout, else the current folder (for an installed
+    wheel).
+    """
     return _ROOT if _CHECKOUT else Path.cwd()
 
 
 def packaged_data(*parts: str) -> Path:
-    """Return the path of what comes with ragbench, such as ``packaged_data("minihop", "questions.jsonl")``."""
+    """Return the path of what comes with ragbench, such as ``packaged_data("minihop",
+    "questions.jsonl")``.
+    """
     package = Path(__file__).resolve().parent
     for base in (_ROOT / "data", _ROOT) if _CHECKOUT else (package / "_shipped",):
         if base.joinpath(*parts).exists():
@@ -60,7 +67,8 @@ def published_file(path: Path, sha256: str, what: str, do: str) -> Path:
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return (and make) a folder of the cache: ``RAGBENCH_CACHE``, else ``data/cache`` of the checkout.
+    """Return (and make) a folder of the cache: ``RAGBENCH_CACHE``, else ``data/cache`` of the
+    checkout.
 
     An installed wheel without a checkout uses the platform's own cache folder.
     """
@@ -75,14 +83,20 @@ def cache_dir(*parts: str) -> Path:
 
 
 def results_dir(*parts: str) -> Path:
-    """Return (and make) a folder for per-question rows: ``RAGBENCH_RESULTS``, else ``data/results``."""
-    return _made((_named("RAGBENCH_RESULTS") or project_root() / "data" / "results").joinpath(*parts))
+    """Return (and make) a folder for per-question rows:
+
+    ``RAGBENCH_RESULTS``, else ``data/results``.
+    """
+    return _made(
+        (_named("RAGBENCH_RESULTS") or project_root() / "data" / "results").joinpath(*parts)
+    )
 
 
 def figures_dir() -> Path:
     """Return (and make) the folder that figures and the ledger are written to.
 
-    ``RAGBENCH_FIGURES``, else ``figures`` among the results: a run of one's own leaves the published figures alone.
+    ``RAGBENCH_FIGURES``, else ``figures`` among the results: a run of one's own leaves the
+    published figures alone.
     """
     return _made(_named("RAGBENCH_FIGURES") or results_dir("figures"))
 
@@ -104,7 +118,10 @@ def published_figures() -> Path:
 
 @contextlib.contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a path to write to. The file takes its name when all is written; after an error nothing is left of it."""
+    """Yield a path to write to.
+
+    The file takes its name when all is written; after an error nothing is left of it.
+    """
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=path.parent) as folder:
         part = Path(folder) / path.name

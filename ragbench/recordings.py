@@ -1,11 +1,13 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
-A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
-says who was asked what. ``scripts/ship_recording.py`` asks the model, makes the two files and checks them. A prompt
-that no longer has its reply is an error. Rows have no grade; `reference_grades` has the labels.
+A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest,
+``NAME.json``, which says who was asked what. ``scripts/ship_recording.py`` asks the model, makes
+the two files and checks them. A prompt that no longer has its reply is an error. Rows have no
+grade; `reference_grades` has the labels.
 
-A grid that was broken off is shipped as far as it is whole: the first questions of its order. The order is random, so
-they are a random sample, except for the shipped evidence grids, which were asked with the longest prompts first.
+A grid that was broken off is shipped as far as it is whole: the first questions of its order. The
+order is random, so they are a random sample, except for the shipped evidence grids, which were
+asked with the longest prompts first.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ import pandas as pd
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop, load_minihop_probes
 from ragbench.errors import DataError, check_known
-from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
+from ragbench.evidence import (
+    DISTRACTED,
+    EVIDENCE,
+    Assigned,
+    passages,
+    two_hop_questions,
+    whole_documents,
+)
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
@@ -39,29 +48,46 @@ from ragbench.records import Answer, Dataset, Grade, Question
 from ragbench.retrieval import llm_decomposer
 from ragbench.stats import Interval, ppi_shares
 
-ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
+ORDER_SEED = (
+    20261122  # of the order in which questions are asked; drawn before any answer was labelled
+)
 GOLD = "gold documents"
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
-NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
+NOTE = (
+    f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
+)
 
 
 @dataclass(frozen=True)
 class _RecordedGrid:
-    """One grid of a recording: how many questions of the order, and the settings of its Experiment for some of them."""
+    """One grid of a recording:
+
+    how many questions of the order, and the settings of its Experiment for some of them.
+    """
 
     questions: int
     settings: Callable[[list[Question], Dataset], dict[str, Any]]
-    chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
+    chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: (
+        ordered[:count]
+    )
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
-    prompts: Mapping[str, str] = field(default_factory=dict)  # each is asked under its name; none: the thesis's
+    prompts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # each is asked under its name; none: the thesis's
 
 
 def _thesis_grid(
-    questions: list[Question], _: Dataset, names: Sequence[str] = (), N: Sequence[int] = (), gold: bool = False
+    questions: list[Question],
+    _: Dataset,
+    names: Sequence[str] = (),
+    N: Sequence[int] = (),
+    gold: bool = False,
 ) -> dict[str, Any]:
-    """Return the settings of the thesis's retrievers, and with ``gold`` of the gold documents uncut."""
+    """Return the settings of the thesis's retrievers, and with ``gold`` of the gold documents
+    uncut.
+    """
     every = thesis.retrievers()
     retrievers = {name: every[name] for name in names or WITHOUT_MLQ}
     k = {name: thesis.TOP_K[name] for name in retrievers}
@@ -82,11 +108,18 @@ def _thesis_grid(
     }
 
 
-def _evidence_grid(questions: list[Question], minihop: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of the evidence experiment: a condition is a retriever that finds what is assigned."""
+def _evidence_grid(
+    questions: list[Question], minihop: Dataset, conditions: Sequence[str]
+) -> dict[str, Any]:
+    """Return the settings of the evidence experiment:
+
+    a condition is a retriever that finds what is assigned.
+    """
     laid_out, assigned = passages(questions, minihop)
     return {
-        "data": {"minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))},
+        "data": {
+            "minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))
+        },
         "chunker": {"documents": whole_documents},
         "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
         "k": (4,),
@@ -110,14 +143,19 @@ GRIDS = {
         lambda _, __, count: in_order(load_minihop_probes())[:count],
     ),
     "mlq": _RecordedGrid(60, partial(_thesis_grid, names=["MLQ"], N=(300, 1000))),
-    "decompositions": _RecordedGrid(180, partial(_thesis_grid, names=["MLQ"], N=thesis.CUTOFFS), decomposes=True),
-    "prompts": _RecordedGrid(50, partial(_thesis_grid, names=["BM25"], N=(1000,)), prompts=ragchecker.PROMPTS),
+    "decompositions": _RecordedGrid(
+        180, partial(_thesis_grid, names=["MLQ"], N=thesis.CUTOFFS), decomposes=True
+    ),
+    "prompts": _RecordedGrid(
+        50, partial(_thesis_grid, names=["BM25"], N=(1000,)), prompts=ragchecker.PROMPTS
+    ),
 }
 
 
 @dataclass(frozen=True)
 class _Recording:
-    """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of asking.
+    """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of
+    asking.
 
     A model file without a folder lies in ``data/cache/models``; a replay does not need it.
     """
@@ -144,37 +182,52 @@ _QWEN = _Recording(
     },
 )
 RECORDINGS = {
-    # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a loop.
+    # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a
+    # loop.
     "smollm2": _Recording(
         "smollm2",
         "Apache-2.0",
         {"num_ctx": 2048, "num_predict": 128},
-        tuple(grid for grid in GRIDS if grid not in ("thesis", "mlq", "prompts")),  # "budgets" has N = 1000 for BM25
+        tuple(
+            grid for grid in GRIDS if grid not in ("thesis", "mlq", "prompts")
+        ),  # "budgets" has N = 1000 for BM25
     ),
-    "qwen": replace(_QWEN, grids=("retrievers", "evidence", "distracted", "probes", "thesis", "mlq")),
+    "qwen": replace(
+        _QWEN, grids=("retrievers", "evidence", "distracted", "probes", "thesis", "mlq")
+    ),
     # RAGChecker's prompts do not ask for one sentence.
-    "qwen_prompts": replace(_QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)),
+    "qwen_prompts": replace(
+        _QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)
+    ),
 }
 
 
 def in_order(data: Dataset) -> list[Question]:
-    """Return the questions in a fixed random order, so that every beginning of it is a random sample."""
+    """Return the questions in a fixed random order, so that every beginning of it is a random
+    sample.
+    """
     questions = sorted(data.questions, key=lambda question: question.id)
     random.Random(ORDER_SEED).shuffle(questions)
     return questions
 
 
-def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
+def grid_experiment(
+    name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any
+) -> Experiment:
     """Build the experiment of one grid (of `GRIDS`) of one recording (of `RECORDINGS`).
 
-    ``questions``: ids of those to ask; default all that the grid plans. ``settings``: of ``Experiment``, such as
-    ``cassette``, ``judge``, ``folder``, or another ``generator``.
+    ``questions``: ids of those to ask; default all that the grid plans. ``settings``: of
+    ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
     check_known("grid", [grid], GRIDS)
-    minihop, plan = load_minihop(), GRIDS[grid]
+    minihop = load_minihop()
+    plan = GRIDS[grid]
     planned = plan.chosen(in_order(minihop), minihop, plan.questions)
     asked = [q for q in planned if questions is None or q.id in questions]
-    axes = {"data": {"minihop": replace(minihop, questions=tuple(asked))}, **plan.settings(asked, minihop)}
+    axes = {
+        "data": {"minihop": replace(minihop, questions=tuple(asked))},
+        **plan.settings(asked, minihop),
+    }
     settings = {"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings}
     if plan.prompts:
         (model,) = settings["generator"].values()
@@ -184,8 +237,12 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
         settings.pop("judge", None)
         model = hosts[0] if isinstance(hosts, list) else hosts
         # A list of questions that ended by length is still a list.
-        decompose = llm_decomposer(model, cassette=settings.get("cassette"), concurrency=1, on_length="keep")
-        axes["retriever"] = {label: partial(build, decompose=decompose) for label, build in axes["retriever"].items()}
+        decompose = llm_decomposer(
+            model, cassette=settings.get("cassette"), concurrency=1, on_length="keep"
+        )
+        axes["retriever"] = {
+            label: partial(build, decompose=decompose) for label, build in axes["retriever"].items()
+        }
     return Experiment(f"{name}-{grid}", match="exact", **axes, **settings)
 
 
@@ -194,7 +251,8 @@ def _known(name: str) -> _Recording:
     return RECORDINGS[name]
 
 
-# -- what is shipped ---------------------------------------------------------------------------------------------------
+# -- what is shipped
+# ---------------------------------------------------------------------------------------------------
 
 
 def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
@@ -208,7 +266,10 @@ def _file(name: str, folder: Path | None) -> Path:
 
 
 def replay(name: str, folder: Path | None = None) -> Cassette:
-    """Open a recording in replay mode, imported once into the cache. DataError when it is not the manifest's."""
+    """Open a recording in replay mode, imported once into the cache.
+
+    DataError when it is not the manifest's.
+    """
     about = manifest(name, folder)["file"]
     file = _file(about["name"], folder)
     got = sha256_of(file)
@@ -222,27 +283,35 @@ def replay_file(file: Path, command: str | None = None) -> Cassette:
     """Open a shipped file of replies in replay mode, imported once into the cache."""
     kept = cache_dir(FOLDER) / f"{file.name.partition('.')[0]}-{sha256_of(file)[:16]}.sqlite"
     if not kept.exists():
-        with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
+        with (
+            written_whole(kept) as part,
+            Cassette(part) as cassette,
+        ):  # never half written, whoever else does the same
             cassette.import_(file)
     return Cassette(kept, "replay", command=command)
 
 
 def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) -> list[Grade]:
-    """Return Qwen's grades of answers to MiniHop: its replies to the thesis's grading prompt, one answer a prompt.
+    """Return Qwen's grades of answers to MiniHop: its replies to the thesis's grading prompt, one
+    answer a prompt.
 
     Recorded are all answers that have a reference grade; another one is a CallError.
     """
     with replay_file(_file("qwen_grades.jsonl.gz", None)) as cassette:
-        return grade(_known("qwen").chat_model(), questions, answers, cassette=cassette, progress=False)
+        return grade(
+            _known("qwen").chat_model(), questions, answers, cassette=cassette, progress=False
+        )
 
 
 def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the rows of the questions that a recording covers of a grid; no answer has a grade.
 
-    ``model``: the name of a chat model (or a mapping) that is asked now, with the recording's options where it names no
-    others; a run that was broken off goes on. None replays. A prompt without a recorded reply is a CallError.
+    ``model``: the name of a chat model (or a mapping) that is asked now, with the recording's
+    options where it names no others; a run that was broken off goes on. None replays. A prompt
+    without a recorded reply is a CallError.
     """
-    about, recording = manifest(name), _known(name)
+    about = manifest(name)
+    recording = _known(name)
     covered = about["grids"][grid]["questions"]
     if not covered:
         return as_frame([])
@@ -254,16 +323,25 @@ def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) 
         return grid_experiment(name, grid, covered, folder=folder, generator=generator).run()
     folder = results_dir(FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
     with replay(name) as cassette:
-        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette).run(progress=False)
+        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette).run(
+            progress=False
+        )
 
 
 def evidence_rows() -> pd.DataFrame:
-    """Return the replayed rows of the evidence experiment, for the questions that all its models cover in full.
+    """Return the replayed rows of the evidence experiment, for the questions that all its models
+    cover in full.
 
-    Column condition: "question alone", or one of `ragbench.evidence`; each question once a model and condition.
+    Column condition: "question alone", or one of `ragbench.evidence`; each question once a model
+    and condition.
     """
     grids = ("evidence", "distracted")
-    planned = [(name, grid) for name, recording in RECORDINGS.items() for grid in grids if grid in recording.grids]
+    planned = [
+        (name, grid)
+        for name, recording in RECORDINGS.items()
+        for grid in grids
+        if grid in recording.grids
+    ]
     parts = [rows(name, grid) for name, grid in planned if manifest(name)["grids"][grid]["covered"]]
     shared = set.intersection(*(set(part["question_id"]) for part in parts))
     joined = pd.concat(parts, ignore_index=True)
@@ -275,47 +353,63 @@ def evidence_rows() -> pd.DataFrame:
 def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what gets a reference label, once each: the distinct pairs of question and answer.
 
-    Columns: question_id, answer, retrievers (the list of those that led to the answer); ordered by question and SHA-256
-    of the answer.
+    Columns: question_id, answer, retrievers (the list of those that led to the answer); ordered by
+    question and SHA-256 of the answer.
     """
     distinct = (
         rows[rows["status"].eq("ok")]
         .groupby(["question_id", "answer"], as_index=False)
         .agg(retrievers=("retriever", list))
     )
-    distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
+    distinct["hash"] = [
+        hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]
+    ]
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
 
 
-# -- the thesis's own data ---------------------------------------------------------------------------------------------
+# -- the thesis's own data
+# ---------------------------------------------------------------------------------------------
 
 HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
 STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
 
 
 def hotpotqa_rows() -> pd.DataFrame:
-    """Return Qwen's recorded answers to 200 questions of HotpotQA, the thesis's data; no data set is needed.
+    """Return Qwen's recorded answers to 200 questions of HotpotQA, the thesis's data; no data set
+    is needed.
 
-    One row a question, retriever and N: BM25 at eleven N, the other retrievers at N = 1000, "LLM only" at N = 0.
-    Columns: question_id, question, reference, kind, cluster (questions that share a supporting document), retriever,
-    N, answer, model, prompt_tokens, output_tokens, finish, ir_score, exact_match, token_f1, contained, model_grade
-    (Qwen's own), grade (the reference label, for the first 60 questions of the order), status.
+    One row a question, retriever and N: BM25 at eleven N, the other retrievers at N = 1000, "LLM
+    only" at N = 0. Columns: question_id, question, reference, kind, cluster (questions that share a
+    supporting document), retriever, N, answer, model, prompt_tokens, output_tokens, finish,
+    ir_score, exact_match, token_f1, contained, model_grade (Qwen's own), grade (the reference
+    label, for the first 60 questions of the order), status.
 
     ``seconds`` were measured for many prompts together and are left out.
     """
     questions = _hotpotqa("questions.jsonl").rename(columns={"answer": "reference"})
-    rows = _hotpotqa("answers.jsonl.gz").drop(columns="seconds").merge(questions, on="question_id", how="left")
+    rows = (
+        _hotpotqa("answers.jsonl.gz")
+        .drop(columns="seconds")
+        .merge(questions, on="question_id", how="left")
+    )
     labels = _hotpotqa("grades.jsonl")[["question_id", "answer", "grade"]]
-    rows = rows.merge(labels, on=["question_id", "answer"], how="left").assign(status="ok", data="hotpotqa")
-    # At an N outside the plan some texts have a label from another one: those cells would be a choice.
+    rows = rows.merge(labels, on=["question_id", "answer"], how="left").assign(
+        status="ok", data="hotpotqa"
+    )
+    # At an N outside the plan some texts have a label from another one: those cells would be a
+    # choice.
     counts = rows.groupby(["retriever", "N"])["grade"].transform("count")
     rows["grade"] = rows["grade"].where(counts == counts.max())
-    rows["model"] = json.loads(packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8"))["model"]
+    rows["model"] = json.loads(
+        packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
+    )["model"]
     return rows.astype({"grade": "Int64", "model_grade": "Int64"})
 
 
 def _hotpotqa(name: str) -> pd.DataFrame:
-    return pd.read_json(packaged_data("hotpotqa", name), lines=True, dtype={"question_id": str, "answer": str})
+    return pd.read_json(
+        packaged_data("hotpotqa", name), lines=True, dtype={"question_id": str, "answer": str}
+    )
 
 
 def thesis_rows(
@@ -327,24 +421,36 @@ def thesis_rows(
     data: str = "auto",
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a model asked now.
+    """Return the answers behind Table 3.2 or 3.3: Qwen's recorded ones to HotpotQA, or those of a
+    model asked now.
 
     Parameters
     ----------
-    model, judge, cassette : as for `ragbench.papers.thesis.models`; without ``model`` nothing is asked.
-    data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many questions.
+    model, judge, cassette : as for `ragbench.papers.thesis.models`; without ``model`` nothing is
+    asked.
+    data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
+    questions.
 
-    Columns as in `hotpotqa_rows`. ``attrs``: "data", "decomposer", "generator", "graded" (who graded), "note": as the
-    ledger has them.
+    Columns as in `hotpotqa_rows`. ``attrs``: "data", "decomposer", "generator", "graded" (who
+    graded), "note": as the ledger has them.
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is None:
         rows = hotpotqa_rows()
-        of_table = rows["retriever"].isin([QUERY_ONLY, "BM25"]) if table == "Table 3.2" else rows["N"].isin([0, 1000])
+        of_table = (
+            rows["retriever"].isin([QUERY_ONLY, "BM25"])
+            if table == "Table 3.2"
+            else rows["N"].isin([0, 1000])
+        )
         rows = rows[of_table].reset_index(drop=True)
         writer = rows["model"].iloc[0]
         rows.attrs["data"] = f"hotpotqa ({rows['question_id'].nunique()} questions)"
-        rows.attrs |= {"decomposer": writer, "generator": writer, "graded": "reference labels", "note": HOTPOTQA_NOTE}
+        rows.attrs |= {
+            "decomposer": writer,
+            "generator": writer,
+            "graded": "reference labels",
+            "note": HOTPOTQA_NOTE,
+        }
         return rows
     dataset = load_dataset(data, thesis.DATA)
     dataset = replace(dataset, questions=dataset.questions[:limit])
@@ -360,37 +466,51 @@ def thesis_rows(
 
 
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Return the shares of the five grades with intervals over clusters, for rows of which each has its label.
+    """Return the shares of the five grades with intervals over clusters, for rows of which each has
+    its label.
 
     Columns: ``by``, grade ("grade 1" ...), share, low, high, n.
-    ``rows`` need the columns grade and cluster. The interval is that of `ragbench.stats.ppi_shares` without a judge.
+    ``rows`` need the columns grade and cluster. The interval is that of `ragbench.stats.ppi_shares`
+    without a judge.
     """
     found = []
     for name, part in rows.groupby(by, sort=False):
         is_grade = (part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)).astype(float)
-        shares = ppi_shares(is_grade, 0 * is_grade, np.zeros(len(part)), clusters=part["cluster"], weight=0)
+        shares = ppi_shares(
+            is_grade, 0 * is_grade, np.zeros(len(part)), clusters=part["cluster"], weight=0
+        )
         for column, share in zip(GRADE_COLUMNS, shares, strict=True):
             found.append((name, column, share.estimate, share.low, share.high, len(part)))
     return pd.DataFrame(found, columns=[by, "grade", "share", "low", "high", "n"])
 
 
-def grade_difference(rows: pd.DataFrame, grades: Sequence[int], plus: pd.Series, minus: pd.Series) -> Interval:
-    """Return the difference of the share of some grades between two sets of rows, paired by cluster.
+def grade_difference(
+    rows: pd.DataFrame, grades: Sequence[int], plus: pd.Series, minus: pd.Series
+) -> Interval:
+    """Return the difference of the share of some grades between two sets of rows, paired by
+    cluster.
 
-    ``plus`` and ``minus`` say which rows are on either side. The interval is a jackknife over clusters, with Student's
-    t; `ragbench.stats.p_of_no_difference` gives its p-value.
+    ``plus`` and ``minus`` say which rows are on either side. The interval is a jackknife over
+    clusters, with Student's t; `ragbench.stats.p_of_no_difference` gives its p-value.
     """
     kept = rows[plus | minus]
     sign = plus[kept.index].astype(int) - minus[kept.index].astype(int)
     value = kept["grade"].isin(grades).to_numpy(float)[:, None]
-    options = {"counts": sign.to_numpy(), "of": (sign > 0).to_numpy(), "clusters": kept["cluster"], "weight": 0}
+    options = {
+        "counts": sign.to_numpy(),
+        "of": (sign > 0).to_numpy(),
+        "clusters": kept["cluster"],
+        "weight": 0,
+    }
     (difference,) = ppi_shares(value, 0 * value, np.zeros(len(kept)), **options)
     return difference
 
 
-# -- reference labels --------------------------------------------------------------------------------------------------
+# -- reference labels
+# --------------------------------------------------------------------------------------------------
 
-# In the order of their plans in data/minihop/ANALYSIS.md: an answer that two of them have keeps its first label.
+# In the order of their plans in data/minihop/ANALYSIS.md: an answer that two of them have keeps its
+# first label.
 LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget", "mlq")
 
 
@@ -408,12 +528,18 @@ def every_label() -> pd.DataFrame:
 
 
 def reference_grades() -> pd.DataFrame:
-    """Return one reference grade for each distinct answer: columns as in `every_label`, the first label of each."""
+    """Return one reference grade for each distinct answer:
+
+    columns as in `every_label`, the first label of each.
+    """
     return every_label().drop_duplicates(["question_id", "answer"], ignore_index=True)
 
 
 def graded_in_two_files() -> pd.DataFrame:
-    """Return the answers that readings blind to each other graded in two files: question_id, answer, grade, again."""
+    """Return the answers that readings blind to each other graded in two files:
+
+    question_id, answer, grade, again.
+    """
     every = every_label()
     pair = ["question_id", "answer"]
     later = every[every.duplicated(pair)].drop_duplicates(pair)
@@ -422,7 +548,10 @@ def graded_in_two_files() -> pd.DataFrame:
 
 
 def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the reference grade of each answer as ``grade``; none where it was not labelled."""
+    """Return rows with the reference grade of each answer as ``grade``;
+
+    none where it was not labelled.
+    """
     labels = reference_grades()[["question_id", "answer", "grade"]]
     joined = rows.drop(columns="grade").merge(labels, on=["question_id", "answer"], how="left")
     return joined.astype({"grade": "Int64"})

@@ -25,8 +25,9 @@ class Document:
 class Question:
     """A question, its true answer, and the texts that support it.
 
-    ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting sentences.
-    ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its difficulty.
+    ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting
+    sentences. ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its
+    difficulty.
     """
 
     id: str
@@ -86,7 +87,10 @@ hallucination, 1 and 3 lack information."""
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A verdict in the thesis's five categories (§2.4). ``value`` is None when the verdict could not be read."""
+    """A verdict in the thesis's five categories (§2.4).
+
+    ``value`` is None when the verdict could not be read.
+    """
 
     question_id: str
     value: int | None
@@ -123,7 +127,10 @@ class Dataset:
         return f"Dataset({self.name!r}, {len(self.questions)} questions, {self.size()}{out})"
 
     def size(self) -> str:
-        """Return how many documents there are, in words; those of a PDF are pages: "47 files, 58 pages"."""
+        """Return how many documents there are, in words;
+
+        those of a PDF are pages: "47 files, 58 pages".
+        """
         if any("page" in document.meta for document in self.documents):
             files = {document.meta.get("file", document.id) for document in self.documents}
             return f"{len(files)} files, {len(self.documents)} pages"
@@ -146,7 +153,8 @@ class Dataset:
 
 
 def as_id(value: Any) -> str:
-    """Write an id as text. A whole number that is a float, as pandas makes it beside empty cells, is that number.
+    """Write an id as text. A whole number that is a float, as pandas makes it beside empty cells,
+    is that number.
 
     >>> as_id(7.0), as_id("7.0")
     ('7', '7.0')
@@ -155,9 +163,11 @@ def as_id(value: Any) -> str:
 
 
 def check_records(values: Iterable[Any], kind: type, what: str) -> None:
-    """Refuse anything but records of one kind, by a DataError that names the first stranger and how to make a record.
+    """Refuse anything but records of one kind, by a DataError that names the first stranger and how
+    to make a record.
 
-    A data frame iterates over its column names and a series over bare texts: both would fail far from here.
+    A data frame iterates over its column names and a series over bare texts: both would fail far
+    from here.
     """
     for place, value in enumerate(values):
         if not isinstance(value, kind):
@@ -168,18 +178,24 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
 
 
 def facts_of(question: Question) -> tuple[str, ...]:
-    """Return the supporting sentences of a question, each with its document's title before it where that is known.
+    """Return the supporting sentences of a question, each with its document's title before it where
+    that is known.
 
     The title says who is meant by a pronoun ("He was born in Bolton").
     """
     marks = question.meta.get("supporting_facts", ())
     if len(marks) != len(question.references):
         return tuple(question.references)
-    return tuple(f"{mark[0]}: {text}" for mark, text in zip(marks, question.references, strict=True))
+    return tuple(
+        f"{mark[0]}: {text}" for mark, text in zip(marks, question.references, strict=True)
+    )
 
 
 def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
-    """Return the question that each answer belongs to; ``answers`` are any records with a ``question_id``."""
+    """Return the question that each answer belongs to;
+
+    ``answers`` are any records with a ``question_id``.
+    """
     check_records(questions, Question, "questions")
     known = {question.id: question for question in questions}
     if len(known) != len(questions):
@@ -189,6 +205,13 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
         check_records(answers, Answer, "answers")
     for place, answer in enumerate(answers):
         if answer.question_id not in known:
-            got = f"answer {place} belongs to question {answer.question_id!r}, which is not among the {len(known)}"
-            raise DataError(got, "answers to the questions given", "pass all questions, or only the answers to these")
+            got = (
+                f"answer {place} belongs to question {answer.question_id!r}, which is not "
+                f"among the {len(known)}"
+            )
+            raise DataError(
+                got,
+                "answers to the questions given",
+                "pass all questions, or only the answers to these",
+            )
     return [known[answer.question_id] for answer in answers]

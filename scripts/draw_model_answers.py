@@ -3,16 +3,19 @@
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
     python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
-    python scripts/draw_model_answers.py thesis FOLDER      # Qwen's answers with five retrievers at N = 1000
-    python scripts/draw_model_answers.py budgets FOLDER     # SmolLM2's answers with BM25 at eleven N
-    python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
-    python scripts/draw_model_answers.py claims_1000 FOLDER # the same at N = 1000
-    python scripts/draw_model_answers.py claims_prompts FOLDER # claims of Qwen's answers under RAGChecker's two prompts
+    python scripts/draw_model_answers.py thesis FOLDER      # Qwen's answers with five retrievers at
+    N = 1000 python scripts/draw_model_answers.py budgets FOLDER     # SmolLM2's answers with BM25
+    at eleven N python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of
+    Qwen, and of their references python scripts/draw_model_answers.py claims_1000 FOLDER # the same
+    at N = 1000 python scripts/draw_model_answers.py claims_prompts FOLDER # claims of Qwen's
+    answers under RAGChecker's two prompts
 
-Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
-FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
-answer an id is), and prints the line that closes the frame in ANALYSIS.md. For
-*claims*, items.jsonl holds a question a line with claims and texts, and key.json the same as RAGChecker's results.
+Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer;
+shuffled), FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl
+(what a grader must not see: which answer an id is), and prints the line that closes the frame in
+ANALYSIS.md. For
+*claims*, items.jsonl holds a question a line with claims and texts, and key.json the same as
+RAGChecker's results.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ from ragbench.recordings import distinct_answers
 from ragbench.text.sentences import split_sentences
 
 SECOND = 150
-CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, size of the second pass
+# letter of the ids, seeds of the order and of the second pass, size of the second pass
+CENSUSES = {
     "evidence": ("e", 20261127, 20261126, SECOND),
     "probes": ("p", 20261129, 20261128, SECOND),
     "alone": ("n", 20261204, 20261205, SECOND),
@@ -41,9 +45,14 @@ CENSUSES = {  # letter of the ids, seeds of the order and of the second pass, si
     "budgets": ("b", 20261211, 20261212, 60),
 }
 ANSWERED = ("smollm2", "qwen")  # the recordings under the thesis's prompt
-_AT_N = {"alone": ("qwen", "retrievers", 0), "thesis": ("qwen", "thesis", 1000)}  # recording, grid, N
+_AT_N = {
+    "alone": ("qwen", "retrievers", 0),
+    "thesis": ("qwen", "thesis", 1000),
+}  # recording, grid, N
 
-CHECKED, SYSTEMS, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 10
+CHECKED = 50
+SYSTEMS = ("BM25", "SIM", "REO")
+SECOND_SHEETS = 10
 CLAIMS = {  # recording, grid, N, seed, the axis of the systems
     "claims": ("qwen", "retrievers", 300, 20261130, "retriever"),
     "claims_1000": ("qwen", "thesis", 1000, 20261208, "retriever"),
@@ -52,7 +61,9 @@ CLAIMS = {  # recording, grid, N, seed, the axis of the systems
 
 
 def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
-    """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
+    """Return every distinct answer of an experiment, shuffled, with id and place in the second
+    pass.
+    """
     return shuffled(distinct_answers(rows)[["question_id", "answer"]], *CENSUSES[name])
 
 
@@ -61,7 +72,9 @@ def rows_of(name: str) -> pd.DataFrame:
     if name == "evidence":
         return recordings.evidence_rows()
     if name == "probes":
-        return pd.concat([recordings.rows(model, "probes") for model in ANSWERED], ignore_index=True)
+        return pd.concat(
+            [recordings.rows(model, "probes") for model in ANSWERED], ignore_index=True
+        )
     if name in _AT_N:
         recording, grid, n = _AT_N[name]
         answered = recordings.rows(recording, grid)
@@ -69,18 +82,26 @@ def rows_of(name: str) -> pd.DataFrame:
     return recordings.rows("smollm2", "budgets")
 
 
-def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int) -> pd.DataFrame:
+def shuffled(
+    items: pd.DataFrame, letter: str, order_seed: int, second_seed: int, second: int
+) -> pd.DataFrame:
     """Return items in the order in which they are labelled."""
-    chosen = items.iloc[np.random.default_rng(order_seed).permutation(len(items))].reset_index(drop=True)
+    chosen = items.iloc[np.random.default_rng(order_seed).permutation(len(items))].reset_index(
+        drop=True
+    )
     again = np.random.default_rng(second_seed).permutation(len(chosen))[:second]
     place = pd.Series(pd.NA, index=chosen.index, dtype="Int64")
     place[again] = range(len(again))
-    return chosen.assign(id=[f"{letter}{number:03d}" for number in range(1, len(chosen) + 1)], second_pass=place)
+    return chosen.assign(
+        id=[f"{letter}{number:03d}" for number in range(1, len(chosen) + 1)], second_pass=place
+    )
 
 
 def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what a grader sees of each item, and nothing else."""
-    questions = {q.id: q for data in (load_minihop(), load_minihop_probes()) for q in data.questions}
+    questions = {
+        q.id: q for data in (load_minihop(), load_minihop_probes()) for q in data.questions
+    }
     return [
         {
             "id": row.id,
@@ -95,10 +116,14 @@ def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def to_check(name: str) -> list[RagResult]:
-    """Return what RAGChecker checks: response, reference, their claims, and what the generator read."""
+    """Return what RAGChecker checks:
+
+    response, reference, their claims, and what the generator read.
+    """
     recording, grid, n, _, axis = CLAIMS[name]
     covered = recordings.manifest(recording)["grids"][grid]["questions"]
-    experiment, rows = recordings.grid_experiment(recording, grid, covered), recordings.rows(recording, grid)
+    experiment = recordings.grid_experiment(recording, grid, covered)
+    rows = recordings.rows(recording, grid)
     first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
     wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(n)
     results = []
@@ -111,7 +136,8 @@ def to_check(name: str) -> list[RagResult]:
                 "\n".join(claims),
                 row.answer,
                 tuple(
-                    RetrievedText(text=text, doc_id=name) for text, name in zip(row.chunks, row.retrieved, strict=False)
+                    RetrievedText(text=text, doc_id=name)
+                    for text, name in zip(row.chunks, row.retrieved, strict=False)
                 ),
                 response_claims=split_sentences(row.answer, "claims"),
                 reference_claims=claims,
@@ -122,19 +148,28 @@ def to_check(name: str) -> list[RagResult]:
 
 
 def claim_sheets(results: list[RagResult], seed: int) -> list[dict[str, Any]]:
-    """Lay out each question once: its texts under neutral names, shuffled, and the claims to hold against them."""
+    """Lay out each question once:
+
+    its texts under neutral names, shuffled, and the claims to hold against them.
+    """
     sheets: dict[str, dict[str, Any]] = {}
     rng = np.random.default_rng(seed)
     for result in results:
         sheet = sheets.setdefault(
             result.extra["question_id"],
-            {"question": result.question, "reference": result.reference_claims, "read": set(), "answers": {}},
+            {
+                "question": result.question,
+                "reference": result.reference_claims,
+                "read": set(),
+                "answers": {},
+            },
         )
         sheet["read"] |= {chunk.text for chunk in result.chunks}
         sheet["answers"][result.response] = result.response_claims
     laid_out = []
     for number, (name, sheet) in enumerate(sheets.items(), 1):
-        texts, answers = sorted(sheet["read"]), sorted(sheet["answers"])
+        texts = sorted(sheet["read"])
+        answers = sorted(sheet["answers"])
         rng.shuffle(texts)
         rng.shuffle(answers)
         claims = {f"R{i}": claim for i, claim in enumerate(sheet["reference"], 1)}
@@ -162,7 +197,9 @@ def second_sheets(sheets: list[dict[str, Any]], seed: int) -> list[dict[str, Any
 
 
 def write_claims(folder: Path, name: str) -> None:
-    """Write the sheets, with ten of them for a second pass, and the results that the labels will fill."""
+    """Write the sheets, with ten of them for a second pass, and the results that the labels will
+    fill.
+    """
     recording, *_, seed, _ = CLAIMS[name]
     results = to_check(name)
     sheets = claim_sheets(results, seed)
@@ -176,11 +213,16 @@ def write_claims(folder: Path, name: str) -> None:
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """Write records as JSON lines."""
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records),
+        encoding="utf-8",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recording", choices=[*CENSUSES, *CLAIMS])
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
@@ -202,7 +244,9 @@ def main() -> None:
     known = question_clusters(load_minihop())
     clusters = {known.get(name, name) for name in ids}
     counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(chosen)} items"
-    files = "; ".join(f"{m['model']}, replies {m['file']['sha256']}" for m in map(recordings.manifest, names))
+    files = "; ".join(
+        f"{m['model']}, replies {m['file']['sha256']}" for m in map(recordings.manifest, names)
+    )
     print(f"Frame closed: {files}, {counted}, all labelled.")
 
 

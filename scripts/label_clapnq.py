@@ -1,21 +1,25 @@
-"""Lay out the answers to ClapNQ's questions for claims and labels, and collect both (plan: data/clapnq/ANALYSIS.md).
+"""Lay out the answers to ClapNQ's questions for claims and labels, and collect both (plan:
+data/clapnq/ANALYSIS.md).
 
-    python scripts/label_clapnq.py sheets ROWS FOLDER       # ROWS: the folder of the run of `clapnq_grid`
-    python scripts/label_clapnq.py collect FOLDER           # -> data/clapnq/claims.json, claims_second.json
+    python scripts/label_clapnq.py sheets ROWS FOLDER       # ROWS: the folder of the run of
+    `clapnq_grid` python scripts/label_clapnq.py collect FOLDER           # ->
+    data/clapnq/claims.json, claims_second.json
 
-`sheets` writes FOLDER/sheets.jsonl (what a labeller sees: a question a line, with texts under neutral names) and
-FOLDER/key.json (what a labeller must not see: which system got which texts). The labeller writes FOLDER/labels.jsonl,
-a line a question:
+`sheets` writes FOLDER/sheets.jsonl (what a labeller sees: a question a line, with texts under
+neutral names) and FOLDER/key.json (what a labeller must not see: which system got which texts). The
+labeller writes FOLDER/labels.jsonl, a line a question:
 
     {"id": "c01",
      "true_claims": [{"claim": "...", "answers": {"A1": "E", "A2": "N"},
                       "entailed_by": ["K2"], "contradicted_by": [], "together": []}],
      "answer_claims": {"A1": [{"claim": "...", "true_answer": "E",
-                               "entailed_by": [], "contradicted_by": ["K4"], "together": [["K1", "K3"]]}], "A2": []}}
+                               "entailed_by": [], "contradicted_by": ["K4"], "together": [["K1",
+                               "K3"]]}], "A2": []}}
 
-E, N, C: Entailment, Neutral, Contradiction; a chunk that is named nowhere is Neutral. `together`: the smallest sets of
-chunks that entail the claim only together. `second` writes FOLDER/second.jsonl: ten sheets with the claims of
-labels.jsonl and without their labels, for FOLDER/labels_second.jsonl.
+E, N, C: Entailment, Neutral, Contradiction; a chunk that is named nowhere is Neutral. `together`:
+the smallest sets of chunks that entail the claim only together. `second` writes
+FOLDER/second.jsonl: ten sheets with the claims of labels.jsonl and without their labels, for
+FOLDER/labels_second.jsonl.
 """
 
 from __future__ import annotations
@@ -33,18 +37,23 @@ from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write
 from ragbench.experiment import load_rows
 from ragbench.papers.ragchecker import clapnq_grid
 
-ORDER_SEED, SECOND_SEED, SECOND_SHEETS = 20261126, 20261127, 10
+ORDER_SEED = 20261126
+SECOND_SEED = 20261127
+SECOND_SHEETS = 10
 LABEL = {"E": "Entailment", "N": "Neutral", "C": "Contradiction"}
 LABELS = Path("data/clapnq")
 
 
 def sheets(rows: pd.DataFrame, chunks: Mapping[str, str]) -> tuple[list[dict], dict[str, dict]]:
-    """Return a sheet a question, and the key: the texts of every system under the names of the sheet.
+    """Return a sheet a question, and the key: the texts of every system under the names of the
+    sheet.
 
-    ``rows``: with question_id, question, reference, retriever, answer and hits; ``chunks``: text by name.
+    ``rows``: with question_id, question, reference, retriever, answer and hits; ``chunks``: text by
+    name.
     """
     rng = np.random.default_rng(ORDER_SEED)
-    seen, key = [], {}
+    seen = []
+    key = {}
     for number, (question_id, systems) in enumerate(rows.groupby("question_id", sort=False), 1):
         answers = _named("A", systems["answer"], rng)
         read = _named("K", (chunks[hit] for hits in systems["hits"] for hit in hits), rng)
@@ -60,7 +69,10 @@ def sheets(rows: pd.DataFrame, chunks: Mapping[str, str]) -> tuple[list[dict], d
         key[name] = {
             "question_id": question_id,
             "systems": {
-                row.retriever: {"answer": answers[row.answer], "chunks": [read[chunks[hit]] for hit in row.hits]}
+                row.retriever: {
+                    "answer": answers[row.answer],
+                    "chunks": [read[chunks[hit]] for hit in row.hits],
+                }
                 for row in systems.itertuples()
             },
             "documents": {read[chunks[hit]]: hit for hits in systems["hits"] for hit in hits},
@@ -85,20 +97,24 @@ def second_sheets(seen: Sequence[dict], labels: Mapping[str, dict]) -> list[dict
         claims = {
             "true_claims": [entry["claim"] for entry in first["true_claims"]],
             "answer_claims": {
-                name: [entry["claim"] for entry in entries] for name, entries in first["answer_claims"].items()
+                name: [entry["claim"] for entry in entries]
+                for name, entries in first["answer_claims"].items()
             },
         }
         again.append(sheet | claims)
     return again
 
 
-def collect(seen: Sequence[dict], key: Mapping[str, dict], labels: Mapping[str, dict]) -> RagResults:
+def collect(
+    seen: Sequence[dict], key: Mapping[str, dict], labels: Mapping[str, dict]
+) -> RagResults:
     """Return the results of every system in RAGChecker's format, with claims and labels."""
     results = []
     for sheet in seen:
         if sheet["id"] not in labels:
             continue
-        label, of = labels[sheet["id"]], key[sheet["id"]]
+        label = labels[sheet["id"]]
+        of = key[sheet["id"]]
         for system, texts in of["systems"].items():
             said = label["answer_claims"].get(texts["answer"], [])
             facts = label["true_claims"]
@@ -109,11 +125,16 @@ def collect(seen: Sequence[dict], key: Mapping[str, dict], labels: Mapping[str, 
                     sheet["question"],
                     sheet["true_answer"],
                     sheet["answers"][texts["answer"]],
-                    tuple(RetrievedText(text=sheet["chunks"][name], doc_id=of["documents"][name]) for name in names),
+                    tuple(
+                        RetrievedText(text=sheet["chunks"][name], doc_id=of["documents"][name])
+                        for name in names
+                    ),
                     response_claims=tuple(entry["claim"] for entry in said),
                     reference_claims=tuple(entry["claim"] for entry in facts),
                     response_in_reference=tuple(LABEL[entry["true_answer"]] for entry in said),
-                    reference_in_response=tuple(LABEL[entry["answers"][texts["answer"]]] for entry in facts),
+                    reference_in_response=tuple(
+                        LABEL[entry["answers"][texts["answer"]]] for entry in facts
+                    ),
                     response_in_chunks=tuple(_in_chunks(entry, names) for entry in said),
                     reference_in_chunks=tuple(_in_chunks(entry, names) for entry in facts),
                     extra={
@@ -129,13 +150,17 @@ def collect(seen: Sequence[dict], key: Mapping[str, dict], labels: Mapping[str, 
 
 def _in_chunks(entry: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     """Label a claim against each chunk."""
-    known = dict.fromkeys(entry["contradicted_by"], "Contradiction") | dict.fromkeys(entry["entailed_by"], "Entailment")
+    known = dict.fromkeys(entry["contradicted_by"], "Contradiction") | dict.fromkeys(
+        entry["entailed_by"], "Entailment"
+    )
     return tuple(known.get(name, "Neutral") for name in names)
 
 
 def _in_retrieved(entry: Mapping[str, Any], names: Sequence[str]) -> str:
     """Label a claim against the chunks together."""
-    sets = [{name} for name in entry["entailed_by"]] + [set(together) for together in entry["together"]]
+    sets = [{name} for name in entry["entailed_by"]] + [
+        set(together) for together in entry["together"]
+    ]
     if any(together <= set(names) for together in sets):
         return "Entailment"
     return "Contradiction" if set(entry["contradicted_by"]) & set(names) else "Neutral"
@@ -152,33 +177,59 @@ def check(seen: Sequence[dict], labels: Mapping[str, dict]) -> list[str]:
         if not label["true_claims"]:
             wrong.append(f"{sheet['id']}: no claim of the true answer")
         if set(label["answer_claims"]) != set(sheet["answers"]):
-            wrong.append(f"{sheet['id']}: claims of {sorted(label['answer_claims'])}, not {sorted(sheet['answers'])}")
-        of_answers = [(name, entry) for name, entries in label["answer_claims"].items() for entry in entries]
-        for name, entry in [*of_answers, *(("true answer", entry) for entry in label["true_claims"])]:
+            wrong.append(
+                f"{sheet['id']}: claims of {sorted(label['answer_claims'])}, not "
+                f"{sorted(sheet['answers'])}"
+            )
+        of_answers = [
+            (name, entry) for name, entries in label["answer_claims"].items() for entry in entries
+        ]
+        for name, entry in [
+            *of_answers,
+            *(("true answer", entry) for entry in label["true_claims"]),
+        ]:
             lists = [entry["entailed_by"], entry["contradicted_by"], *entry["together"]]
             named = set().union(*lists)
-            wrong += [f"{sheet['id']} {name}: no chunk {chunk!r}" for chunk in sorted(named - set(sheet["chunks"]))]
+            wrong += [
+                f"{sheet['id']} {name}: no chunk {chunk!r}"
+                for chunk in sorted(named - set(sheet["chunks"]))
+            ]
             if both := set(entry["entailed_by"]) & set(entry["contradicted_by"]):
-                wrong.append(f"{sheet['id']} {name}: {sorted(both)} entail and contradict {entry['claim']!r}")
-            words = entry["answers"] if name == "true answer" else {"true answer": entry["true_answer"]}
+                wrong.append(
+                    f"{sheet['id']} {name}: {sorted(both)} entail and contradict {entry['claim']!r}"
+                )
+            words = (
+                entry["answers"] if name == "true answer" else {"true answer": entry["true_answer"]}
+            )
             if name == "true answer" and set(words) != set(sheet["answers"]):
                 wrong.append(f"{sheet['id']}: {entry['claim']!r} is held against {sorted(words)}")
-            wrong += [f"{sheet['id']} {name}: the label {word!r}" for word in words.values() if word not in LABEL]
+            wrong += [
+                f"{sheet['id']} {name}: the label {word!r}"
+                for word in words.values()
+                if word not in LABEL
+            ]
     return wrong
 
 
 def read_lines(path: Path) -> list[dict]:
     """Read JSON lines."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:
     """Write records as JSON lines."""
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records),
+        encoding="utf-8",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("step", choices=("sheets", "second", "collect"))
     parser.add_argument("paths", type=Path, nargs="+")
     given = parser.parse_args()
@@ -192,7 +243,10 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_lines(folder / "sheets.jsonl", seen)
         (folder / "key.json").write_text(json.dumps(key), encoding="utf-8")
-        print(f"Frame closed: {', '.join(sorted(set(rows['model'])))}, {len(seen)} questions, {len(rows)} answers.")
+        print(
+            f"Frame closed: {', '.join(sorted(set(rows['model'])))}, {len(seen)} questions, "
+            f"{len(rows)} answers."
+        )
         return
     seen = read_lines(folder / "sheets.jsonl")
     for name in ("labels", "labels_second"):

@@ -8,8 +8,14 @@ from ragbench.paths import project_root, published_figures
 
 
 def table() -> str:
-    lines = ["| paper | item | cells | measured | beside | notebook | needs |", "|---|---|---|---|---|---|---|"]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in papers.not_run().fillna("").itertuples(index=False)]
+    lines = [
+        "| paper | item | cells | measured | beside | notebook | needs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        "| " + " | ".join(map(str, row)) + " |"
+        for row in papers.not_run().fillna("").itertuples(index=False)
+    ]
     return "\n".join(lines)
 
 

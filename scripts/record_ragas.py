@@ -1,10 +1,12 @@
-"""Record RAGAS on WikiEval by a model: its three metrics and its two baselines, without a text, for notebook 30.
+"""Record RAGAS on WikiEval by a model: its three metrics and its two baselines, without a text, for
+notebook 30.
 
     RAGBENCH_DATA=... python scripts/record_ragas.py gguf:MODEL.gguf FILE [metrics] [baselines]
 
-FILE is the cassette of the replies, which stays here: prompts and replies hold Wikipedia's texts. Run again to go on.
-Shipped are numbers: `ragas_metrics.jsonl.gz` has a line per judged text (verdicts, cosines of the guessed questions to
-the question, sentences needed of all), `ragas_baselines.csv` one per pair.
+FILE is the cassette of the replies, which stays here: prompts and replies hold Wikipedia's texts.
+Run again to go on. Shipped are numbers: `ragas_metrics.jsonl.gz` has a line per judged text
+(verdicts, cosines of the guessed questions to the question, sentences needed of all),
+`ragas_baselines.csv` one per pair.
 """
 
 import gzip
@@ -32,19 +34,30 @@ def metrics(model, pairs, **options):
 
 
 def baselines(model, pair, dimension, **options):
-    """Ask about one pair: its texts one after the other, so that a server reads a shared context once."""
+    """Ask about one pair:
+
+    its texts one after the other, so that a server reads a shared context once.
+    """
     contexts = [pair.context] if dimension == "faithfulness" else None
     twice = contexts and contexts * 2
     options = {"concurrency": 1, "num_predict": 64, **options}
-    scores = gpt_score(model, dimension, [pair.question] * 2, [pair.better, pair.worse], twice, **options).labels
-    ranked = gpt_ranking(model, dimension, [pair.question], [pair.better], [pair.worse], contexts, **options)
+    scores = gpt_score(
+        model, dimension, [pair.question] * 2, [pair.better, pair.worse], twice, **options
+    ).labels
+    ranked = gpt_ranking(
+        model, dimension, [pair.question], [pair.better], [pair.worse], contexts, **options
+    )
     return (dimension, pair.id, *scores, *ranked.choices[0])
 
 
 def rows_of(table):
     """Return each text's own columns: those of its dimension."""
     return [
-        {name: value for name, value in row.items() if not (isinstance(value, float) and math.isnan(value))}
+        {
+            name: value
+            for name, value in row.items()
+            if not (isinstance(value, float) and math.isnan(value))
+        }
         for row in table.astype(object).to_dict("records")
     ]
 

@@ -2,10 +2,11 @@
 
     RAGBENCH_DATA=... python scripts/record_rageval.py gguf:MODEL.gguf FILE
 
-FILE is the cassette of the replies, which stays here: DRAGONBall's licence is non-commercial. Run again to go on.
-Shipped is `rageval_finance.csv`, a row per question: ROUGE-L of the model's answer, and how many key points its
-verdicts call covered, contradicted or neither in the true answer, in GPT-4o's recorded answer and in its own; for 60
-drawn key points, also in the true answer of another question of the kind.
+FILE is the cassette of the replies, which stays here: DRAGONBall's licence is non-commercial. Run
+again to go on. Shipped is `rageval_finance.csv`, a row per question: ROUGE-L of the model's answer,
+and how many key points its verdicts call covered, contradicted or neither in the true answer, in
+GPT-4o's recorded answer and in its own; for 60 drawn key points, also in the true answer of another
+question of the kind.
 """
 
 import sys

@@ -1,10 +1,12 @@
-"""Record RAGEval's pipeline by a model: a set of one domain from two short texts of ours, for notebook 40.
+"""Record RAGEval's pipeline by a model: a set of one domain from two short texts of ours, for
+notebook 40.
 
-    python scripts/record_rageval_set.py FILE             # asks; run again to go on where it stopped
-    python scripts/record_rageval_set.py FILE --ship 10   # writes what FILE has of a set of so many documents
+    python scripts/record_rageval_set.py FILE             # asks; run again to go on where it
+    stopped python scripts/record_rageval_set.py FILE --ship 10   # writes what FILE has of a set of
+    so many documents
 
-FILE is the cassette on which the recording grows. Shipped are `rageval_set.jsonl.gz`, the replies, and
-`rageval_set.json`, the manifest: who was asked what, with the hashes of the prompts.
+FILE is the cassette on which the recording grows. Shipped are `rageval_set.jsonl.gz`, the replies,
+and `rageval_set.json`, the manifest: who was asked what, with the hashes of the prompts.
 """
 
 import argparse
@@ -45,13 +47,19 @@ class _NotingCassette(Cassette):
 
 def make(documents: int, cassette: Cassette) -> GeneratedSet:
     """Make the set with so many documents, one call at a time."""
-    seeds = [seed.text for seed in data.load_documents(packaged_data("recordings", "rageval_seeds"))]
+    seeds = [
+        seed.text for seed in data.load_documents(packaged_data("recordings", "rageval_seeds"))
+    ]
     model = RECORDINGS["qwen"].chat_model(**OPTIONS)
-    return generate_set(model, DOMAIN, seeds, documents, KINDS, cassette=cassette, concurrency=1, progress=False)
+    return generate_set(
+        model, DOMAIN, seeds, documents, KINDS, cassette=cassette, concurrency=1, progress=False
+    )
 
 
 def record(file: Path) -> None:
-    """Ask for two documents, then for two more, so that what is recorded is whole as soon as can be."""
+    """Ask for two documents, then for two more, so that what is recorded is whole as soon as can
+    be.
+    """
     with Cassette(file) as cassette:
         for documents in range(2, DOCUMENTS + 1, 2):
             print(make(documents, cassette), flush=True)
@@ -78,7 +86,10 @@ def _model() -> dict:
         "digest": endpoint.pinned_digest,
         "options": endpoint.options,
         "prompts": {f"rageval_{step}": prompt_hash(f"rageval_{step}") for step in STEPS},
-        "licence": {"weights": recording.licence, "texts in the prompts": "ours and the model's own"},
+        "licence": {
+            "weights": recording.licence,
+            "texts in the prompts": "ours and the model's own",
+        },
         "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp")},
     }
 
@@ -97,7 +108,11 @@ def _counts(shipped: Path) -> dict:
     with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
         cassette.import_(shipped)
         (row,) = cassette.rows(f"SELECT {', '.join(sums.values())} FROM replies")
-    file = {"name": shipped.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    file = {
+        "name": shipped.name,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
     return {"file": file, **dict(zip(sums, row, strict=True))}
 
 

@@ -1,9 +1,12 @@
-"""Record Qwen's answers to HotpotQA as data/hotpotqa/ANALYSIS.md plans, and ship them without the contexts.
+"""Record Qwen's answers to HotpotQA as data/hotpotqa/ANALYSIS.md plans, and ship them without the
+contexts.
 
-    python scripts/ship_hotpotqa.py FOLDER   # cassettes lie in FOLDER; what they hold is not asked again
+    python scripts/ship_hotpotqa.py FOLDER   # cassettes lie in FOLDER; what they hold is not asked
+    again
 
-Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and answers.json in
-data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's grades of the answers.
+Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
+answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's
+grades of the answers.
 """
 
 from __future__ import annotations
@@ -30,9 +33,22 @@ from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset
 
 ASKED = 200  # questions
-MACHINE = "one NVIDIA H200, prompts in batches; the 4-bit weights as bfloat16; llama.cpp may differ in a letter"
+MACHINE = (
+    "one NVIDIA H200, prompts in batches; the 4-bit weights as bfloat16; llama.cpp may "
+    "differ in a letter"
+)
 RUNS = {"systems": (thesis.RETRIEVERS, (0, 1000)), "budgets": (("BM25",), (0, *thesis.CUTOFFS))}
-COLUMNS = ["question_id", "retriever", "N", "answer", "prompt_tokens", "output_tokens", "seconds", "finish", "ir_score"]
+COLUMNS = [
+    "question_id",
+    "retriever",
+    "N",
+    "answer",
+    "prompt_tokens",
+    "output_tokens",
+    "seconds",
+    "finish",
+    "ir_score",
+]
 
 
 def asked_questions() -> Dataset:
@@ -63,7 +79,9 @@ def record(data: Dataset, folder: Path) -> pd.DataFrame:
     return rows.drop_duplicates(["question_id", "retriever", "N"], ignore_index=True)
 
 
-def with_model_grades(rows: pd.DataFrame, data: Dataset, file: Path, mode: str = "record") -> pd.DataFrame:
+def with_model_grades(
+    rows: pd.DataFrame, data: Dataset, file: Path, mode: str = "record"
+) -> pd.DataFrame:
     """Add ``model_grade``: Qwen's grades, one answer a prompt; none without the cassette."""
     if not file.exists():
         return rows.assign(model_grade=None)
@@ -71,7 +89,10 @@ def with_model_grades(rows: pd.DataFrame, data: Dataset, file: Path, mode: str =
     answers = [Answer(row.question_id, row.answer, "") for row in distinct.itertuples()]
     with Cassette(file, mode) as cassette:
         model = recordings.RECORDINGS["qwen"].chat_model()
-        grades = [one.value for one in grade(model, data.questions, answers, cassette=cassette, on_miss="reply")]
+        grades = [
+            one.value
+            for one in grade(model, data.questions, answers, cassette=cassette, on_miss="reply")
+        ]
     labels = distinct[["question_id", "answer"]].assign(model_grade=grades)
     return rows.merge(labels, on=["question_id", "answer"], how="left")
 
@@ -80,7 +101,13 @@ def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
     """Write the three files."""
     clusters = question_clusters(data)
     questions = [
-        {"question_id": q.id, "question": q.text, "answer": q.answer, "kind": q.kind, "cluster": clusters[q.id]}
+        {
+            "question_id": q.id,
+            "question": q.text,
+            "answer": q.answer,
+            "kind": q.kind,
+            "cluster": clusters[q.id],
+        }
         for q in data.questions
     ]
     write_lines(folder / "questions.jsonl", questions)
@@ -88,15 +115,27 @@ def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
     for name, metric in recordings.STRING_METRICS.items():
         rows[name] = [metric(row.answer, true[row.question_id]) for row in rows.itertuples()]
     shipped = rows[[*COLUMNS, *recordings.STRING_METRICS, "model_grade"]]
-    with open(folder / "answers.jsonl.gz", "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-        packed.write(shipped.to_json(orient="records", lines=True, force_ascii=False, double_precision=10).encode())
+    with (
+        open(folder / "answers.jsonl.gz", "wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+    ):
+        packed.write(
+            shipped.to_json(
+                orient="records", lines=True, force_ascii=False, double_precision=10
+            ).encode()
+        )
     (folder / "answers.json").write_text(json.dumps(about(), indent=1) + "\n", encoding="utf-8")
 
 
 def about() -> dict[str, Any]:
     """Return what the answers depend on besides the questions."""
     driver = endpoint_of(recordings.RECORDINGS["qwen"].chat_model())
-    prompts = ("thesis_with_documents", "thesis_query_only", "multiquery_decomposition", "thesis_grade")
+    prompts = (
+        "thesis_with_documents",
+        "thesis_query_only",
+        "multiquery_decomposition",
+        "thesis_grade",
+    )
     return {
         "model": driver.model,
         "digest": driver.pinned_digest,
@@ -110,7 +149,10 @@ def about() -> dict[str, Any]:
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
     """Write records as JSON lines."""
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

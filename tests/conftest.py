@@ -17,8 +17,12 @@ from hypothesis import HealthCheck, settings
 from ragbench.llm.local import smollm2
 from ragbench.paths import shared_data
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # how long an example takes says more of the machine than of the code
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(
+    "any machine"
+)  # how long an example takes says more of the machine than of the code
 
 
 def pytest_collection_modifyitems(items):
@@ -76,7 +80,10 @@ def _ctrl_c_works():
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_certificates():
-    """For each client httpx reads all certificates that it trusts, 40 ms; no server of these tests has one."""
+    """For each client httpx reads all certificates that it trusts, 40 ms;
+
+    no server of these tests has one.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
         yield
@@ -84,13 +91,20 @@ def _no_certificates():
 
 @pytest.fixture(scope="session")
 def recorded(data_mirror):
-    """Function ``recorded(path)``: the value, or the list of lines or rows, of a packed file of the mirror."""
+    """Function ``recorded(path)``:
+
+    the value, or the list of lines or rows, of a packed file of the mirror.
+    """
 
     def read(path: str):
         with gzip.open(data_mirror / path, "rt", encoding="utf-8", newline="") as file:
             if path.endswith(".csv.gz"):
                 return list(csv.DictReader(file))
-            return json.load(file) if path.endswith(".json.gz") else [json.loads(line) for line in file]
+            return (
+                json.load(file)
+                if path.endswith(".json.gz")
+                else [json.loads(line) for line in file]
+            )
 
     return read
 
@@ -100,7 +114,9 @@ def write_lines(tmp_path):
     """Writes records as JSON lines under a name, and returns the path."""
 
     def write(name: str, *rows: dict) -> Path:
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (tmp_path / name).write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
         return tmp_path / name
 
     return write

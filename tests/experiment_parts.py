@@ -1,4 +1,7 @@
-"""A tiny made world for the tests of experiments: importable, so that other processes can have it too."""
+"""A tiny made world for the tests of experiments:
+
+importable, so that other processes can have it too.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
 
 
 def graded(request, grade: int = 5) -> str | None:
-    """The reply of a judge that gives this grade to whatever it is shown; None where a generator is asked."""
+    """The reply of a judge that gives this grade to whatever it is shown;
+
+    None where a generator is asked.
+    """
     if not request.get("format"):
         return None
     (name, spec), *_ = request["format"]["properties"].items()
@@ -37,7 +43,10 @@ def towns(request) -> str:
     """The reply of a model that knows where Person0 was born, and finds every answer right."""
     prompt = request["messages"][-1]["content"]
     # Every prompt has an answer of its own, or equal gradings would be asked once.
-    return graded(request) or f"{'Ely' if 'Person0 Lee born?' in prompt else 'Rome'}, after {len(prompt)} characters."
+    return (
+        graded(request)
+        or f"{'Ely' if 'Person0 Lee born?' in prompt else 'Rome'}, after {len(prompt)} characters."
+    )
 
 
 def words(text: str) -> list[int]:
@@ -53,10 +62,13 @@ def write_lines(path: Path, *records: dict) -> Path:
 
 def people(count: int = 6) -> Dataset:
     """One document and one question per person."""
-    documents, questions = [], []
+    documents = []
+    questions = []
     for i in range(count):
         fact = f"Person{i} Lee was born in {TOWNS[i % len(TOWNS)]}."
-        documents.append(Document(f"d{i}", f"Person{i} Lee", f"{fact} She sang well for {i} years.", (fact,)))
+        documents.append(
+            Document(f"d{i}", f"Person{i} Lee", f"{fact} She sang well for {i} years.", (fact,))
+        )
         asked = f"In which town was Person{i} Lee born?"
         questions.append(Question(f"q{i}", asked, TOWNS[i % len(TOWNS)], (fact,), "bridge", "easy"))
     return Dataset("people", tuple(questions), tuple(documents))
@@ -70,7 +82,9 @@ class Named:
     """Finds the chunks of the named person first; counts its searches."""
 
     def __init__(self, chunks, broken: str = "") -> None:
-        self.chunks, self.broken, self.searched = chunks, broken, []
+        self.chunks = chunks
+        self.broken = broken
+        self.searched = []
 
     def settings(self):
         return {"retriever": "Named", "broken": self.broken}
@@ -104,7 +118,9 @@ class Copier:
     name = "copier"
 
     def __init__(self, log: str = "", seconds: float = 0.0, broken: str = "") -> None:
-        self.log, self.seconds, self.broken = log, seconds, broken
+        self.log = log
+        self.seconds = seconds
+        self.broken = broken
 
     def settings(self):
         return {"generator": "copier"}
@@ -130,7 +146,10 @@ class JudgeDouble:
 
     def grade_all(self, questions, answers):
         true = {question.id: question.answer for question in questions}
-        return [Grade(a.question_id, self.grade(a.text, true[a.question_id]), self.name) for a in answers]
+        return [
+            Grade(a.question_id, self.grade(a.text, true[a.question_id]), self.name)
+            for a in answers
+        ]
 
     @staticmethod
     def grade(text: str, true: str) -> int:
@@ -176,7 +195,10 @@ class Counting(Embeddings):
         if self.log:
             with self.log.open("a") as file:
                 file.write("".join(f"{text}\n" for text in texts))
-        return [np.bincount([ord(c) % 32 for c in text], minlength=32).astype(float).tolist() for text in texts]
+        return [
+            np.bincount([ord(c) % 32 for c in text], minlength=32).astype(float).tolist()
+            for text in texts
+        ]
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]
@@ -186,8 +208,15 @@ def killable(where: Path, host: str) -> Experiment:
     """A grid whose vectors are kept on disk, and whose model answers and grades."""
     embedder = CachedEmbeddings(Counting(where / "embedded.txt"), folder=where)
     model = chat_model("ollama:llama3:8b", host=host)
-    axes = {"generator": {"llama": model}, "judge": {"llama": model}, "N": (0, 4, 20), "options": QUICK}
-    return experiment(where / "run", 40, retriever={"SIM": lambda chunks: Dense(chunks, embedder)}, **axes)
+    axes = {
+        "generator": {"llama": model},
+        "judge": {"llama": model},
+        "N": (0, 4, 20),
+        "options": QUICK,
+    }
+    return experiment(
+        where / "run", 40, retriever={"SIM": lambda chunks: Dense(chunks, embedder)}, **axes
+    )
 
 
 if __name__ == "__main__":

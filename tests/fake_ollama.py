@@ -1,13 +1,17 @@
-"""A test double of Ollama: HTTP on loopback, the protocol as documented, and faults on demand. Never a backend.
+"""A test double of Ollama: HTTP on loopback, the protocol as documented, and faults on demand.
+Never a backend.
 
-Follows Ollama's public documentation (docs.ollama.com and docs/api.md, docs/openapi.yaml of the repository, as of the
-0.12 to 0.40 releases): ``/api/version``, ``/api/tags``, ``/api/show``, ``/api/chat`` streaming newline-delimited JSON
-or not, ``format`` as JSON schema, ``/api/embed``, ``/api/pull``, counts and durations in nanoseconds, 404 for an
-unknown model, ``{"error": ...}`` bodies, an error line inside a stream that began with 200, and the OpenAI-compatible
-``/v1/chat/completions``. What it does with a prompt longer than
-``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts half of the window, or a 400).
+Follows Ollama's public documentation (docs.ollama.com and docs/api.md, docs/openapi.yaml of the
+repository, as of the
+0.12 to 0.40 releases): ``/api/version``, ``/api/tags``, ``/api/show``, ``/api/chat`` streaming
+newline-delimited JSON or not, ``format`` as JSON schema, ``/api/embed``, ``/api/pull``, counts and
+durations in nanoseconds, 404 for an unknown model, ``{"error": ...}`` bodies, an error line inside
+a stream that began with 200, and the OpenAI-compatible ``/v1/chat/completions``. What it does with
+a prompt longer than ``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts
+half of the window, or a 400).
 
-As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its address and serves until killed.
+As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its address and serves
+until killed.
 """
 
 from __future__ import annotations
@@ -62,7 +66,9 @@ def default_reply(request: dict[str, Any]) -> str:
 
 
 def at_call(number: int, act: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
-    """Return a reply that answers as usual, and does something beside it when that many calls were made."""
+    """Return a reply that answers as usual, and does something beside it when that many calls were
+    made.
+    """
     seen = itertools.count(1)
 
     def reply(request: dict[str, Any]) -> str:
@@ -100,7 +106,8 @@ def count_tokens(text: str) -> int:
 
 @dataclass
 class FakeOllama:
-    """The server, in a thread of its own: ``with FakeOllama() as fake: ... fake.url ... fake.calls``.
+    """The server, in a thread of its own: ``with FakeOllama() as fake: ... fake.url ...
+    fake.calls``.
 
     Parameters
     ----------
@@ -108,7 +115,8 @@ class FakeOllama:
     reply : request body -> text of the answer.
     fault : (prompt, how many calls with this prompt came before) -> Fault or None.
     latency_s : time for each answer.
-    overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to truncate) or "fill" (an old
+    overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to
+    truncate) or "fill" (an old
         server: 200, and the whole window counted).
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
@@ -116,7 +124,8 @@ class FakeOllama:
     thinks : take ``think``; else refuse it.
     window : of a loaded model, where it is not num_ctx.
     modelfile : the parameters of each model, as ``/api/show`` says them.
-    openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
+    openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
+    get the 500 that
         llama.cpp's Python server gives.
     """
 
@@ -181,13 +190,16 @@ class FakeOllama:
             time.sleep(0.01)
 
     async def serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
         server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
         server.close()
-        await asyncio.sleep(0.02)  # a connection just accepted is not among the writers yet, and would hang its client
+        await asyncio.sleep(
+            0.02
+        )  # a connection just accepted is not among the writers yet, and would hang its client
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -231,7 +243,12 @@ class FakeOllama:
             return await send_json(out, {"models": rows})
         if path == "/api/pull":
             about = {"status": "pulling 1a2b", "digest": "sha256:1a2b", "total": 200}
-            parts = [{"status": "pulling manifest"}, about, about | {"completed": 150}, about | {"completed": 200}]
+            parts = [
+                {"status": "pulling manifest"},
+                about,
+                about | {"completed": 150},
+                about | {"completed": 200},
+            ]
             if body["model"].startswith("nope"):
                 parts = [parts[0], {"error": "pull model manifest: file does not exist"}]
             else:
@@ -250,7 +267,9 @@ class FakeOllama:
             return await send_json(out, {"error": words if path == "/api/show" else pull}, 404)
         if path == "/api/show":
             info = {"general.architecture": "llama", "llama.context_length": self.context_length}
-            can = "embedding" if self.embed or full_name(body["model"]) == EMBEDDER else "completion"
+            can = (
+                "embedding" if self.embed or full_name(body["model"]) == EMBEDDER else "completion"
+            )
             shown = {"modelfile": "", "parameters": self.modelfile, "template": "", "details": {}, "model_info": info,
                      "capabilities": [can]}  # fmt: skip
             return await send_json(out, shown)
@@ -258,18 +277,33 @@ class FakeOllama:
             given = body["input"]
             if self.embed:
                 status, said = self.embed(given)
-                return await send(out, status, said if isinstance(said, bytes) else json.dumps(said).encode(), "a/b")
+                return await send(
+                    out,
+                    status,
+                    said if isinstance(said, bytes) else json.dumps(said).encode(),
+                    "a/b",
+                )
             if not isinstance(given, str | list):
                 return await send_json(out, {"error": "invalid input type"}, 400)
             texts = ([given] if given else []) if isinstance(given, str) else given
             if body.get("truncate") is False and any(count_tokens(text) > 512 for text in texts):
-                return await send_json(out, {"error": "the input length exceeds the context length"}, 400)
+                return await send_json(
+                    out, {"error": "the input length exceeds the context length"}, 400
+                )
             draws = [random.Random(text) for text in texts]
             drawn = [[draw.gauss(0, 1) for _ in range(8)] for draw in draws]
             vectors = [[x / sum(y * y for y in vector) ** 0.5 for x in vector] for vector in drawn]
             counted = sum(map(count_tokens, texts))
-            return await send_json(out, {"model": body["model"], "embeddings": vectors, "total_duration": 14143917,
-                                         "load_duration": 1019500, "prompt_eval_count": counted})  # fmt: skip
+            return await send_json(
+                out,
+                {
+                    "model": body["model"],
+                    "embeddings": vectors,
+                    "total_duration": 14143917,
+                    "load_duration": 1019500,
+                    "prompt_eval_count": counted,
+                },
+            )
         await send(out, 404, b"404 page not found", "text/plain")
         return None
 
@@ -290,9 +324,17 @@ class FakeOllama:
             if call.path == "/api/chat" and not body["messages"]:
                 loaded = {"role": "assistant", "content": ""}
                 return await send_json(
-                    out, {"model": body["model"], "message": loaded, "done": True, "done_reason": "load"}
+                    out,
+                    {
+                        "model": body["model"],
+                        "message": loaded,
+                        "done": True,
+                        "done_reason": "load",
+                    },
                 )
-            await (self._speak if call.path == "/api/chat" else self._speak_openai)(call, fault, out)
+            await (self._speak if call.path == "/api/chat" else self._speak_openai)(
+                call, fault, out
+            )
         finally:
             self.under_way -= 1
         call.written = time.monotonic()
@@ -303,7 +345,8 @@ class FakeOllama:
 
     def _refusal(self, body: dict[str, Any]) -> tuple[int, str] | None:
         """Status and words for a chat that Ollama refuses (0.24.0)."""
-        name, form = body["model"], body.get("format")
+        name = body["model"]
+        form = body.get("format")
         if not name:
             return 400, "model is required"
         if " " in name:
@@ -319,17 +362,26 @@ class FakeOllama:
                 return 500, f'option "{option}" must be of type integer'
         if isinstance(form, str) and form not in ("", "json"):
             return 500, f'invalid format: "{form}"; expected "json" or a valid JSON Schema object'
-        if isinstance(form, dict) and form.get("type", "object") not in ("object", "array", "string", "number"):
+        if isinstance(form, dict) and form.get("type", "object") not in (
+            "object",
+            "array",
+            "string",
+            "number",
+        ):
             return 500, "invalid JSON schema in format"
         return None
 
     async def _speak(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
-        body, options = call.body, call.body.get("options", {})
+        body = call.body
+        options = call.body.get("options", {})
         read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
         window = options.get("num_ctx", 4096)
         if read > window:
             if self.overflow == "error" and body.get("truncate") is False:
-                words = f"the prompt has {read} tokens and exceeds the context length of {window} tokens"
+                words = (
+                    f"the prompt has {read} tokens and exceeds the context length of "
+                    f"{window} tokens"
+                )
                 return await send_json(out, {"error": words}, 400)
             read = window
         text = self.reply(body)
@@ -339,32 +391,53 @@ class FakeOllama:
         reason = "stop"
         limit = options.get("num_predict", -1)
         if fault and fault.name == "truncated":
-            words, reason = words[: max(1, len(words) // 2)], "length"
+            words = words[: max(1, len(words) // 2)]
+            reason = "length"
         elif 0 < limit < len(words):
-            words, reason = words[:limit], "length"
+            words = words[:limit]
+            reason = "length"
         counts = {} if self.no_counts else {"prompt_eval_count": read, "eval_count": len(words)}
         times = {"total_duration": 5_000_000, "load_duration": 1_000_000, "prompt_eval_duration": 1_000_000,
                  "eval_duration": 50_000 * len(words)}  # fmt: skip
-        final = {"model": body["model"], "created_at": CREATED, "done": True, "done_reason": reason, **counts, **times}
+        final = {
+            "model": body["model"],
+            "created_at": CREATED,
+            "done": True,
+            "done_reason": reason,
+            **counts,
+            **times,
+        }
         if fault and fault.name == "finish":
             final["done_reason"] = fault.value
         if not body.get("stream", True):
-            return await send_json(out, {**final, "message": {"role": "assistant", "content": "".join(words)}})
+            return await send_json(
+                out, {**final, "message": {"role": "assistant", "content": "".join(words)}}
+            )
         parts = [{"model": body["model"], "created_at": CREATED, "message": {"role": "assistant", "content": word},
                   "done": False} for word in words]  # fmt: skip
         parts.append({**final, "message": {"role": "assistant", "content": ""}})
         await stream(out, [json.dumps(part) + "\n" for part in parts], fault)
         return None
 
-    async def _speak_openai(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
+    async def _speak_openai(
+        self, call: Call, fault: Fault | None, out: asyncio.StreamWriter
+    ) -> None:
         body = call.body
         wanted = body.get("response_format", {"type": self.openai_schema})["type"]
         if wanted != self.openai_schema:
-            words = f"1 validation error: response_format.type: Input should be '{self.openai_schema}'"
-            return await send_json(out, {"error": {"message": words, "type": "internal_server_error"}}, 500)
+            words = (
+                f"1 validation error: response_format.type: Input should be '{self.openai_schema}'"
+            )
+            return await send_json(
+                out, {"error": {"message": words, "type": "internal_server_error"}}, 500
+            )
         form = body.get("response_format", {})
         schema = form.get("schema") or form.get("json_schema", {}).get("schema")
-        text = fault.value if fault and fault.name == "answer" else self.reply({**body, "format": schema})
+        text = (
+            fault.value
+            if fault and fault.name == "answer"
+            else self.reply({**body, "format": schema})
+        )
         read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
         answer = {
             "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
@@ -373,7 +446,10 @@ class FakeOllama:
         }  # fmt: skip
         if fault and fault.name == "dropped":
             data = json.dumps(answer).encode()
-            out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n" + data[:40])
+            out.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n"
+                + data[:40]
+            )
             await out.drain()
             out.transport.abort()
             raise Hangup
@@ -388,13 +464,19 @@ class Hangup(Exception):
     """The connection is broken off on purpose."""
 
 
-async def send(out: asyncio.StreamWriter, status: int, body: bytes, kind: str, extra: str = "") -> None:
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+async def send(
+    out: asyncio.StreamWriter, status: int, body: bytes, kind: str, extra: str = ""
+) -> None:
+    head = (
+        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    )
     out.write(head.encode() + body)
     await out.drain()
 
 
-async def send_json(out: asyncio.StreamWriter, value: Any, status: int = 200, extra: str = "") -> None:
+async def send_json(
+    out: asyncio.StreamWriter, value: Any, status: int = 200, extra: str = ""
+) -> None:
     await send(out, status, json.dumps(value).encode(), "application/json; charset=utf-8", extra)
 
 
@@ -406,7 +488,10 @@ def _chunk(text: str) -> bytes:
 async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | None) -> None:
     """Send lines as chunks, broken in the way the fault says."""
     name = fault.name if fault else ""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n"
+    )
     if name == "dropped":
         out.write(head + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
         await out.drain()
@@ -442,13 +527,21 @@ async def _hang_up(out: asyncio.StreamWriter, _: Any) -> None:
     raise Hangup
 
 
-_PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Corporate proxy</body></html>"
+_PAGE = (
+    b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Corporate proxy</body></html>"
+)
 BEFORE: dict[str, Callable[[asyncio.StreamWriter, Any], Any]] = {
-    "500": lambda out, _: send_json(out, {"error": "an error was encountered while running the model: EOF"}, 500),
-    "oom": lambda out, _: send_json(
-        out, {"error": "model requires more system memory (9.3 GiB) than is available (3.1 GiB)"}, 500
+    "500": lambda out, _: send_json(
+        out, {"error": "an error was encountered while running the model: EOF"}, 500
     ),
-    "429": lambda out, value: send_json(out, {"error": "too many requests"}, 429, f"Retry-After: {value}\r\n"),
+    "oom": lambda out, _: send_json(
+        out,
+        {"error": "model requires more system memory (9.3 GiB) than is available (3.1 GiB)"},
+        500,
+    ),
+    "429": lambda out, value: send_json(
+        out, {"error": "too many requests"}, 429, f"Retry-After: {value}\r\n"
+    ),
     "503": lambda out, _: send_json(
         out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
     ),
@@ -466,7 +559,9 @@ BEFORE: dict[str, Callable[[asyncio.StreamWriter, Any], Any]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds for each answer")
     given = parser.parse_args()

@@ -42,7 +42,10 @@ VOLE = Configuration(
     },
 )
 CONFIGURATIONS = (TARN, VOLE)
-REVENUE = "In the year Tarn Trawlers had revenue of 80 million crowns and a net profit of 6 million crowns."
+REVENUE = (
+    "In the year Tarn Trawlers had revenue of 80 million crowns and a net profit of 6 "
+    "million crowns."
+)
 CHAIRMAN = "Ada Ruck became chairman at the meeting on 4 May 2020."
 DOCUMENTS = (
     GeneratedDocument(
@@ -60,7 +63,10 @@ DOCUMENTS = (
         "Vole Books",
         "en",
         (
-            Section("Results", ("Vole Books had revenue of 50 million crowns thanks to a popular atlas.",)),
+            Section(
+                "Results",
+                ("Vole Books had revenue of 50 million crowns thanks to a popular atlas.",),
+            ),
             Section("Events", ("On 9 June 2021 Bo Lind was elected.", "It plans a shop in Oster.")),
         ),
         lost=("net_profit",),
@@ -75,14 +81,22 @@ FACTUAL = QRA(
     ("Tarn Trawlers had revenue of 80 million crowns.", "The net profit was 6 million crowns."),
     ("finance-01",),
     (Reference("finance-01", REVENUE),),
-    ("Revenue of 80 million crowns.", "A net profit of 6 million crowns.", "Both are of Tarn Trawlers."),
+    (
+        "Revenue of 80 million crowns.",
+        "A net profit of 6 million crowns.",
+        "Both are of Tarn Trawlers.",
+    ),
 )
 LOST = QRA(
     "finance-01 unanswerable",
     "unanswerable",
     "en",
     "What is the plan of Tarn Trawlers?",
-    ("The documents state no plan.", "Nothing allows to infer it.", "The question cannot be answered."),
+    (
+        "The documents state no plan.",
+        "Nothing allows to infer it.",
+        "The question cannot be answered.",
+    ),
     ("finance-01",),
     keypoints=("No plan is stated.", "It cannot be inferred.", "The question cannot be answered."),
     lost=("plan",),
@@ -90,14 +104,20 @@ LOST = QRA(
 
 
 class Script:
-    """A server's replies: each by the first rule whose words stand in the prompt. ``prompts`` are those sent."""
+    """A server's replies:
+
+    each by the first rule whose words stand in the prompt. ``prompts`` are those sent.
+    """
 
     def __init__(self):
         self.rules = []
         self.prompts = []
 
     def on(self, words, answer):
-        """Answer prompts with these words: a text, a record for JSON, or a function of the prompt."""
+        """Answer prompts with these words:
+
+        a text, a record for JSON, or a function of the prompt.
+        """
         self.rules.append((words, answer))
 
     def __call__(self, body):

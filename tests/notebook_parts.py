@@ -12,19 +12,30 @@ from ragbench.notebooks import find
 
 
 def parts(number: str) -> SimpleNamespace:
-    """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and nothing else."""
+    """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and
+    nothing else.
+    """
     (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
-    source = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
+    source = "\n".join(
+        cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"
+    )
     source = re.sub(r"(?m)^( *)%", r"\1pass  # %", source)  # a line of IPython is no Python
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    imported = {alias.name for node in imports for alias in node.names}  # a table of the package stays as it is
+    imported = {
+        alias.name for node in imports for alias in node.names
+    }  # a table of the package stays as it is
 
     def constant(node: ast.stmt) -> bool:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
-        target = target.value if isinstance(target, ast.Subscript) else target  # a column that is added
+        target = (
+            target.value if isinstance(target, ast.Subscript) else target
+        )  # a column that is added
         names = target.elts if isinstance(target, ast.Tuple) else [target]
-        return all(isinstance(name, ast.Name) and name.id.isupper() and name.id not in imported for name in names)
+        return all(
+            isinstance(name, ast.Name) and name.id.isupper() and name.id not in imported
+            for name in names
+        )
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
     names: dict = {}

@@ -11,20 +11,39 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "query", "passage", ":", "sun", "rain", "snow", "moon", "not"]
+WORDS = [
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "query",
+    "passage",
+    ":",
+    "sun",
+    "rain",
+    "snow",
+    "moon",
+    "not",
+]
 
 
 def tokenizer(folder: Path) -> None:
     made = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     made.pre_tokenizer = Whitespace()
     made.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     made.save(str(folder / "tokenizer.json"))
 
 
-def classifier(folder: Path, first: np.ndarray, second: np.ndarray, labels: list[str] | None) -> Path:
-    """A folder whose model adds up, for a pair, rows of ``first`` (tokens of the first text) and of ``second``."""
+def classifier(
+    folder: Path, first: np.ndarray, second: np.ndarray, labels: list[str] | None
+) -> Path:
+    """A folder whose model adds up, for a pair, rows of ``first`` (tokens of the first text) and of
+    ``second``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer(folder)
     nodes = [
@@ -38,7 +57,11 @@ def classifier(folder: Path, first: np.ndarray, second: np.ndarray, labels: list
         helper.make_node("Add", ["a_kept", "b_kept"], ["tokens"]),
         helper.make_node("ReduceSum", ["tokens", "axis"], ["logits"], keepdims=0),
     ]
-    consts = {"first": first.astype(np.float32), "second": second.astype(np.float32), "one": np.float32(1)}
+    consts = {
+        "first": first.astype(np.float32),
+        "second": second.astype(np.float32),
+        "one": np.float32(1),
+    }
     consts |= {"last": np.array([2], np.int64), "axis": np.array([1], np.int64)}
     out = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", first.shape[1]])]
     _save(folder, nodes, consts, out, ["input_ids", "token_type_ids"])
@@ -56,7 +79,10 @@ def rows(width: int, **words: list[float]) -> np.ndarray:
 
 
 def _save(folder: Path, nodes: list, consts: dict, outputs: list, inputs: list[str]) -> None:
-    fed = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"]) for name in inputs]
+    fed = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
+        for name in inputs
+    ]
     initial = [numpy_helper.from_array(np.asarray(value), name) for name, value in consts.items()]
     graph = helper.make_graph(nodes, "tiny", fed, outputs, initial)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

@@ -1,4 +1,7 @@
-"""Answers from frames, lists, files and other tools: the same rows whatever the way in; bad cells named or mended."""
+"""Answers from frames, lists, files and other tools:
+
+the same rows whatever the way in; bad cells named or mended.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,24 @@ from ragbench.data import tables
 from ragbench.data.answers import read_answers
 from ragbench.errors import ConfigError, DataError
 
-QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
+QUESTION = "How high is the tower?"
+ANSWER = "It is 330 m high."
+TRUTH = "330 metres."
 PASSAGES = ["The tower is 330 m high.", 'Ships "pass", it\'s said.\nAt night']
 OURS = {"question": QUESTION, "answer": ANSWER, "reference": TRUTH, "chunks": PASSAGES}
-RAGAS = {"user_input": QUESTION, "response": ANSWER, "reference": TRUTH, "retrieved_contexts": PASSAGES}
+RAGAS = {
+    "user_input": QUESTION,
+    "response": ANSWER,
+    "reference": TRUTH,
+    "retrieved_contexts": PASSAGES,
+}
 OLD_RAGAS = {"question": QUESTION, "answer": ANSWER, "ground_truth": TRUTH, "contexts": PASSAGES}
-DEEPEVAL = {"input": QUESTION, "actual_output": ANSWER, "expected_output": TRUTH, "retrieval_context": PASSAGES}
+DEEPEVAL = {
+    "input": QUESTION,
+    "actual_output": ANSWER,
+    "expected_output": TRUTH,
+    "retrieval_context": PASSAGES,
+}
 RAGCHECKER = {
     "results": [
         {
@@ -32,23 +47,34 @@ RAGCHECKER = {
 
 
 class HasPandas:
-    """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset: lists come back as arrays."""
+    """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset:
+
+    lists come back as arrays.
+    """
 
     def to_pandas(self):
-        return pd.DataFrame({name: [np.array(v) if isinstance(v, list) else v] for name, v in OLD_RAGAS.items()})
+        return pd.DataFrame(
+            {name: [np.array(v) if isinstance(v, list) else v] for name, v in OLD_RAGAS.items()}
+        )
 
 
 def stored(folder, kind, rows):
     """Write rows in a format, as its usual tool does."""
     frame = pd.DataFrame(rows)
     if kind in ("frame", "dicts", "columns"):
-        return {"frame": frame, "dicts": rows, "columns": {n: [row.get(n) for row in rows] for n in frame}}[kind]
+        return {
+            "frame": frame,
+            "dicts": rows,
+            "columns": {n: [row.get(n) for row in rows] for n in frame},
+        }[kind]
     path = folder / kind
     if path.suffix in (".csv", ".tsv"):
         frame.to_csv(path, index=False, sep={"a.csv": ",", "a.tsv": "\t"}.get(kind, ";"))
     elif path.suffix == ".parquet":
         if "reference" in frame:
-            frame["reference"] = [row if isinstance(row, list) else [row] for row in frame["reference"]]
+            frame["reference"] = [
+                row if isinstance(row, list) else [row] for row in frame["reference"]
+            ]
         frame.to_parquet(path)
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), encoding="utf-8")
@@ -62,10 +88,16 @@ def ours(frame):
     return {name: frame.at[0, name] for name in OURS}
 
 
-@pytest.mark.parametrize("row", [OURS, RAGAS, OLD_RAGAS, DEEPEVAL], ids=["ours", "ragas", "old ragas", "DeepEval"])
-@pytest.mark.parametrize("kind", ["frame", "dicts", "columns", "a.csv", "a.jsonl", "a.json", "a.parquet"])
+@pytest.mark.parametrize(
+    "row", [OURS, RAGAS, OLD_RAGAS, DEEPEVAL], ids=["ours", "ragas", "old ragas", "DeepEval"]
+)
+@pytest.mark.parametrize(
+    "kind", ["frame", "dicts", "columns", "a.csv", "a.jsonl", "a.json", "a.parquet"]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file(row, kind, tmp_path):
+def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file(
+    row, kind, tmp_path
+):
     frame = read_answers(stored(tmp_path, kind, [row]))
     assert ours(frame) == OURS
     assert frame["question_id"].tolist() == ["q1"]
@@ -92,7 +124,9 @@ def test_checked_results_of_ragchecker_bring_their_labels():
         "response2answer": ["Entailment"], "retrieved2response": [["Neutral", "Neutral"]] * 2,
         "retrieved2answer": [["Entailment", "Neutral"]],
     }  # fmt: skip
-    table = rb.score({"results": [RAGCHECKER["results"][0] | labels]}, ["precision", "claim_recall"])
+    table = rb.score(
+        {"results": [RAGCHECKER["results"][0] | labels]}, ["precision", "claim_recall"]
+    )
     assert table[["precision", "claim_recall"]].to_numpy().tolist() == [[0.5, 1.0]]
     assert table["labelled_by"].tolist() == ["given"]
 
@@ -107,18 +141,38 @@ def test_supporting_texts_have_three_names_and_deepevals_context_is_one():
 def test_columns_of_ones_own_go_first_and_two_of_one_meaning_are_refused():
     rows = [{"q": QUESTION, "answer": "gold", "said": ANSWER}]
     frame = read_answers(rows, {"question": "q", "answer": "said"})
-    assert frame[["question", "answer", "given_answer"]].to_numpy().tolist() == [[QUESTION, ANSWER, "gold"]]
+    assert frame[["question", "answer", "given_answer"]].to_numpy().tolist() == [
+        [QUESTION, ANSWER, "gold"]
+    ]
     with pytest.raises(DataError, match=r"the columns 'answer' and 'response' both mean 'answer'"):
         read_answers([{"question": "q", "answer": "gold", "response": "said"}])
-    with pytest.raises(DataError, match=r"columns names 'sed', which is not there\n.*one of q, answer, said"):
+    with pytest.raises(
+        DataError, match=r"columns names 'sed', which is not there\n.*one of q, answer, said"
+    ):
         read_answers(rows, {"answer": "sed"})
 
 
 def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised():
-    row = {"User-Input": "Who?", "Response ": "Ann.", "Ground Truth": "Ann", "CONTEXTS": ["Ann."], "System": "a"}
+    row = {
+        "User-Input": "Who?",
+        "Response ": "Ann.",
+        "Ground Truth": "Ann",
+        "CONTEXTS": ["Ann."],
+        "System": "a",
+    }
     read = read_answers([row | {"Model Size": 3}])
-    assert set(read) == {"question", "answer", "reference", "chunks", "system", "Model Size", "question_id"}
-    assert read_answers([{"Answer": "no", "gold": "yes"}], {"answer": "gold"})["answer"].tolist() == ["yes"]
+    assert set(read) == {
+        "question",
+        "answer",
+        "reference",
+        "chunks",
+        "system",
+        "Model Size",
+        "question_id",
+    }
+    assert read_answers([{"Answer": "no", "gold": "yes"}], {"answer": "gold"})[
+        "answer"
+    ].tolist() == ["yes"]
     with pytest.raises(DataError, match="'answer' and 'Response' both mean 'answer'"):
         read_answers([{"Response": "a", "answer": "b"}])
     both = read_answers([{"_id": "b", "Query ID": "a", "answer": "c"}])
@@ -126,16 +180,22 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised():
 
 
 def test_rows_of_one_question_share_its_id_over_systems():
-    rows = [{"question": q, "answer": "a", "system": s} for s in ("A", "B") for q in ("one?", "two?")]
+    rows = [
+        {"question": q, "answer": "a", "system": s} for s in ("A", "B") for q in ("one?", "two?")
+    ]
     assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q1", "q2"]
     named = [row | {"id": row["question"]} for row in rows]
     assert read_answers(named)["question_id"].tolist() == ["one?", "two?"] * 2
-    with pytest.raises(DataError, match=r"row 2: the id \('one\?',\) is that of row 0 too(.|\n)*'system': 'model'"):
+    with pytest.raises(
+        DataError, match=r"row 2: the id \('one\?',\) is that of row 0 too(.|\n)*'system': 'model'"
+    ):
         read_answers([{k: v for k, v in row.items() if k != "system"} for row in named])
 
 
 @pytest.mark.parametrize(
-    "cell", [json.dumps(PASSAGES), repr(PASSAGES), str(np.array(PASSAGES))], ids=["JSON", "Python", "numpy"]
+    "cell",
+    [json.dumps(PASSAGES), repr(PASSAGES), str(np.array(PASSAGES))],
+    ids=["JSON", "Python", "numpy"],
 )
 @pytest.mark.filterwarnings("ignore:.*read as lists")
 def test_a_list_written_as_text_keeps_the_borders_of_its_passages(cell):
@@ -145,11 +205,18 @@ def test_a_list_written_as_text_keeps_the_borders_of_its_passages(cell):
 def test_what_is_mended_is_counted_by_column_and_warned_of():
     rows = [
         {"question": "a?", "answer": 1979, "ground_truths": ["x"], "contexts": "['c', 'd']"},
-        {"question": "b?", "answer": np.float64(1980), "ground_truths": ["y"], "contexts": ["c", None]},
+        {
+            "question": "b?",
+            "answer": np.float64(1980),
+            "ground_truths": ["y"],
+            "contexts": ["c", None],
+        },
         {"question": "c?", "answer": float("nan"), "ground_truths": None, "contexts": []},
         {"question": "d?", "answer": True, "ground_truths": ["z"], "contexts": "only one"},
     ]
-    with pytest.warns(UserWarning, match=r"the rows: 3 cells of 'answer' held a number: written as text;"):
+    with pytest.warns(
+        UserWarning, match=r"the rows: 3 cells of 'answer' held a number: written as text;"
+    ):
         frame = read_answers(rows)
     assert frame["answer"].tolist() == ["1979", "1980", None, "True"]
     assert frame["reference"].tolist() == ["x", "y", None, "z"]
@@ -169,20 +236,34 @@ def test_what_is_mended_is_counted_by_column_and_warned_of():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"user_input": [{"content": "hi", "type": "human"}]}, r"line 2: 'question' is list .*conversation"),
+        (
+            {"user_input": [{"content": "hi", "type": "human"}]},
+            r"line 2: 'question' is list .*conversation",
+        ),
         ({"response": {"text": "x"}}, r"line 2: 'answer' is dict"),
         ({"retrieved_contexts": ["a", ["b"]]}, r"line 2: item 1 of 'chunks' is list"),
         ({"retrieved_contexts": 7}, r"line 2: 'chunks' is int '7'"),
-        ({"retrieved_contexts": "['a', b"}, r"line 2: 'chunks' begins like a list and cannot be read"),
-        ({"retrieved_contexts": "['a', 7]"}, r"line 2: 'chunks' begins like a list and cannot be read"),
+        (
+            {"retrieved_contexts": "['a', b"},
+            r"line 2: 'chunks' begins like a list and cannot be read",
+        ),
+        (
+            {"retrieved_contexts": "['a', 7]"},
+            r"line 2: 'chunks' begins like a list and cannot be read",
+        ),
         ({"retrieved_contexts": "['a' 'b' ... 'z']"}, r"line 2: 'chunks' begins like a list"),
-        ({"retrieved_contexts": "[" * 100_000}, r"line 2: 'chunks' begins like a list and cannot be read"),
+        (
+            {"retrieved_contexts": "[" * 100_000},
+            r"line 2: 'chunks' begins like a list and cannot be read",
+        ),
         ({"retrieved_contexts": "[1, 2]"}, r"line 2: item 0 of 'chunks' is int|begins like a list"),
         ({"id": None}, r"line 2: the id .* lacks a part"),
         ({"id": "1"}, r"line 2: the id \('1',\) is that of .*line 1 too"),
     ],
 )
-def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(change, message, tmp_path):
+def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(
+    change, message, tmp_path
+):
     path = tmp_path / "answers.jsonl"
     rows = [RAGAS | {"id": "1"}, RAGAS | {"id": "2"} | change]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -190,13 +271,46 @@ def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(chang
         read_answers(path)
 
 
-FORMATS = ["dicts", "frame", "columns", "a.csv", "b.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.jsonl.gz"]
+FORMATS = [
+    "dicts",
+    "frame",
+    "columns",
+    "a.csv",
+    "b.csv",
+    "a.tsv",
+    "a.jsonl",
+    "a.json",
+    "a.parquet",
+    "a.jsonl.gz",
+]
 CODE = "if (a || b) return early;"
 TRICKY = [
-    {"question": "nan", "answer": "nan", "reference": "nan", "chunks": ["nan", "None"], "retrieved": [1, 2]},
-    {"question": "if (a || b)?", "answer": CODE, "reference": "early", "chunks": [CODE], "relevant": [7]},
-    {"question": 'é, "quoted"; =1+1\nwhere?', "answer": "", "reference": "x", "chunks": ["[1] a; b", "c"]},
-    {"question": "Which?", "answer": "1.50", "reference": ["one and a half", "1.50"], "chunks": ["\ttab, 'it'"]},
+    {
+        "question": "nan",
+        "answer": "nan",
+        "reference": "nan",
+        "chunks": ["nan", "None"],
+        "retrieved": [1, 2],
+    },
+    {
+        "question": "if (a || b)?",
+        "answer": CODE,
+        "reference": "early",
+        "chunks": [CODE],
+        "relevant": [7],
+    },
+    {
+        "question": 'é, "quoted"; =1+1\nwhere?',
+        "answer": "",
+        "reference": "x",
+        "chunks": ["[1] a; b", "c"],
+    },
+    {
+        "question": "Which?",
+        "answer": "1.50",
+        "reference": ["one and a half", "1.50"],
+        "chunks": ["\ttab, 'it'"],
+    },
 ]
 TRICKY[0]["relevant"] = [2.0]
 
@@ -217,18 +331,29 @@ def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(
     (tmp_path / "a.jsonl").write_text('{"answer": "a", "contexts": "if (a || b) return early;"}')
     with pytest.warns(UserWarning, match="taken as a list of one"):
         assert read_answers(tmp_path / "a.jsonl")["chunks"][0] == ["if (a || b) return early;"]
-    (tmp_path / "a.csv").write_text("answer,contexts,retrieved,relevant\na,One. || Two.,1.0||2.0,2\n")
+    (tmp_path / "a.csv").write_text(
+        "answer,contexts,retrieved,relevant\na,One. || Two.,1.0||2.0,2\n"
+    )
     read = read_answers(tmp_path / "a.csv")
     assert (read["chunks"][0], read["retrieved"][0]) == (["One.", "Two."], ["1", "2"])
     assert rb.score(tmp_path / "a.csv", ["ranking"])["RR"][0] == 0.5
 
 
 @pytest.mark.parametrize(
-    "text", ["question,answer\rWho?,Ann\r", "sep=;\nquestion;answer\nWho?;Ann\n", "\r\nquestion,answer\r\nWho?,Ann"]
+    "text",
+    [
+        "question,answer\rWho?,Ann\r",
+        "sep=;\nquestion;answer\nWho?;Ann\n",
+        "\r\nquestion,answer\r\nWho?,Ann",
+    ],
 )
-def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_read(tmp_path, text):
+def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_read(
+    tmp_path, text
+):
     (tmp_path / "a.csv").write_bytes(text.encode())
-    assert read_answers(tmp_path / "a.csv")[["question", "answer"]].values.tolist() == [["Who?", "Ann"]]
+    assert read_answers(tmp_path / "a.csv")[["question", "answer"]].values.tolist() == [
+        ["Who?", "Ann"]
+    ]
     (tmp_path / "a.jsonl").write_bytes(b'{"answer": "a"}\r{"answer": "b"}\r')
     assert read_answers(tmp_path / "a.jsonl")["answer"].tolist() == ["a", "b"]
 
@@ -245,34 +370,55 @@ def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may
     ("name", "text", "message"),
     [
         ("a.csv", "answer,system,answer\na,b,c\n", r"a\.csv has two columns 'answer'"),
-        ("a.jsonl", '{"answer": "a"}\n{"answer": "a", "answer": "b"}', r"line 2: the key 'answer' occurs twice"),
+        (
+            "a.jsonl",
+            '{"answer": "a"}\n{"answer": "a", "answer": "b"}',
+            r"line 2: the key 'answer' occurs twice",
+        ),
         ("b.csv", "sep=;\nanswer;system\na;b;c\n", r"b\.csv, line 3: the number of cells"),
         ("a.json", '[{"answer": "a", "answer": "b"}]', r"a\.json: the key 'answer' occurs twice"),
     ],
 )
-def test_a_column_or_key_that_occurs_twice_or_a_cell_too_many_is_named(tmp_path, name, text, message):
+def test_a_column_or_key_that_occurs_twice_or_a_cell_too_many_is_named(
+    tmp_path, name, text, message
+):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         read_answers(tmp_path / name)
 
 
 def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
-    rows = [{"question": "q", "answer": "New York", "reference": ["Albany", "new york"], "chunks": ["x"]}]
+    rows = [
+        {
+            "question": "q",
+            "answer": "New York",
+            "reference": ["Albany", "new york"],
+            "chunks": ["x"],
+        }
+    ]
     assert rb.score(rows, ["exact_match"])["exact_match"].tolist() == [1.0]
     with pytest.raises(DataError, match="several true answers in 'reference'"):
         rb.score([rows[0] | {"references": ["x"]}], ["fully_right"], "ollama:llama3:8b")
 
 
-@pytest.mark.parametrize("cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"])
-def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refused(tmp_path, monkeypatch, cells):
+@pytest.mark.parametrize(
+    "cells", [np.zeros(3_000_000, np.int64), ["x" * 100_000] * 200], ids=["numbers", "texts"]
+)
+def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refused(
+    tmp_path, monkeypatch, cells
+):
     monkeypatch.setattr(tables, "MAX_UNPACKED", 10_000_000)
     pd.DataFrame({"answer": cells}).to_parquet(tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size < 200_000
-    with pytest.raises(DataError, match=r"a\.parquet \(.* bytes\) unpacks to more than 10,000,000 bytes"):
+    with pytest.raises(
+        DataError, match=r"a\.parquet \(.* bytes\) unpacks to more than 10,000,000 bytes"
+    ):
         read_answers(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("cell", ["['a', nan, None]", '["a", NaN, null]', ["a", float("nan"), None]])
+@pytest.mark.parametrize(
+    "cell", ["['a', nan, None]", '["a", NaN, null]', ["a", float("nan"), None]]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_empty_places_of_a_list_are_left_out_and_counted_however_it_is_written(cell):
     frame = read_answers([OURS | {"chunks": cell}])
@@ -281,8 +427,13 @@ def test_empty_places_of_a_list_are_left_out_and_counted_however_it_is_written(c
 
 
 def test_all_bad_cells_are_listed_together_and_frames_name_their_own_rows():
-    rows = pd.DataFrame([RAGAS | {"response": ["a", "b"]}, RAGAS, RAGAS | {"response": {}}], index=["x", "y", "z"])
-    with pytest.raises(DataError, match=r"2 of 3 records are bad\n +row 'x': 'answer' is list.*\n +row 'z': 'answer'"):
+    rows = pd.DataFrame(
+        [RAGAS | {"response": ["a", "b"]}, RAGAS, RAGAS | {"response": {}}], index=["x", "y", "z"]
+    )
+    with pytest.raises(
+        DataError,
+        match=r"2 of 3 records are bad\n +row 'x': 'answer' is list.*\n +row 'z': 'answer'",
+    ):
         read_answers(rows)
 
 
@@ -311,6 +462,10 @@ def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_
     (tmp_path / "answers.docx").write_bytes(b"PK")
     with pytest.raises(ConfigError, match=r"unknown kind of file '.docx'"):
         read_answers(tmp_path / "answers.docx")
-    for nothing, message in ((pd.DataFrame(), "has no row"), ([], "has no row"), (3, "a table as int")):
+    for nothing, message in (
+        (pd.DataFrame(), "has no row"),
+        ([], "has no row"),
+        (3, "a table as int"),
+    ):
         with pytest.raises(DataError, match=message):
             read_answers(nothing)

@@ -1,4 +1,7 @@
-"""The audit: every fault is planted, in a real run where a run can have it, and the audit counts exactly that."""
+"""The audit:
+
+every fault is planted, in a real run where a run can have it, and the audit counts exactly that.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, live, people, towns
+from experiment_parts import (
+    Copier,
+    Interrupted,
+    JudgeDouble,
+    Named,
+    experiment,
+    live,
+    people,
+    towns,
+)
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,16 +65,25 @@ def grading(prompt: str) -> bool:
     return "characters." in prompt
 
 
-# -- rows and retrieval ------------------------------------------------------------------------------------------------
+# -- rows and retrieval
+# ------------------------------------------------------------------------------------------------
 
 
 def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
     broken = {"named": lambda c: Named(c, "Person2")}
-    frame = run_and_audit(tmp_path, 4, retriever=broken, generator={"copier": Copier(broken="Person1")})
+    frame = run_and_audit(
+        tmp_path, 4, retriever=broken, generator={"copier": Copier(broken="Person1")}
+    )
     assert counts(frame, "rows", "failed") == (5, 12)
-    assert found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
+    assert (
+        found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
+    )
     unscored = found(frame, "IR score", "unscored")
-    assert (unscored["rows"], unscored["of"], unscored["detail"]) == (2, 8, "retrieve: ValueError 2")
+    assert (unscored["rows"], unscored["of"], unscored["detail"]) == (
+        2,
+        8,
+        "retrieve: ValueError 2",
+    )
 
 
 def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
@@ -95,7 +116,10 @@ class Empty(Named):
     """Finds nothing for one person."""
 
     def search(self, queries, k, scope=None):
-        return [[] if "Person0" in q else hits for q, hits in zip(queries, super().search(queries, k), strict=True)]
+        return [
+            [] if "Person0" in q else hits
+            for q, hits in zip(queries, super().search(queries, k), strict=True)
+        ]
 
 
 def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
@@ -112,27 +136,34 @@ def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
 def test_rows_of_a_stopped_run_are_counted_those_of_a_data_set_not_begun_too(tmp_path):
     data = {"a": people(2), "b": people(30)}
     with pytest.raises(KeyboardInterrupt):
-        experiment(tmp_path, data=data, judge=None, retriever={"named": Interrupted}).run(progress=False)
+        experiment(tmp_path, data=data, judge=None, retriever={"named": Interrupted}).run(
+            progress=False
+        )
     grid = experiment(tmp_path, data=data, judge=None)
     rows = load_rows(tmp_path)
     assert set(rows["data"]) == {"a"}
     row = found(audit(tmp_path), "rows", "missing rows")
     assert 0 < row["rows"] == 96 - len(rows)
     assert "run it again" in row["detail"]
-    assert counts(audit(rows), "rows", "missing rows")[0] == 0  # without the manifest nothing more is known
+    assert (
+        counts(audit(rows), "rows", "missing rows")[0] == 0
+    )  # without the manifest nothing more is known
     grid.run(progress=False)
     assert counts(audit(tmp_path), "rows", "missing rows") == (0, 96)
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
     two = {"a": JudgeDouble(), "b": JudgeDouble()}
-    frame = run_and_audit(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two)
+    frame = run_and_audit(
+        tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two
+    )
     assert counts(frame, "IR score", "unscored") == (0, 6)
     assert counts(frame, RIGHT, "unscored") == (6, 36)
     assert counts(frame, RIGHT, "cells with unequal n") == (6, 12)
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- answers
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("whose", ["", "judge_"])
@@ -153,20 +184,37 @@ def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
     assert rows.loc[rows["finish"] == "length", "answer"].str.len().gt(0).tolist() == [True] * 3
 
 
-@pytest.mark.parametrize(("check", "step"), [("truncated answers", "generate"), ("truncated grades", "grade")])
+@pytest.mark.parametrize(
+    ("check", "step"), [("truncated answers", "generate"), ("truncated grades", "grade")]
+)
 def test_replies_that_failed_at_their_limit_are_counted_by_their_step(check, step):
-    rows = pd.DataFrame({"finish": ["stop", ""], "judge_raw": "x", "error_step": ["", step], "error_kind": "truncated"})
+    rows = pd.DataFrame(
+        {
+            "finish": ["stop", ""],
+            "judge_raw": "x",
+            "error_step": ["", step],
+            "error_kind": "truncated",
+        }
+    )
     frame = audit_rows(rows)
     assert counts(frame, "rows", check) == (1, 2)
-    assert sum(counts(frame, "rows", name)[0] for name in ("truncated answers", "truncated grades")) == 1
+    assert (
+        sum(counts(frame, "rows", name)[0] for name in ("truncated answers", "truncated grades"))
+        == 1
+    )
 
 
-# -- grades ------------------------------------------------------------------------------------------------------------
+# -- grades
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
     def fault(prompt, before):
-        return Fault("answer", '{"grades": [5, 5]}') if grading(prompt) and "Person0 Lee born?" in prompt else None
+        return (
+            Fault("answer", '{"grades": [5, 5]}')
+            if grading(prompt) and "Person0 Lee born?" in prompt
+            else None
+        )
 
     frame = run_live_and_audit(tmp_path, fault)
     row = found(frame, RIGHT, "unscored")
@@ -181,7 +229,9 @@ def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
 
 
 def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
-    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(progress=False)
+    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(
+        progress=False
+    )
     rows = load_rows(tmp_path)
     rows.loc[(rows["generator"] == "x") & (rows["question_id"] == "q1"), "ir_score"] = float("nan")
     assert counts(audit(rows), "IR score", "unscored") == (0, 6)
@@ -189,7 +239,8 @@ def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
     assert counts(audit(rows), "IR score", "unscored") == (2, 6)
 
 
-# -- frames of one's own -----------------------------------------------------------------------------------------------
+# -- frames of one's own
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -231,7 +282,9 @@ def test_a_cell_with_no_scored_row_has_no_mean_and_the_whole_range(frame):
     assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
 
 
-LANGUAGES = pd.DataFrame({"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2})
+LANGUAGES = pd.DataFrame(
+    {"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2}
+)
 LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
 TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
 
@@ -242,11 +295,25 @@ TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": 
         (TWO, ["system"], [], 2, 2, "n from 1 to 1 of 2"),  # equal numbers, of different questions
         (TWO.assign(question_id="q1"), ["system"], [], 0, 2, ""),
         # Without names of questions: by how many there are.
-        (pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]}), ["system"], [], 1, 2, "n from 1 to 2 of 2"),
+        (
+            pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]}),
+            ["system"],
+            [],
+            1,
+            2,
+            "n from 1 to 2 of 2",
+        ),
         (LANGUAGES, ["language", "system"], ["language"], 0, 4, ""),
         (LANGUAGES, ["language", "system"], [], 4, 4, "n from 1 to 2 of 3"),
         (LANGUAGES.drop(index=4), ["language", "system"], ["language"], 1, 4, "n from 1 to 2 of 2"),
-        (LANGUAGES.assign(score=[1, 1, 1, None, None, None]), ["system"], [], 1, 2, "n from 0 to 3 of 3"),
+        (
+            LANGUAGES.assign(score=[1, 1, 1, None, None, None]),
+            ["system"],
+            [],
+            1,
+            2,
+            "n from 0 to 3 of 3",
+        ),
     ],
 )
 def test_cells_that_rest_on_different_questions_are_counted(rows, by, within, unequal, of, detail):
@@ -256,7 +323,10 @@ def test_cells_that_rest_on_different_questions_are_counted(rows, by, within, un
 
 def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
     told = audit_rows(frame, "score")
-    assert (found(told, "score", "unscored")["most_in"], counts(told, "score", "unscored")) == ("", (3, 6))
+    assert (found(told, "score", "unscored")["most_in"], counts(told, "score", "unscored")) == (
+        "",
+        (3, 6),
+    )
     assert "unscored" not in set(audit_rows(frame)["check"])
 
 
@@ -292,25 +362,34 @@ def test_a_notebook_ends_with_checks_of_its_own_tables(path):
     assert "rb.audit_" in "".join(last["source"])
 
 
-# -- ranges ------------------------------------------------------------------------------------------------------------
+# -- ranges
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_ranges_by_hand():
-    rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]})
+    rows = pd.DataFrame(
+        {"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]}
+    )
     columns = ["most_in", "mean", "if_worst", "if_best"]
 
     def told(rows, bounds=(0, 1), by=()):
         return found(audit_rows(rows, {"s": bounds}, by), "s", "unscored")[columns].tolist()
 
-    # An axis may have the name of a count. Half of the second cell is unscored, a third of the first.
+    # An axis may have the name of a count. Half of the second cell is unscored, a third of the
+    # first.
     assert told(rows, by=["size", "d"]) == ["b, 2: 1", 0.25, 0.125, 0.625]
     assert told(rows[:3], by="size") == ["a: 1", 0.75, 0.5, pytest.approx(2.5 / 3)]
     assert told(rows, (1, 0)) == ["", pytest.approx(1.75 / 3), 0.75, 0.35]  # less is better
 
 
-@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12), st.lists(st.floats(0, 1), min_size=12))
+@given(
+    st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12),
+    st.lists(st.floats(0, 1), min_size=12),
+)
 def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
-    row = found(audit_rows(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s"), "s", "unscored")
+    row = found(
+        audit_rows(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s"), "s", "unscored"
+    )
     scored = [v for v in values if v is not None]
     assert (row["rows"], row["of"]) == (len(values) - len(scored), len(values))
     if len(scored) == len(values):
@@ -322,7 +401,8 @@ def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, trut
     assert row["mean"] == pytest.approx(np.mean(scored) if scored else np.nan, nan_ok=True)
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
+# -- the ledger
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -341,7 +421,11 @@ def test_ledger_cells_are_audited_by_who_measured_them(ledger):
     assert set(told["table"]) == {table, "Table 3.1: made elsewhere"}
     row = found(told, table, "unscored")
     assert (row["rows"], row["of"], row["most_in"]) == (10, 200, "100, BM25: 10")
-    assert (row["mean"], row["if_worst"], row["if_best"]) == (0.5, pytest.approx(0.45), pytest.approx(0.55))
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (
+        0.5,
+        pytest.approx(0.45),
+        pytest.approx(0.55),
+    )
     row = found(told, table, "cells without a number")
     assert (row["rows"], row["of"], row["detail"]) == (1, 3, "needs a model 1")
     row = found(told, table, "cells with unequal n")
@@ -358,17 +442,25 @@ def test_an_identity_rests_on_printed_numbers_and_needs_no_n(ledger):
 
 
 def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
-    cells = pd.DataFrame({"row": ["BM25_GPT-4"], "column": ["f1"], "value": [50.0], "n": [3], "unscored": [1]})
+    cells = pd.DataFrame(
+        {"row": ["BM25_GPT-4"], "column": ["f1"], "value": [50.0], "n": [3], "unscored": [1]}
+    )
     record("ragchecker", "Table 3", cells, by="x")
     row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: x", "unscored")
     assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
     record("ragchecker", "Table 3", cells.assign(row="ours alone"), by="y")
     row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: y", "unscored")
     assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
-    cells = pd.DataFrame({"row": ["100", "200"], "column": "BM25", "value": 0.5, "n": [90, 50], "unscored": [10, 50]})
+    cells = pd.DataFrame(
+        {"row": ["100", "200"], "column": "BM25", "value": 0.5, "n": [90, 50], "unscored": [10, 50]}
+    )
     record("thesis", "Table 3.1", cells, by="half")
     row = found(audit_ledger("thesis", "Table 3.1"), "Table 3.1: half", "unscored")
-    assert (row["most_in"], row["if_worst"], row["if_best"]) == ("200, BM25: 50", 0.25, 0.75)  # the least certain
+    assert (row["most_in"], row["if_worst"], row["if_best"]) == (
+        "200, BM25: 50",
+        0.25,
+        0.75,
+    )  # the least certain
 
 
 def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):

@@ -33,7 +33,12 @@ def doc(text, name="d"):
 @pytest.mark.parametrize(
     ("text", "size", "overlap", "texts"),
     [
-        ("one two three four five six seven", 4, 0.5, ["one two three four", "three four five six", "five six seven"]),
+        (
+            "one two three four five six seven",
+            4,
+            0.5,
+            ["one two three four", "three four five six", "five six seven"],
+        ),
         ("one two three four five", 2, 0, ["one two", "three four", "five"]),  # the last is short
         ("one two", 300, 0, ["one two"]),
         ("   ", 300, 0, []),
@@ -41,13 +46,17 @@ def doc(text, name="d"):
 )
 def test_token_chunks_by_hand(text, size, overlap, texts):
     chunks = token_chunks([doc(text)], size=size, overlap=overlap)
-    assert [(c.id, c.text, c.title) for c in chunks] == [(f"d#{i}", text, "T") for i, text in enumerate(texts)]
+    assert [(c.id, c.text, c.title) for c in chunks] == [
+        (f"d#{i}", text, "T") for i, text in enumerate(texts)
+    ]
 
 
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
 def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, overlap):
     words = [f"{'abcdefghij'[i % 10]}" for i in range(n)]
-    chunks = [c.text.split() for c in token_chunks([doc(" ".join(words))], size=size, overlap=overlap)]
+    chunks = [
+        c.text.split() for c in token_chunks([doc(" ".join(words))], size=size, overlap=overlap)
+    ]
     step = max(1, size - round(size * overlap))
     rebuilt = chunks[0] + [w for c in chunks[1:] for w in c[size - step :]]
     assert rebuilt == words
@@ -69,7 +78,10 @@ def test_a_splitter_by_headers_returns_documents_and_anything_else_is_named():
     def by_header(text):
         return [LangChainDocument(part, metadata={"Header 1": "A"}) for part in text.split("#")]
 
-    assert [(c.id, c.text) for c in split_chunks([doc("#one#two")], by_header)] == [("d#1", "one"), ("d#2", "two")]
+    assert [(c.id, c.text) for c in split_chunks([doc("#one#two")], by_header)] == [
+        ("d#1", "one"),
+        ("d#2", "two"),
+    ]
     assert split_chunks([doc("one")], lambda text: []) == []
     for returned in (None, "one", [3]):
 
@@ -92,9 +104,16 @@ def visible(texts):
 @given(TEXTS, st.integers(1, 8))
 def test_chunks_of_any_script_lose_no_character(text, size):
     one = [doc(text)]
-    ways = [token_chunks(one, size, 0.0), semantic_chunks(one, topics(), min_chars=0, percentile=50)]
+    ways = [
+        token_chunks(one, size, 0.0),
+        semantic_chunks(one, topics(), min_chars=0, percentile=50),
+    ]
     ways += [semantic_chunks(one, topics(), "paper", max_tokens=size)]
-    ways += [sentence_chunks(one, size, unit, language) for unit in chunking.UNITS for language in ("en", "zh")]
+    ways += [
+        sentence_chunks(one, size, unit, language)
+        for unit in chunking.UNITS
+        for language in ("en", "zh")
+    ]
     for chunks in ways:
         assert visible(chunk.text for chunk in chunks) == visible(text)
         assert all(chunk.text in text for chunk in chunks)
@@ -141,11 +160,15 @@ def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
     run = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=22_000))
     assert len(truncate(run, 300)) == 1200
     assert len(token_chunks([doc(run)], 100, 0.0)) == 55
-    assert truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"  # up to 20 unknown characters are one token, as published
+    assert (
+        truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"
+    )  # up to 20 unknown characters are one token, as published
 
 
 def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
-    text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(f"dog狗跑了{i}！" for i in range(20))
+    text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(
+        f"dog狗跑了{i}！" for i in range(20)
+    )
     chunks = semantic_chunks([doc(text)], topics(), "paper")
     assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
 
@@ -160,9 +183,19 @@ def test_documents_are_tokenised_in_blocks(monkeypatch):
 
 def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():
     text = "Aa bb. Cc dd? Ee ff! Gg."
-    assert [text[a:b] for a, b in sentence_spans(text, "chunks")] == ["Aa bb.", "Cc dd?", "Ee ff!", "Gg."]
-    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 10)] == ["Aa bb. Cc dd?", "Ee ff! Gg."]
-    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 13)] == ["Aa bb. Cc dd? Ee ff! Gg."]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks")] == [
+        "Aa bb.",
+        "Cc dd?",
+        "Ee ff!",
+        "Gg.",
+    ]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 10)] == [
+        "Aa bb. Cc dd?",
+        "Ee ff! Gg.",
+    ]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 13)] == [
+        "Aa bb. Cc dd? Ee ff! Gg."
+    ]
     assert [text[a:b] for a, b in sentence_spans(text, "chunks", 1000)] == [text]
 
 
@@ -172,7 +205,8 @@ DOGS = " ".join(f"The dog ran number {i}." for i in range(6))
 
 def test_as_run_breaks_where_the_subject_changes():
     cut = segment([doc(f"{CATS} {DOGS}")], topics(), "as_run", min_chars=0, window=1)[0]
-    # windows of +-1 sentence: only the steps 4->5, 5->6, 6->7 of 11 mix cats and dogs, and the middle one the most
+    # windows of +-1 sentence: only the steps 4->5, 5->6, 6->7 of 11 mix cats and dogs, and the
+    # middle one the most
     assert np.argmax(cut.distances) == 5
     assert cut.threshold == pytest.approx(np.percentile(cut.distances, 80))
     assert cut.breaks == tuple(i for i, d in enumerate(cut.distances) if d > cut.threshold)
@@ -187,7 +221,9 @@ def test_as_run_distances_equal_a_slow_version():
     for i in range(len(sentences)):
         joined = " ".join(sentences[max(0, i - 3) : i + 4])
         vectors.append(np.array(topics().embed_query(joined)))
-    expected = [1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.pairwise(vectors)]
+    expected = [
+        1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.pairwise(vectors)
+    ]
     np.testing.assert_allclose(cut.distances, expected, atol=1e-6)
 
 
@@ -214,13 +250,16 @@ def test_identical_windows_need_no_embedding_and_make_no_break():
 
 
 def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
-    long, cut = "word " * 9 + "end.", ["word word word word word word", "word word word end."]
+    long = "word " * 9 + "end."
+    cut = ["word word word word word word", "word word word end."]
     for text, expected in (
         (f"Alpha beta gamma. Delta one. {long}", ["Alpha beta gamma.", "Delta one.", *cut]),
         (f"{long} Alpha beta gamma.", [*cut, "Alpha beta gamma."]),
     ):
         chunks = semantic_chunks([doc(text)], topics(), "paper", max_tokens=6)
-        assert [(c.id, c.text) for c in chunks] == [(f"d#{i}", piece) for i, piece in enumerate(expected)]
+        assert [(c.id, c.text) for c in chunks] == [
+            (f"d#{i}", piece) for i, piece in enumerate(expected)
+        ]
 
 
 test_wrong_settings_are_named = refusals(
@@ -231,7 +270,10 @@ test_wrong_settings_are_named = refusals(
     (lambda: split_chunks([doc("x")], object()), "split is object(.|\n)*split_text"),
     (lambda: semantic_chunks([doc("x")], topics(), "as-run"), "unknown chunking profile 'as-run'"),
     (lambda: semantic_chunks([doc("x")], topics(), percentile=101), "percentile=101"),
-    (lambda: semantic_chunks([doc("x")], topics(), percentile=5, threshold=0.5), "both percentile and threshold"),
+    (
+        lambda: semantic_chunks([doc("x")], topics(), percentile=5, threshold=0.5),
+        "both percentile and threshold",
+    ),
     (lambda: segment([doc("x")], topics(), windw=3), "unknown chunking setting 'windw'"),
     (lambda: semantic_chunks([doc("x")], topics(), max_tokens=0), "max_tokens=0"),
 )

@@ -14,16 +14,26 @@ from hypothesis import strategies as st
 from ragbench.data.ragchecker import from_ragchecker, read_ragchecker
 from ragbench.errors import DataError
 from ragbench.metrics import claims
-from ragbench.metrics.claims import COUNTS, IN_RETRIEVED, METRICS, ClaimLabels, claim_metrics, claim_metrics_table
+from ragbench.metrics.claims import (
+    COUNTS,
+    IN_RETRIEVED,
+    METRICS,
+    ClaimLabels,
+    claim_metrics,
+    claim_metrics_table,
+)
 from ragbench.paths import packaged_data
 
 # Busy machines: the time one example takes says nothing about the code.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def slow(response, reference, response_chunks, reference_chunks, empty=math.nan, literal=False) -> dict[str, float]:
+def slow(
+    response, reference, response_chunks, reference_chunks, empty=math.nan, literal=False
+) -> dict[str, float]:
     """The definitions of section 3.3 with sets of claims and chunks, one at a time."""
-    n, m = len(response), len(reference)
+    n = len(response)
+    m = len(reference)
     k = max((len(row) for row in [*response_chunks, *reference_chunks]), default=0)
     chunks_of = [{j for j in range(k) if response_chunks[i][j]} for i in range(n)]
     sources_of = [{j for j in range(k) if reference_chunks[i][j]} for i in range(m)]
@@ -41,7 +51,8 @@ def slow(response, reference, response_chunks, reference_chunks, empty=math.nan,
     def share(part, whole, defined=True):
         return len(part) / whole if defined and whole else empty
 
-    p, r = share(correct, n), share({i for i in range(m) if reference[i]}, m)
+    p = share(correct, n)
+    r = share({i for i in range(m) if reference[i]}, m)
     f1 = 2 * p * r / (p + r) if n and m and p + r else 0.0 if n and m else empty
     used = share({i for i in recalled if reference[i]}, len(recalled))
     noise = [share(part, n, k > 0 and m > 0) for part in (first, second)]
@@ -61,24 +72,45 @@ def labels(draw, least=0):
 
 
 def same(a: dict[str, float], b: dict[str, float]) -> bool:
-    return list(a) == list(b) and all(x == pytest.approx(b[name], nan_ok=True) for name, x in a.items())
+    return list(a) == list(b) and all(
+        x == pytest.approx(b[name], nan_ok=True) for name, x in a.items()
+    )
 
 
-# Chunks: two relevant, one irrelevant. 13 response claims: 3 correct and grounded, 2 correct on their own, 1 wrong from
-# a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong from the irrelevant one; 4 from nowhere.
+# Chunks: two relevant, one irrelevant. 13 response claims: 3 correct and grounded, 2 correct on
+# their own, 1 wrong from a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong
+# from the irrelevant one; 4 from nowhere.
 RESPONSE = [True] * 5 + [False] * 8
 IN_CHUNKS = (
-    [[1, 0, 0], [0, 1, 1], [0, 0, 1]] + [[0, 0, 0]] * 2 + [[1, 1, 0]] + [[0, 1, 1]] * 2 + [[0, 0, 1]] + [[0, 0, 0]] * 4
+    [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
+    + [[0, 0, 0]] * 2
+    + [[1, 1, 0]]
+    + [[0, 1, 1]] * 2
+    + [[0, 0, 1]]
+    + [[0, 0, 0]] * 4
 )
 REFERENCE = [True, False, True, False, True]
 REFERENCE_CHUNKS = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
 EXAMPLE = (RESPONSE, REFERENCE, IN_CHUNKS, REFERENCE_CHUNKS)
-NUMBERS = (5 / 13, 3 / 5, 2 / (13 / 5 + 5 / 3), 4 / 5, 2 / 3, 2 / 4, 3 / 13, 1 / 13, 4 / 13, 2 / 13, 7 / 13)
+NUMBERS = (
+    5 / 13,
+    3 / 5,
+    2 / (13 / 5 + 5 / 3),
+    4 / 5,
+    2 / 3,
+    2 / 4,
+    3 / 13,
+    1 / 13,
+    4 / 13,
+    2 / 13,
+    7 / 13,
+)
 BY_HAND = dict(zip(METRICS, NUMBERS, strict=True))
 
 
 def test_all_eleven_metrics_and_the_counts_worked_by_hand():
-    scores, counts = claim_metrics(*EXAMPLE), claims.claim_counts(*EXAMPLE)
+    scores = claim_metrics(*EXAMPLE)
+    counts = claims.claim_counts(*EXAMPLE)
     assert list(scores) == list(METRICS)
     assert scores == pytest.approx(BY_HAND)
     assert counts == dict(zip(COUNTS, (13, 5, 3, 2, 4), strict=True))
@@ -90,7 +122,8 @@ def test_all_eleven_metrics_and_the_counts_worked_by_hand():
 
 
 def test_a_claim_that_two_chunks_entail_together_moves_from_self_knowledge_to_faithfulness():
-    # Two right claims: the first stands in a chunk, the second follows from both chunks; a third one is wrong.
+    # Two right claims: the first stands in a chunk, the second follows from both chunks; a third
+    # one is wrong.
     labels = {
         "id": "x",
         "response_in_reference": [1, 1, 0],
@@ -100,7 +133,9 @@ def test_a_claim_that_two_chunks_entail_together_moves_from_self_knowledge_to_fa
         "response_in_retrieved": ["Entailment", "Entailment", None],
         "reference_in_retrieved": ["Entailment", "Entailment"],
     }
-    alone, together = (claim_metrics_table([labels], in_retrieved=way).iloc[0] for way in (False, True))
+    alone, together = (
+        claim_metrics_table([labels], in_retrieved=way).iloc[0] for way in (False, True)
+    )
     expected = {
         "claim_recall": (1 / 2, 1),
         "context_utilization": (0, 1 / 2),
@@ -117,7 +152,11 @@ def test_a_claim_that_two_chunks_entail_together_moves_from_self_knowledge_to_fa
 
 def test_labels_against_the_retrieved_text_are_there_for_every_claim_or_named():
     bare = {"id": "x", "response_in_reference": [1], "reference_in_response": [1]}
-    bare |= {"response_in_chunks": [[0]], "reference_in_chunks": [[0]], "response_in_retrieved": ["Entailment", None]}
+    bare |= {
+        "response_in_chunks": [[0]],
+        "reference_in_chunks": [[0]],
+        "response_in_retrieved": ["Entailment", None],
+    }
     with pytest.raises(DataError, match="result 'x': no labels for reference_in_retrieved"):
         claim_metrics_table([bare], in_retrieved=True)
     with pytest.raises(DataError, match="2 labels against the retrieved text"):
@@ -154,11 +193,19 @@ def test_metrics_equal_the_definitions_with_sets(sets, empty, literal):
 @unhurried
 @given(labels(least=1))
 def test_the_two_partitions_of_the_response_claims_add_up_to_one(sets):
-    scores, literal = claim_metrics(*sets), claim_metrics(*sets, irrelevant_noise="literal")
-    parts = ("precision", "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination")
+    scores = claim_metrics(*sets)
+    literal = claim_metrics(*sets, irrelevant_noise="literal")
+    parts = (
+        "precision",
+        "relevant_noise_sensitivity",
+        "irrelevant_noise_sensitivity",
+        "hallucination",
+    )
     assert sum(scores[name] for name in parts) == pytest.approx(1)
     assert sum(literal[name] for name in parts) >= 1 - 1e-12
-    assert scores["faithfulness"] + scores["hallucination"] + scores["self_knowledge"] == pytest.approx(1)
+    assert scores["faithfulness"] + scores["hallucination"] + scores[
+        "self_knowledge"
+    ] == pytest.approx(1)
 
 
 @unhurried
@@ -166,7 +213,9 @@ def test_the_two_partitions_of_the_response_claims_add_up_to_one(sets):
 def test_order_of_claims_and_chunks_never_matters(sets, random):
     response, reference, in_response, in_reference = sets
     k = max((len(row) for row in [*in_response, *in_reference]), default=0)
-    by_response, by_reference, by_chunk = (random.sample(range(n), n) for n in (len(response), len(reference), k))
+    by_response, by_reference, by_chunk = (
+        random.sample(range(n), n) for n in (len(response), len(reference), k)
+    )
     shuffled = (
         [response[i] for i in by_response],
         [reference[i] for i in by_reference],
@@ -174,7 +223,10 @@ def test_order_of_claims_and_chunks_never_matters(sets, random):
         [[in_reference[i][j] for j in by_chunk] for i in by_reference],
     )
     for noise in ("exclusive", "literal"):
-        assert same(claim_metrics(*sets, irrelevant_noise=noise), claim_metrics(*shuffled, irrelevant_noise=noise))
+        assert same(
+            claim_metrics(*sets, irrelevant_noise=noise),
+            claim_metrics(*shuffled, irrelevant_noise=noise),
+        )
 
 
 @unhurried
@@ -185,7 +237,10 @@ def test_duplicated_chunk_changes_context_precision_only(sets, data):
     j = data.draw(st.integers(0, k - 1))
     before = claim_metrics(*sets)
     after = claim_metrics(
-        response, reference, [[*row, row[j]] for row in in_response], [[*row, row[j]] for row in in_reference]
+        response,
+        reference,
+        [[*row, row[j]] for row in in_response],
+        [[*row, row[j]] for row in in_reference],
     )
     is_relevant = any(row[j] for row in in_reference)
     expected = (before["context_precision"] * k + is_relevant) / (k + 1)
@@ -214,17 +269,32 @@ def test_labels_may_be_words_numbers_arrays_or_frames():
         [np.array(part) for part in (*vectors, *matrices)],
         [np.array(part, float) for part in EXAMPLE],
         [np.asfortranarray(part, dtype=bool) for part in EXAMPLE],
-        [[np.array(row, bool) for row in part] if isinstance(part[0], list) else tuple(part) for part in EXAMPLE],
-        [pd.DataFrame(part) if isinstance(part[0], list) else pd.Series(part) for part in (*vectors, *matrices)],
+        [
+            [np.array(row, bool) for row in part] if isinstance(part[0], list) else tuple(part)
+            for part in EXAMPLE
+        ],
+        [
+            pd.DataFrame(part) if isinstance(part[0], list) else pd.Series(part)
+            for part in (*vectors, *matrices)
+        ],
     ):
         assert claim_metrics(*form) == expected
     assert claim_metrics([False], [1], [["Neutral"]], [[1]])["hallucination"] == 1
 
 
 UNDEFINED = {
-    "no response claim": (([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
-    "no response claim, a list": (([], [1, 0], [], [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
-    "no reference claim": (([1, 0], [], [[1, 0], [0, 0]], []), {"recall", "f1", *METRICS[3:6], *METRICS[6:8]}),
+    "no response claim": (
+        ([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]),
+        {"precision", "f1", *METRICS[6:]},
+    ),
+    "no response claim, a list": (
+        ([], [1, 0], [], [[1, 0], [0, 0]]),
+        {"precision", "f1", *METRICS[6:]},
+    ),
+    "no reference claim": (
+        ([1, 0], [], [[1, 0], [0, 0]], []),
+        {"recall", "f1", *METRICS[3:6], *METRICS[6:8]},
+    ),
     "no chunk": (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
     "no chunk, a list": (([1, 0], [1], [], []), set(METRICS[4:])),
     "nothing recalled": (([1, 0], [1], [[1], [1]], [[0]]), {"context_utilization"}),
@@ -257,23 +327,48 @@ def test_averages_leave_out_what_is_undefined():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"response_in_reference": [True, "Supported"]}, ["response_in_reference[1]", "'Supported'"]),
+        (
+            {"response_in_reference": [True, "Supported"]},
+            ["response_in_reference[1]", "'Supported'"],
+        ),
         ({"response_in_reference": [True, None]}, ["response_in_reference[1]", "None"]),
         ({"response_in_reference": [True, [True]]}, ["response_in_reference[1]"]),
-        ({"response_in_reference": np.ones((2, 1))}, ["response_in_reference", "(2, 1)", "one dimension"]),
-        ({"response_in_reference": "Entailment"}, ["response_in_reference", "'Entailment'", "a list"]),
+        (
+            {"response_in_reference": np.ones((2, 1))},
+            ["response_in_reference", "(2, 1)", "one dimension"],
+        ),
+        (
+            {"response_in_reference": "Entailment"},
+            ["response_in_reference", "'Entailment'", "a list"],
+        ),
         ({"reference_in_response": np.array([np.nan])}, ["reference_in_response[0]", "nan"]),
-        ({"response_in_chunks": [[1, 0, 1], [1, 0, "maybe"]]}, ["response_in_chunks[1, 2]", "'maybe'"]),
-        ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "rows of unequal length"]),
+        (
+            {"response_in_chunks": [[1, 0, 1], [1, 0, "maybe"]]},
+            ["response_in_chunks[1, 2]", "'maybe'"],
+        ),
+        (
+            {"response_in_chunks": [[1, 0, 1], [1, 0]]},
+            ["response_in_chunks", "rows of unequal length"],
+        ),
         ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "(2,)", "(2, n_chunks)"]),
-        ({"response_in_chunks": np.ones((3, 2))}, ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"]),
-        ({"reference_in_chunks": [[1, 0]]}, ["response_in_chunks has 3", "reference_in_chunks has 2"]),
+        (
+            {"response_in_chunks": np.ones((3, 2))},
+            ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"],
+        ),
+        (
+            {"reference_in_chunks": [[1, 0]]},
+            ["response_in_chunks has 3", "reference_in_chunks has 2"],
+        ),
         ({"reference_in_chunks": []}, ["response_in_chunks has 3", "reference_in_chunks has 0"]),
         ({"reference_in_chunks": None}, ["reference_in_chunks"]),
     ],
 )
 def test_bad_labels_are_named_with_field_and_place(change, said):
-    good = dict(zip(claims.CHECKS, ([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), strict=True))
+    good = dict(
+        zip(
+            claims.CHECKS, ([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), strict=True
+        )
+    )
     for call in (
         lambda: claim_metrics(**good | change),
         lambda: claims.claim_metrics_table([{"id": "q7"} | good | change]),
@@ -288,29 +383,44 @@ def test_bad_labels_are_named_with_field_and_place(change, said):
 def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
     good = dict(zip(claims.CHECKS, ([1], [1], [[1]], [[1]]), strict=True))
     part = SimpleNamespace(id="b", response_in_reference=[1], reference_in_response=None)
-    with pytest.raises(DataError, match=r"'b': no labels for reference_in_response, response_in_chunks, reference_i"):
+    with pytest.raises(
+        DataError,
+        match=r"'b': no labels for reference_in_response, response_in_chunks, reference_i",
+    ):
         claims.claim_metrics_table([good, part])
     with pytest.raises(DataError, match=r"result '1': no labels"):
         claims.claim_metrics_table([good, {}])
     typo = {"id": "q7", "response_in_refrence": good.pop("response_in_reference")} | good
-    with pytest.raises(DataError, match=r"'q7': no labels for response_in_reference \(it has response_in_refrence\)"):
+    with pytest.raises(
+        DataError,
+        match=r"'q7': no labels for response_in_reference \(it has response_in_refrence\)",
+    ):
         claims.claim_metrics_table([typo])
     record = ragchecker_record()
     record["answer2respones"] = record.pop("answer2response")
-    with pytest.raises(DataError, match=r"'q': no labels for response_in_reference \(it has answer2respones\)"):
+    with pytest.raises(
+        DataError, match=r"'q': no labels for response_in_reference \(it has answer2respones\)"
+    ):
         claims.score_ragchecker(from_ragchecker({"results": [record]}))
 
 
 def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
     read = from_ragchecker({"results": [ragchecker_record()]})
-    pd.testing.assert_frame_equal(claims.claim_metrics_table(read), claims.claim_metrics_table(read.results))
+    pd.testing.assert_frame_equal(
+        claims.claim_metrics_table(read), claims.claim_metrics_table(read.results)
+    )
     for one in ({check: [1] for check in claims.CHECKS}, read.results[0], "q7"):
-        with pytest.raises(DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"):
+        with pytest.raises(
+            DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"
+        ):
             claims.claim_metrics_table(one)
 
 
 test_unknown_options_name_the_choices = refusals(
-    (lambda: claim_metrics(*EXAMPLE, irrelevant_noise="exclusiv"), r"'exclusiv'(?s:.)*exclusive, literal"),
+    (
+        lambda: claim_metrics(*EXAMPLE, irrelevant_noise="exclusiv"),
+        r"'exclusiv'(?s:.)*exclusive, literal",
+    ),
     (lambda: claim_metrics(*EXAMPLE, empty="zero"), "published"),
     (lambda: claims.claim_metrics_table([], empty=None), "empty=None"),
 )
@@ -327,19 +437,31 @@ def ragchecker_record(**fields) -> dict:
 
 def test_ragcheckers_file_is_completed_with_its_own_names_and_percentages():
     results = from_ragchecker(
-        {"results": [ragchecker_record(), ragchecker_record(query_id="r", answer2response=["Entailment"] * 2)]}
+        {
+            "results": [
+                ragchecker_record(),
+                ragchecker_record(query_id="r", answer2response=["Entailment"] * 2),
+            ]
+        }
     )
     scored = claims.score_ragchecker(results)
     first, second = (result.metrics for result in scored.results)
     assert set(first) == set(claims.RAGCHECKER_NAMES.values())
     assert (first["precision"], second["precision"]) == (0.5, 1)
-    assert (first["noise_sensitivity_in_relevant"], second["noise_sensitivity_in_relevant"]) == (0.5, 0)
+    assert (first["noise_sensitivity_in_relevant"], second["noise_sensitivity_in_relevant"]) == (
+        0.5,
+        0,
+    )
     assert scored.metrics["overall"] == {"precision": 75.0, "recall": 0.0, "f1": 0.0}
     assert scored.metrics["generator"]["noise_sensitivity_in_relevant"] == 25.0
     assert list(scored.metrics["retriever"]) == ["claim_recall", "context_precision"]
     assert sum(map(len, scored.metrics.values())) == 11
-    empty = from_ragchecker({"results": [ragchecker_record(answer2response=[], retrieved2response=[])]})
-    assert claims.score_ragchecker(empty).results[0].metrics["faithfulness"] == 0  # the released code's zero
+    empty = from_ragchecker(
+        {"results": [ragchecker_record(answer2response=[], retrieved2response=[])]}
+    )
+    assert (
+        claims.score_ragchecker(empty).results[0].metrics["faithfulness"] == 0
+    )  # the released code's zero
     assert results.metrics is None
 
 
@@ -349,7 +471,10 @@ def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
     table = claims.claim_metrics_table(recorded.results)
     assert len(table) == 2
     for result in recorded.results:
-        ours = {claims.RAGCHECKER_NAMES[name]: value for name, value in table.loc[result.id, list(METRICS)].items()}
+        ours = {
+            claims.RAGCHECKER_NAMES[name]: value
+            for name, value in table.loc[result.id, list(METRICS)].items()
+        }
         assert ours == result.metrics
     assert claims.ragchecker_averages(table) == recorded.metrics
     assert claims.score_ragchecker(recorded) == recorded

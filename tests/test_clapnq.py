@@ -14,7 +14,9 @@ TARN = {"title": "Tarn", "text": "A tarn is small . It lies high up .  Ice made 
 
 
 def row(name, *outputs, passages=(TARN,), text="what is a tarn"):
-    made = [{"answer": answer, "selected_sentences": list(selected)} for answer, selected in outputs]
+    made = [
+        {"answer": answer, "selected_sentences": list(selected)} for answer, selected in outputs
+    ]
     return {"id": name, "input": text, "passages": list(passages), "output": made}
 
 
@@ -38,7 +40,9 @@ def test_the_answer_is_the_first_written_one_and_a_question_without_one_is_liste
     assert first.meta == {"doc_ids": ("Tarn",), "answers": ("A small lake .", "Ice .")}
     assert (second.answer, second.references) == ("High up .", ("It lies high up .",))
     assert data.excluded == (("9", "no annotator wrote an answer"),)
-    assert data.documents == (Document("Tarn", "Tarn", "A tarn is small . It lies high up .  Ice made it ."),)
+    assert data.documents == (
+        Document("Tarn", "Tarn", "A tarn is small . It lies high up .  Ice made it ."),
+    )
 
 
 def changed(**fields):
@@ -71,7 +75,11 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
     ids = json.loads((data_mirror / "ragchecker/benchmark/clapnq_ids.json").read_text())
     assert {q.id for q in data.questions} == set(ids)
     texts = {d.id: d.text for d in data.documents}
-    assert all(any(part in texts[name] for name in q.meta["doc_ids"]) for q in data.questions for part in q.references)
+    assert all(
+        any(part in texts[name] for name in q.meta["doc_ids"])
+        for q in data.questions
+        for part in q.references
+    )
     assert sum(not q.references for q in data.questions) == 1
     assert sum(len(q.meta["answers"]) for q in data.questions) == 485
 
@@ -80,7 +88,8 @@ def test_the_real_file_has_the_papers_300_questions(data_mirror):
 def test_the_sample_is_the_same_fifty_and_the_grid_shows_every_chunk_uncut():
     from ragbench.papers.ragchecker import clapnq_grid, clapnq_sample
 
-    fifty, all_of_them = clapnq_sample(), clapnq_sample(300)
+    fifty = clapnq_sample()
+    all_of_them = clapnq_sample(300)
     assert [q.id for q in fifty.questions] == [q.id for q in all_of_them.questions[:50]]
     assert fifty.questions[0].text == "why did jamie kill her mom in halloween 4"
     assert len(fifty.documents) == 297

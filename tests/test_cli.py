@@ -28,7 +28,10 @@ from ragbench.widgets import ClaimInspector
 
 @pytest.fixture
 def command(capsys):
-    """Run a command that ends with this status; return what it says: its output, or the message where it is refused."""
+    """Run a command that ends with this status;
+
+    return what it says: its output, or the message where it is refused.
+    """
 
     def command(*argv, status=0):
         assert cli.main([str(word) for word in argv]) == status
@@ -72,7 +75,9 @@ def test_doctor_tries_a_model_as_judge(command, fake, capsys):
     out = capsys.readouterr().out
     assert f"llama3:8b at {fake.url}" in out
     assert "deterministic  yes (3 calls)" in out
-    assert "NOT FIT" in command("doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1)
+    assert "NOT FIT" in command(
+        "doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1
+    )
 
 
 def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
@@ -85,8 +90,12 @@ def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
     assert "pull model manifest" in capsys.readouterr().err
 
 
-def test_data_generate_writes_what_passed_and_says_what_was_rejected(command, monkeypatch, tmp_path):
-    generated = GeneratedSet(SCHEMA, CONFIGURATIONS, DOCUMENTS, (FACTUAL, LOST), (Rejected("x", "check", "why"),))
+def test_data_generate_writes_what_passed_and_says_what_was_rejected(
+    command, monkeypatch, tmp_path
+):
+    generated = GeneratedSet(
+        SCHEMA, CONFIGURATIONS, DOCUMENTS, (FACTUAL, LOST), (Rejected("x", "check", "why"),)
+    )
     monkeypatch.setattr(datagen, "generate_set", lambda *_, **__: generated)
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("A dairy made cheese.")
@@ -101,8 +110,15 @@ def test_data_generate_writes_what_passed_and_says_what_was_rejected(command, mo
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():
-    rows = {"retriever": ["A", "A", "B", "B", "LLM only"], "N": [10, 10, 10, 10, 0], "k": [5, 5, 5, 5, 0]}
-    rows |= {"ir_score": [1.0, 0.5, None, None, None], "grade": pd.array([5, 1, 5, None, 4], "Int64")}
+    rows = {
+        "retriever": ["A", "A", "B", "B", "LLM only"],
+        "N": [10, 10, 10, 10, 0],
+        "k": [5, 5, 5, 5, 0],
+    }
+    rows |= {
+        "ir_score": [1.0, 0.5, None, None, None],
+        "grade": pd.array([5, 1, 5, None, 4], "Int64"),
+    }
     rows |= {"data": "d", "chunker": ["c"] * 4 + ["none"], "generator": "g", "judge": "j"}
     said = cli._run_summary(pd.DataFrame(rows))
     assert said.splitlines()[1] == "mean IR score at N tokens (2 rows without)"
@@ -121,7 +137,8 @@ def test_the_version_is_printed_and_without_a_command_all_of_them_are_listed(cap
 
 
 @pytest.mark.parametrize(
-    ("options", "passed"), [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])]
+    ("options", "passed"),
+    [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])],
 )
 def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     started = []
@@ -130,13 +147,17 @@ def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     monkeypatch.setattr("ragbench.cli._become", started.append)
     monkeypatch.setenv("PATH", "/nothing")
     cli.main(["lab", *options])
-    assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))  # for cells and terminals
+    assert shutil.which("ragbench") == str(
+        Path(sys.executable).with_name("ragbench")
+    )  # for cells and terminals
     (command,) = started
     assert command[1:4] == ["-m", "jupyter", "lab"]
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
 
 
-def test_where_a_program_cannot_become_another_it_waits_for_it_and_passes_its_status_on(monkeypatch):
+def test_where_a_program_cannot_become_another_it_waits_for_it_and_passes_its_status_on(
+    monkeypatch,
+):
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
         patch.setattr("os.name", "nt")
@@ -145,7 +166,9 @@ def test_where_a_program_cannot_become_another_it_waits_for_it_and_passes_its_st
 
 
 def test_the_package_runs_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "ragbench", "lab", "no/such"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ragbench", "lab", "no/such"], capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert "there is no folder" in done.stderr
 
@@ -154,14 +177,28 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     write_lines(
         tmp_path / "q.jsonl",
-        {"id": "q1", "question": "Who is number 1?", "answer": "Ann1", "references": ["Ann1 is it."]},
-        {"id": "q2", "question": "Who is number 2?", "answer": "Ann2", "references": ["Ann2 is it."]},
+        {
+            "id": "q1",
+            "question": "Who is number 1?",
+            "answer": "Ann1",
+            "references": ["Ann1 is it."],
+        },
+        {
+            "id": "q2",
+            "question": "Who is number 2?",
+            "answer": "Ann2",
+            "references": ["Ann2 is it."],
+        },
     )
-    write_lines(tmp_path / "d.jsonl", *({"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)))
+    write_lines(
+        tmp_path / "d.jsonl",
+        *({"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)),
+    )
     for name, size in (("one", 50), ("run two", 4)):
         (tmp_path / f"{name}.yaml").write_text(
             f"name: {name}\ndata: {{mine: {{questions: q.jsonl, documents: d.jsonl}}}}\n"
-            f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: BM25\nk: 2\nN: [100]\n"
+            f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: "
+            "BM25\nk: 2\nN: [100]\n"
         )
     assert "retrieve" in command("plan", tmp_path / "one.yaml")
     for name in ("one", "run two", "one"):
@@ -185,12 +222,15 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
     assert "files in" in command("export", "first", "--to", tmp_path / "out")
     assert (tmp_path / "out" / "methods.tex").exists()
     assert "failed | 2 | 9 |" in (tmp_path / "out" / "tables" / "audit.md").read_text()
-    no_tape = command("export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2)
+    no_tape = command(
+        "export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2
+    )
     assert "there is no cassette" in no_tape
 
 
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
-    folder, bad = packaged_data("minihop"), tmp_path / "q.jsonl"
+    folder = packaged_data("minihop")
+    bad = tmp_path / "q.jsonl"
     said = command("validate", folder / "questions.jsonl", folder / "documents.jsonl")
     assert said == "0 problems, 0 notes\n"
     noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}
@@ -212,10 +252,17 @@ def test_interrupt_says_that_work_is_kept(command, monkeypatch):
     assert "is kept" in command("doctor", status=130)
 
 
-def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(command, tmp_path):
+def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(
+    command, tmp_path
+):
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
     rows = [
-        tower | {"system": system, "response": f"The tower is {height} metres high.", "retrieved_contexts": contexts}
+        tower
+        | {
+            "system": system,
+            "response": f"The tower is {height} metres high.",
+            "retrieved_contexts": contexts,
+        }
         for system, height in (("Cash$$Bot", 330), ("B", 120))
         for contexts in (["The tower is 330 metres high."],)
     ]
@@ -223,11 +270,22 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
     with FakeOllama(reply=reply) as server:
-        score = ["score", answers, "--metrics", "token_f1", "precision", "--labels", "ollama:llama3:8b"]
+        score = [
+            "score",
+            answers,
+            "--metrics",
+            "token_f1",
+            "precision",
+            "--labels",
+            "ollama:llama3:8b",
+        ]
         with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
             out = command(*score, "--host", server.url, "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
-    assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
+    assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [
+        1.0,
+        0.0,
+    ]
     assert averages.at[("Cash$$Bot", "token_f1"), "mean"] == 1.0
     assert pd.read_csv(to / "tables" / "comparison.csv")["difference"].tolist()[1] == 1.0
     assert pd.read_csv(to / "rows.csv")["precision"].tolist() == [1.0, 0.0]
@@ -244,21 +302,32 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
 
 def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own = 'from ragbench.metrics.table import METRICS, Metric\nMETRICS["letters"] = Metric(("answer",), len, "mine")\n'
+    own = (
+        'from ragbench.metrics.table import METRICS, Metric\nMETRICS["letters"] = '
+        'Metric(("answer",), len, "mine")\n'
+    )
     (tmp_path / "own_metric_of_a_test.py").write_text(own)
     (tmp_path / "a.csv").write_text("question,answer\nWho?,Ann\nWhere?,Ely\n")
-    assert "unknown metric 'letters'" in command("score", "a.csv", "--metrics", "letters", "--to", "s", status=2)
+    assert "unknown metric 'letters'" in command(
+        "score", "a.csv", "--metrics", "letters", "--to", "s", status=2
+    )
     monkeypatch.setitem(METRICS, "letters", None)  # taken out again afterwards, with the file's
     monkeypatch.setitem(sys.modules, "own_metric_of_a_test", None)
     del METRICS["letters"], sys.modules["own_metric_of_a_test"]
-    table = command("score", "a.csv", "--metrics", "letters", "--code", "own_metric_of_a_test.py", "--to", "s")
+    table = command(
+        "score", "a.csv", "--metrics", "letters", "--code", "own_metric_of_a_test.py", "--to", "s"
+    )
     assert "letters" in table
 
 
 def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys):
-    answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
-    sky, sea = "the wide sky is always blue", "the deep sea is always cold"
-    write_lines(answers, {"q": "q", "response": f"{sky}; {sea}", "reference": sky, "contexts": [sky]})
+    answers = tmp_path / "answers.jsonl"
+    out = tmp_path / "out"
+    sky = "the wide sky is always blue"
+    sea = "the deep sea is always cold"
+    write_lines(
+        answers, {"q": "q", "response": f"{sky}; {sea}", "reference": sky, "contexts": [sky]}
+    )
     score = ["score", answers, "--metrics", "precision", "--columns", "question=q"]
     with FakeOllama(reply=reply) as server:
         by_model = [*score, "--labels", "ollama:llama3:8b", "--host", server.url, "--to", out]
@@ -269,14 +338,26 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys)
         assert cli.main([str(word) for word in by_model]) == 0
         assert len(server.calls) == asked
         # Another model checks: the first one takes the texts apart, which is recorded.
-        checked = [*by_model[:-1], tmp_path / "checked", "--cassette", f"{out}.sqlite", "--checker", "ollama:llama3:8b"]
+        checked = [
+            *by_model[:-1],
+            tmp_path / "checked",
+            "--cassette",
+            f"{out}.sqlite",
+            "--checker",
+            "ollama:llama3:8b",
+        ]
         server.reply = lambda body: "Yes"
         command(*checked)
         checks = [call for call in server.calls[asked:] if call.prompt.startswith("Document: ")]
-        assert len(checks) == len(server.calls) - asked == 3  # two claims in the reference, its claim in the answer
+        assert (
+            len(checks) == len(server.calls) - asked == 3
+        )  # two claims in the reference, its claim in the answer
     assert (tmp_path / "out.sqlite").is_file()
     assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
-    assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()
+    assert (
+        "Claims were checked by ModelChecker('llama3:8b')"
+        in (tmp_path / "checked" / "methods.md").read_text()
+    )
 
 
 def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():
@@ -288,5 +369,7 @@ def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():
     )
     told = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     for around, threads in ((told, "1"), (told | {"OPENBLAS_NUM_THREADS": "4"}, "4")):
-        done = subprocess.run([sys.executable, "-c", show], env=around, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", show], env=around, capture_output=True, text=True
+        )
         assert done.stdout.splitlines()[-1] == f"{threads} False"

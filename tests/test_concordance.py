@@ -34,7 +34,8 @@ def test_every_metric_has_a_paper_what_it_reads_and_a_direction():
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
 def test_the_area_is_scikit_learns(pairs):
-    values, good = np.array([v for v, _ in pairs], float), np.array([g for _, g in pairs])
+    values = np.array([v for v, _ in pairs], float)
+    good = np.array([g for _, g in pairs])
     if good.all() or not good.any():
         assert np.isnan(BOOK.area(values, good))
     else:
@@ -71,7 +72,8 @@ def test_agreement_is_in_order_counts_what_is_undefined_and_turns_each_metric():
 
 def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
     frame = table(seed=3)
-    a, b = "RAGChecker hallucination", "contained"
+    a = "RAGChecker hallucination"
+    b = "contained"
     found = BOOK.rank_correlations(frame, [(a, b)], 0)
     assert found["estimate"].item() == pytest.approx(-spearmanr(frame[a], frame[b]).statistic)
 
@@ -79,7 +81,8 @@ def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
 def test_the_matrix_is_symmetric_with_ones():
     names = list(BOOK.METRICS.index)
     pairs = pd.DataFrame(
-        [(a, b, 0.25) for i, a in enumerate(names) for b in names[i + 1 :]], columns=["a", "b", "estimate"]
+        [(a, b, 0.25) for i, a in enumerate(names) for b in names[i + 1 :]],
+        columns=["a", "b", "estimate"],
     )
     matrix = BOOK.as_matrix(pairs).to_numpy()
     assert (matrix == matrix.T).all()

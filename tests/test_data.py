@@ -1,4 +1,7 @@
-"""Loading: MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is half-loaded."""
+"""Loading:
+
+MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is half-loaded.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def row(**changes) -> dict:
         "type": "bridge",
         "level": "easy",
         "supporting_facts": [["Ann", 1], ["Ouse", 0]],
-        "context": [["Ann", ["Ann was born.", " She crossed the Ouse."]], ["Ouse", ["Ely lies on the Ouse."]]],
+        "context": [
+            ["Ann", ["Ann was born.", " She crossed the Ouse."]],
+            ["Ouse", ["Ely lies on the Ouse."]],
+        ],
     }
     return base | changes
 
@@ -69,10 +75,25 @@ class Whole(Row):
     ("change", "got", "expected", "do"),
     [
         ({"id": 7}, "'id' is 7", "Input should be a valid string", "mend that record"),
-        ({"id": " "}, "'id' is empty", "Input should be a text that is not empty", "mend that record"),
+        (
+            {"id": " "},
+            "'id' is empty",
+            "Input should be a text that is not empty",
+            "mend that record",
+        ),
         ({"parts": []}, "'parts' is []", "should have at least 1 item", "mend that record"),
-        ({"parts": [{"name": "n", "score": "x"}]}, "'parts.0.Part.score' is 'x'; ", "a valid integer", "mend"),
-        ({"id": 7, "parts": None}, "'id' is 7; 'parts' is None", "valid string or Input should be a valid tup", "mend"),
+        (
+            {"parts": [{"name": "n", "score": "x"}]},
+            "'parts.0.Part.score' is 'x'; ",
+            "a valid integer",
+            "mend",
+        ),
+        (
+            {"id": 7, "parts": None},
+            "'id' is 7; 'parts' is None",
+            "valid string or Input should be a valid tup",
+            "mend",
+        ),
     ],
 )
 def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, got, expected, do):
@@ -99,7 +120,9 @@ def test_every_question_of_minihop_is_there_in_german_french_and_chinese_and_30_
 
 
 def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
-    with pytest.raises(DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*rename 'idd', or add id$"):
+    with pytest.raises(
+        DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*rename 'idd', or add id$"
+    ):
         as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
     with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
         as_record(Whole, {"id": "1", "kind": "a"}, "f")
@@ -114,7 +137,10 @@ def test_hotpotqa_row_becomes_a_question_with_its_supporting_sentences(tmp_path)
     assert (q.id, q.answer, q.kind, q.level) == ("q1", "Ely", "bridge", "easy")
     assert q.references == ("She crossed the Ouse.", "Ely lies on the Ouse.")
     assert q.meta == {"supporting_facts": (("Ann", 1), ("Ouse", 0)), "doc_ids": ("Ann", "Ouse")}
-    assert [d.text for d in data.documents] == ["Ann was born. She crossed the Ouse.", "Ely lies on the Ouse."]
+    assert [d.text for d in data.documents] == [
+        "Ann was born. She crossed the Ouse.",
+        "Ely lies on the Ouse.",
+    ]
     assert "".join(data.documents[0].sentences) == data.documents[0].text
 
 
@@ -129,8 +155,14 @@ def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_anoth
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"supporting_facts": [["Ann", 2]]}, r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences"),
-        ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere: 'Bob' is no document's title"),
+        (
+            {"supporting_facts": [["Ann", 2]]},
+            r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences",
+        ),
+        (
+            {"supporting_facts": [["Bob", 0]]},
+            r"\['Bob', 0\] points nowhere: 'Bob' is no document's title",
+        ),
         ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
         ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\.0\.1' is '1'"),
         ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
@@ -214,7 +246,9 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
     questions = write(tmp_path / "q.csv", "frage,answer,passages\na,b,c\n")
     names = {"question": "frage", "references": "passages"}
     assert load_questions(questions, fields=names).questions[0].references == ("c",)
-    with pytest.raises(DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"):
+    with pytest.raises(
+        DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"
+    ):
         load_questions(questions, fields=names | {"references": "passage"})
     with pytest.raises(ConfigError, match=r"unknown name in fields.*'frage'"):
         load_questions(questions, fields={"frage": "question"})
@@ -238,7 +272,9 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
     ],
 )
 @pytest.mark.parametrize("folder", [True, False], ids=["an empty folder", "no folder"])
-def test_without_its_data_a_loader_says_where_they_belong(tmp_path, monkeypatch, load, message, folder):
+def test_without_its_data_a_loader_says_where_they_belong(
+    tmp_path, monkeypatch, load, message, folder
+):
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path) if folder else "")
     with pytest.raises(DataError, match=message):
@@ -251,13 +287,19 @@ def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monke
     path = write(tmp_path / "h.json", rows)
     with pytest.raises(DataError, match="points nowhere"):
         load_hotpotqa(path)
-    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(path.read_bytes()).hexdigest()
+    )
     data = load_hotpotqa(path)
     assert len(data.questions) == 1499
     assert [i for i, _ in data.excluded] == ["q3"]
     assert "question q3 is left out" in capsys.readouterr().out
     rows[4]["supporting_facts"] = [["Ann", 9]]
-    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(write(path, rows).read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        hotpotqa_module,
+        "OFFICIAL_SHA256",
+        hashlib.sha256(write(path, rows).read_bytes()).hexdigest(),
+    )
     with pytest.raises(DataError, match=r"record 5 \(q4\): .*points nowhere"):
         load_hotpotqa(path)
 
@@ -277,7 +319,9 @@ def test_the_official_file_gives_the_same_1886_questions_and_documents_as_the_su
               for n in range(50)]  # fmt: skip
     (tmp_path / "hotpotqa").mkdir()
     made = write(tmp_path / "hotpotqa" / hotpotqa_module.OFFICIAL_NAME, others + rows)
-    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(made.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(made.read_bytes()).hexdigest()
+    )
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     data = load_hotpotqa()
     assert data.questions == subset.questions
@@ -312,7 +356,12 @@ def jsonl(path: Path, rows: list[dict]) -> Path:
 
 def test_own_questions_and_documents_by_jsonl(tmp_path):
     ann = {"title": "Ann", "sentences": ["Ann was born.", "She sang."]}
-    who = {"question": "Who sang?", "answer": "Ann", "supporting_facts": [["Ann", 1]], "topic": "music"}
+    who = {
+        "question": "Who sang?",
+        "answer": "Ann",
+        "supporting_facts": [["Ann", 1]],
+        "topic": "music",
+    }
     what = {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]}
     documents = jsonl(tmp_path / "d.jsonl", [ann, {"id": "o", "title": "Ouse", "text": "A river."}])
     data = load_questions(jsonl(tmp_path / "q.jsonl", [who, what]), documents)
@@ -327,7 +376,9 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
 
 def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
     path = tmp_path / "q.csv"
-    path.write_text("ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n")
+    path.write_text(
+        "ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n"
+    )
     (question,) = load_questions(path).questions
     assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
     assert question.references == ("Ann was.", "It was Ann.")
@@ -341,7 +392,9 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
         load_questions(path)
 
 
-def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(tmp_path):
+def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(
+    tmp_path,
+):
     rows = [{"id": 1.0, "question": "q", "answer": "a", "references": "if (a || b)"}]
     (question,) = load_questions(jsonl(tmp_path / "q.jsonl", rows)).questions
     assert (question.id, question.references) == ("1", ("if (a || b)",))
@@ -350,21 +403,31 @@ def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a
 def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
     header = "question,answer,contexts,ground_truth"
     path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
-    with pytest.raises(DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"):
+    with pytest.raises(
+        DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"
+    ):
         load_questions(path)
     truth = load_questions(path, fields={"answer": "ground_truth"})
     assert truth.questions[0].answer == "Ann"
-    first = write(tmp_path / "first.csv", 'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n')
+    first = write(
+        tmp_path / "first.csv",
+        'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n',
+    )
     assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
 
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
 def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, escape):
     good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
-    path = write(tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n')
+    path = write(
+        tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n'
+    )
     with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
         load_questions(path)
-    assert load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text == "a \N{GRINNING FACE}"
+    assert (
+        load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text
+        == "a \N{GRINNING FACE}"
+    )
     with pytest.raises(DataError, match="line 1: a NUL character"):
         load_questions(write(tmp_path / "nul.jsonl", "\0" + good))
 
@@ -385,7 +448,9 @@ def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
     for documents in (tmp_path, tmp_path / "documents.tsv"):
         loaded = load_questions(tmp_path / name, documents)
         assert [(q.text, q.answer) for q in loaded.questions] == [("Where, then?", "Ely")]
-        assert [(d.id, d.text) for d in loaded.documents] == [("d1", "The mill is in Ely, and old.")]
+        assert [(d.id, d.text) for d in loaded.documents] == [
+            ("d1", "The mill is in Ely, and old.")
+        ]
     assert validate_files(tmp_path / name, tmp_path / "documents.tsv") == []
     if name.endswith(".tsv"):
         assert load_questions(tmp_path) == load_questions(tmp_path / name, tmp_path)
@@ -394,7 +459,10 @@ def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
 def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
     for name in ("a.txt", "b.md", "one.xlsx", "two.XLSX", "picture.png", "Makefile", ".hidden.png"):
         (tmp_path / name).write_text("Ann Lee was born in Ely.", encoding="utf-8")
-    with pytest.warns(UserWarning, match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$"):
+    with pytest.warns(
+        UserWarning,
+        match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$",
+    ):
         assert len(load_documents(tmp_path)) == 2
 
 
@@ -412,8 +480,13 @@ def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thou
 
 
 def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
-    questions = tuple(Question(f"q{i}", "Where?", "Ely", ("In Ely.",) * (i > 0), "bridge" * (i > 1)) for i in range(4))
-    html = Dataset("a < b", questions, (Document("d", "Ely", "In Ely."),), (("x", "no text"),))._repr_html_()
+    questions = tuple(
+        Question(f"q{i}", "Where?", "Ely", ("In Ely.",) * (i > 0), "bridge" * (i > 1))
+        for i in range(4)
+    )
+    html = Dataset(
+        "a < b", questions, (Document("d", "Ely", "In Ely."),), (("x", "no text"),)
+    )._repr_html_()
     (table,) = pd.read_html(io.StringIO(html))
     assert table.to_dict("records") == [
         {"data set": "a < b", "questions": 4, "by kind": "2 -, 2 bridge", "without references": 1, "documents": 1,
@@ -430,11 +503,26 @@ def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
         ('{"question": "a?", "answer": "b"}\n[1]', "line 2 is a JSON list"),
         ('{"question": "a?"}', "line 1: no field 'answer'"),
         ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
-        ('{"id": 1, "question": "a", "answer": "b"}\n\n' * 2, r"line 3: the id '1' was there before \(line 1\)"),
-        ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "nowhere: 'X' is no document's title"),
-        ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\.0' is empty"),
-        ('{"question": "a", "answer": "b", "supporting_facts": 3}', r"line 1: 'supporting_facts' is 3\n.*valid tuple"),
-        ('{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}', "that document has 2 sentences"),
+        (
+            '{"id": 1, "question": "a", "answer": "b"}\n\n' * 2,
+            r"line 3: the id '1' was there before \(line 1\)",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}',
+            "nowhere: 'X' is no document's title",
+        ),
+        (
+            '{"question": "a", "answer": "b", "references": [" "]}',
+            r"line 1: 'references\.0' is empty",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": 3}',
+            r"line 1: 'supporting_facts' is 3\n.*valid tuple",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}',
+            "that document has 2 sentences",
+        ),
         ("question,answer\na,b,c\n", "line 2: the number of cells"),
         ("question,answer\na\n", "line 2: the number of cells"),
         ('question,answer\na,"b\n', "line 2: unexpected end of data"),
@@ -445,7 +533,9 @@ def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
 def test_bad_question_lines_are_named(tmp_path, text, message):
     name = "q.jsonl" if text.startswith("{") else "q.csv"
     with pytest.raises(DataError, match=message) as caught:
-        load_questions(write(tmp_path / name, text), [Document("a", "Ann", "One. Two.", ("One.", " Two."))])
+        load_questions(
+            write(tmp_path / name, text), [Document("a", "Ann", "One. Two.", ("One.", " Two."))]
+        )
     assert name in str(caught.value)
     assert len(str(caught.value)) < 1000
 
@@ -468,7 +558,10 @@ REASONED = {"reasoning": "Her river leads to York."}
         ({}, None),
         ({"references": ()}, "q: no supporting text"),
         ({"references": (), "answer": "York"}, "q: no supporting text"),
-        ({"references": ("She sang.", "Ely lies on the Ouse.")}, "q: supporting text not found in any document"),
+        (
+            {"references": ("She sang.", "Ely lies on the Ouse.")},
+            "q: supporting text not found in any document",
+        ),
         ({"answer": "York"}, "q: note: the answer 'York' is not in its evidence word for word;"),
         ({"answer": "York", "meta": REASONED}, None),
         ({"answer": "York", "kind": "comparison", "text": "Ely or York?", "meta": {}}, None),
@@ -476,21 +569,32 @@ REASONED = {"reasoning": "Her river leads to York."}
         ({"kind": "unanswerable", "references": (), "meta": {}}, None),
     ],
 )
-def test_each_defect_of_a_question_is_one_problem_and_an_answer_in_other_words_a_note(changes, problem):
-    assert [str(found).startswith(problem or "") for found in validate(dataset(**changes))] == [True] * bool(problem)
+def test_each_defect_of_a_question_is_one_problem_and_an_answer_in_other_words_a_note(
+    changes, problem
+):
+    assert [str(found).startswith(problem or "") for found in validate(dataset(**changes))] == [
+        True
+    ] * bool(problem)
 
 
 def test_evidence_from_one_document_is_enough_unless_more_is_asked_for_and_ids_are_unique():
     single = dataset(meta={"doc_ids": ("Ann",)})
     assert validate(single) == []
-    assert ["evidence from 1 document(s), 2 wanted" in str(p) for p in validate(single, min_documents=2)] == [True]
+    assert [
+        "evidence from 1 document(s), 2 wanted" in str(p) for p in validate(single, min_documents=2)
+    ] == [True]
     assert validate(dataset(), min_documents=2) == []
-    assert "more than once" in str(validate(Dataset("d", single.questions * 2, single.documents))[0])
+    assert "more than once" in str(
+        validate(Dataset("d", single.questions * 2, single.documents))[0]
+    )
 
 
 def test_evidence_with_a_hyphen_is_found_where_a_line_ends_after_it():
     asked = Question("q", "Who was it?", "a well-known miller", ("It was a well-known miller.",))
-    assert validate(Dataset("d", (asked,), (Document("d", "d", "It was a well-\nknown miller."),))) == []
+    assert (
+        validate(Dataset("d", (asked,), (Document("d", "d", "It was a well-\nknown miller."),)))
+        == []
+    )
 
 
 def test_validate_files_reads_all_three_forms(tmp_path):
@@ -532,21 +636,36 @@ TABLE = {
 
 @pytest.mark.parametrize(
     "table",
-    [TABLE, pd.DataFrame(TABLE), pd.DataFrame(TABLE, index=["a", "b"]), pd.DataFrame(TABLE).to_dict("records")],
+    [
+        TABLE,
+        pd.DataFrame(TABLE),
+        pd.DataFrame(TABLE, index=["a", "b"]),
+        pd.DataFrame(TABLE).to_dict("records"),
+    ],
     ids=["dict of lists", "frame", "frame with an index", "list of dicts"],
 )
 def test_questions_and_documents_load_from_tables(table):
-    documents = pd.DataFrame({"id": [7], "title": ["Mill"], "text": ["Ada Ruck founded it. It was 1841."]})
+    documents = pd.DataFrame(
+        {"id": [7], "title": ["Mill"], "text": ["Ada Ruck founded it. It was 1841."]}
+    )
     for given in (documents, documents.to_dict("records"), load_documents(documents)):
         loaded = load_questions(table, given)
         assert [q.id for q in loaded.questions] == ["row-0", "row-1"]
-        assert [q.references for q in loaded.questions] == [("Ada Ruck founded it.",), ("It was 1841.",)]
-        assert [dict(q.meta) for q in loaded.questions] == [{"n": 3}, {}]  # an empty cell is no value
+        assert [q.references for q in loaded.questions] == [
+            ("Ada Ruck founded it.",),
+            ("It was 1841.",),
+        ]
+        assert [dict(q.meta) for q in loaded.questions] == [
+            {"n": 3},
+            {},
+        ]  # an empty cell is no value
         assert [(d.id, d.title) for d in loaded.documents] == [("7", "Mill")]
 
 
 def test_bad_rows_of_a_table_are_told_by_row():
-    with pytest.raises(DataError, match=r"2 of 2 records are bad\n.*row 0: no field 'answer'(.|\n)*row 1: no field"):
+    with pytest.raises(
+        DataError, match=r"2 of 2 records are bad\n.*row 0: no field 'answer'(.|\n)*row 1: no field"
+    ):
         load_questions(pd.DataFrame(TABLE).drop(columns="answer"))
     with pytest.raises(DataError, match=r"row 1: the id 'x' was there before \(row 0\)"):
         load_questions(pd.DataFrame(TABLE).assign(id="x"))
@@ -560,7 +679,9 @@ def test_records_of_another_kind_are_refused_where_they_are_made():
         Question("1", "Who?", "Ada", "Ada")
     rows = pd.DataFrame(TABLE)
     for questions in (rows, rows.to_dict("records")):
-        with pytest.raises(DataError, match=r"questions of mine: item 0(.|\n)*one Question per row"):
+        with pytest.raises(
+            DataError, match=r"questions of mine: item 0(.|\n)*one Question per row"
+        ):
             Dataset("mine", questions, ())
     with pytest.raises(DataError, match="documents of mine: item 0"):
         Dataset("mine", (), ["a text"])

@@ -1,9 +1,20 @@
-"""What RAGEval's pipeline checks by strings, worked by hand, and the folder that a set is written to."""
+"""What RAGEval's pipeline checks by strings, worked by hand, and the folder that a set is written
+to.
+"""
 
 from dataclasses import replace
 
 import pytest
-from generated_parts import CHAIRMAN, CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, REVENUE, SCHEMA, VOLE
+from generated_parts import (
+    CHAIRMAN,
+    CONFIGURATIONS,
+    DOCUMENTS,
+    FACTUAL,
+    LOST,
+    REVENUE,
+    SCHEMA,
+    VOLE,
+)
 
 from ragbench import datagen
 from ragbench.data import load_questions
@@ -49,7 +60,11 @@ def test_a_value_is_stated_where_it_stands_whole(text, value, stated):
     [
         ("It met on April 10, 2023.", "10 April 2023", True),
         ("It met on April 11, 2023.", "10 April 2023", False),
-        ("It grew, as prices of fish were rising.", "rising fish prices of herring", True),  # 3 of 4 words
+        (
+            "It grew, as prices of fish were rising.",
+            "rising fish prices of herring",
+            True,
+        ),  # 3 of 4 words
         ("It grew, as prices rose.", "rising fish prices", False),
         ("It had 5 ships.|The profit was 10 million crowns.", "5 million crowns", False),
         ("Fish were rising.|Prices followed.", "rising fish prices", True),
@@ -115,14 +130,19 @@ def test_values_that_cannot_be_used_are_left_out_with_the_reason():
 
 
 def test_a_sentence_with_an_invented_number_is_rejected():
-    text = "Vole Books had revenue of 50 million crowns. It sold 700 books. After the profit 48 million were left."
+    text = (
+        "Vole Books had revenue of 50 million crowns. It sold 700 books. After the profit 48 "
+        "million were left."
+    )
     sentences, faults = _founded_sentences(text, VOLE, "en")
     assert [fault.detail for fault in faults] == ["It sold 700 books."]
     assert len(sentences) == 2
 
 
 def test_what_a_document_does_not_state_is_lost():
-    section = Section("Results", ("Vole Books had revenue of 50 million crowns.", "Its profit was 2 millions."))
+    section = Section(
+        "Results", ("Vole Books had revenue of 50 million crowns.", "Its profit was 2 millions.")
+    )
     lost = _document(SCHEMA, VOLE, [section]).lost
     assert lost == ("net_profit", "cause", "new_chairman", "meeting_date", "plan")
     unnamed = replace(VOLE, values={"company": "Vole Books", "revenue": "50 million crowns"})
@@ -131,7 +151,8 @@ def test_what_a_document_does_not_state_is_lost():
 
 def test_the_text_of_a_document_has_its_title_headings_and_sentences():
     assert DOCUMENTS[0].text == (
-        f"Tarn Trawlers\n\nResults\n{REVENUE} The cause was rising fish prices.\n\nEvents\n{CHAIRMAN}"
+        f"Tarn Trawlers\n\nResults\n{REVENUE} The cause was rising fish "
+        f"prices.\n\nEvents\n{CHAIRMAN}"
     )
     chinese = datagen.GeneratedDocument("a", "甲", "zh", (Section("", ("一。", "二。")),))
     assert chinese.text == "甲\n\n一。二。"
@@ -144,17 +165,26 @@ COMPARED = replace(
     id="finance-01 numerical comparison",
     kind="numerical comparison",
     question="How much more revenue had Tarn Trawlers than Vole Books?",
-    statements=("Tarn Trawlers had revenue of 80 million crowns.", "It had 30 million crowns more than Vole Books."),
+    statements=(
+        "Tarn Trawlers had revenue of 80 million crowns.",
+        "It had 30 million crowns more than Vole Books.",
+    ),
     doc_ids=("finance-01", "finance-02"),
     references=(
         *FACTUAL.references,
-        datagen.Reference("finance-02", "Vole Books had revenue of 50 million crowns thanks to a popular atlas."),
+        datagen.Reference(
+            "finance-02", "Vole Books had revenue of 50 million crowns thanks to a popular atlas."
+        ),
     ),
     keypoints=("Tarn Trawlers: 80.", "Vole Books has less.", "30 more."),
 )
 
 
-CHECK_OF = {"factual": check_answer, "numerical comparison": check_answer, "unanswerable": check_unanswerable}
+CHECK_OF = {
+    "factual": check_answer,
+    "numerical comparison": check_answer,
+    "unanswerable": check_unanswerable,
+}
 
 
 @pytest.mark.parametrize("question", [FACTUAL, LOST, COMPARED], ids=lambda question: question.kind)
@@ -169,7 +199,12 @@ def test_a_question_without_a_fault_passes(question):
         (check_answer, FACTUAL, {"statements": ()}, "no statement of the answer is left"),
         (check_answer, FACTUAL, {"references": ()}, "no reference of a document"),
         (check_answer, COMPARED, {"references": FACTUAL.references}, "no reference of a document"),
-        (check_answer, FACTUAL, {"statements": ("Revenue was 90 million.",)}, "a number that is in no reference"),
+        (
+            check_answer,
+            FACTUAL,
+            {"statements": ("Revenue was 90 million.",)},
+            "a number that is in no reference",
+        ),
         (
             check_answer,
             FACTUAL,
@@ -188,7 +223,12 @@ def test_a_question_without_a_fault_passes(question):
             {"question": "What is the revenue of Tarn Trawlers?"},
             "the question asks for no fact that was lost",
         ),
-        (check_unanswerable, LOST, {"statements": ("It plans 3 ships.",)}, "an answer to a question that has none"),
+        (
+            check_unanswerable,
+            LOST,
+            {"statements": ("It plans 3 ships.",)},
+            "an answer to a question that has none",
+        ),
     ],
 )
 def test_a_question_with_a_fault_is_unfit(check, question, change, reason):
@@ -200,24 +240,41 @@ def test_a_question_with_a_fault_is_unfit(check, question, change, reason):
 # The set
 
 SET = datagen.GeneratedSet(
-    SCHEMA, CONFIGURATIONS, DOCUMENTS, (FACTUAL, COMPARED, LOST), (Rejected("x", "check", "why", "seen"),)
+    SCHEMA,
+    CONFIGURATIONS,
+    DOCUMENTS,
+    (FACTUAL, COMPARED, LOST),
+    (Rejected("x", "check", "why", "seen"),),
 )
 
 
 def test_a_set_is_a_data_set_with_levels_references_and_key_points():
     data = SET.dataset()
-    assert [question.level for question in data.questions] == ["one document", "several documents", "one document"]
+    assert [question.level for question in data.questions] == [
+        "one document",
+        "several documents",
+        "one document",
+    ]
     assert data.questions[1].meta["reference_doc_ids"] == ["finance-01", "finance-02"]
     assert data.questions[0].meta["keypoints"] == FACTUAL.keypoints
-    assert SET.rejections().iloc[0].to_dict() == {"id": "x", "step": "check", "reason": "why", "detail": "seen"}
+    assert SET.rejections().iloc[0].to_dict() == {
+        "id": "x",
+        "step": "check",
+        "reason": "why",
+        "detail": "seen",
+    }
 
 
 def test_a_written_set_is_read_back_as_it_was(tmp_path):
     folder = datagen.write_set(SET, tmp_path / "set")
     back = load_questions(folder)
-    assert [question.text for question in back.questions] == [question.question for question in SET.questions]
+    assert [question.text for question in back.questions] == [
+        question.question for question in SET.questions
+    ]
     assert back.questions[0].references == (REVENUE,)
-    assert [document.text for document in back.documents] == [document.text for document in DOCUMENTS]
+    assert [document.text for document in back.documents] == [
+        document.text for document in DOCUMENTS
+    ]
     assert "why" in (folder / "rejected.csv").read_text()
     with pytest.raises(DataError, match="not an empty folder"):
         datagen.write_set(SET, folder)

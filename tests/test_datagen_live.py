@@ -1,4 +1,7 @@
-"""RAGEval's pipeline step by step: the prompts that are sent, and what is made of the replies (a loopback server)."""
+"""RAGEval's pipeline step by step:
+
+the prompts that are sent, and what is made of the replies (a loopback server).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,17 @@ from dataclasses import replace
 
 import pytest
 from fake_ollama import FakeOllama
-from generated_parts import CHAIRMAN, CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA, TARN, TEXTS, Script
+from generated_parts import (
+    CHAIRMAN,
+    CONFIGURATIONS,
+    DOCUMENTS,
+    FACTUAL,
+    LOST,
+    SCHEMA,
+    TARN,
+    TEXTS,
+    Script,
+)
 
 from ragbench import datagen
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -46,7 +59,15 @@ def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script,
     script.on("Design a record", RECORD)
     result = datagen.summarise_schema(model, "finance", SEEDS)
     (schema,) = result.made
-    assert schema.fields == ("company", "revenue", "net_profit", "cause", "event", "event_date", "plan")
+    assert schema.fields == (
+        "company",
+        "revenue",
+        "net_profit",
+        "cause",
+        "event",
+        "event_date",
+        "plan",
+    )
     assert [section.heading for section in schema.sections] == ["Business and results", "Events"]
     assert schema.subdomains == ("fishing", "publishing")
     assert [one.detail for one in result.rejected] == ["company", "cause"]
@@ -54,7 +75,9 @@ def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script,
 
 
 def test_a_schema_with_too_few_fields_is_none(script, model):
-    script.on("Design a record", RECORD | {"sections": [{"heading": "Events", "keys": ["cause"] * 4}] * 2})
+    script.on(
+        "Design a record", RECORD | {"sections": [{"heading": "Events", "keys": ["cause"] * 4}] * 2}
+    )
     result = datagen.summarise_schema(model, "finance", SEEDS)
     assert result.made == ()
     assert reasons(result)[-1] == ("finance", "too few fields")
@@ -89,11 +112,15 @@ def test_subdomains_take_turns(script, model):
         (("revenue", "net_profit", "cause", "plan"), "more than half of its values were rejected"),
     ],
 )
-def test_a_configuration_without_a_name_or_with_few_values_is_rejected(script, model, spoilt, reason):
+def test_a_configuration_without_a_name_or_with_few_values_is_rejected(
+    script, model, spoilt, reason
+):
     script.on("You fill in a record", lambda prompt: filled(prompt) | dict.fromkeys(spoilt, "n/a"))
     result = datagen.make_configurations(model, SCHEMA, 1)
     assert result.made == ()
-    assert reasons(result) == [(f"finance-01/{name}", "a placeholder") for name in spoilt] + [("finance-01", reason)]
+    assert reasons(result) == [(f"finance-01/{name}", "a placeholder") for name in spoilt] + [
+        ("finance-01", reason)
+    ]
 
 
 def test_a_name_that_is_taken_makes_no_second_document(script, model):
@@ -124,7 +151,10 @@ def test_a_document_is_written_section_by_section_from_its_facts(script, model):
 
 
 def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_document(script, model):
-    script.on("Section: Results", lambda prompt: section_text(prompt).replace("80 million", "eighty million"))
+    script.on(
+        "Section: Results",
+        lambda prompt: section_text(prompt).replace("80 million", "eighty million"),
+    )
     script.on("Section: Events", section_text)
     assert datagen.write_documents(model, SCHEMA, [TARN]).made[0].lost == ("revenue",)
     script.rules.insert(0, ("You write one section", "All went well. It sold 700 books."))
@@ -141,8 +171,13 @@ def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_docume
 
 
 def asked(prompt):
-    ((kind, names),) = re.findall(r'^Write one (.*) question\..* with the words "For (.*),"', prompt, re.M)
-    return {"question": f"For {names}, what {kind} plan or profit?", "statements": [" A. ", "B.", "C."]}
+    ((kind, names),) = re.findall(
+        r'^Write one (.*) question\..* with the words "For (.*),"', prompt, re.M
+    )
+    return {
+        "question": f"For {names}, what {kind} plan or profit?",
+        "statements": [" A. ", "B.", "C."],
+    }
 
 
 def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, model):
@@ -156,7 +191,9 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
     by_id = {question.id: question for question in result.made}
     both = by_id["finance-01 temporal sequence"]
     assert both.doc_ids == ("finance-01", "finance-02")
-    assert both.question == "For Tarn Trawlers and Vole Books, what temporal sequence plan or profit?"
+    assert (
+        both.question == "For Tarn Trawlers and Vole Books, what temporal sequence plan or profit?"
+    )
     assert both.statements == ("A.", "B.", "C.")
     assert by_id["finance-01 unanswerable"].lost == ("plan",)
     (missing,) = [prompt for prompt in script.prompts if "Missing: plan" in prompt]
@@ -180,7 +217,9 @@ def test_a_question_that_fails_its_check_goes_no_further(script, model, question
 def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, model):
     question = "For Tarn Trawlers, what is the plan?"
     script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
-    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["factual", "summary"])
+    result = datagen.ask_questions(
+        model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["factual", "summary"]
+    )
     assert [made.kind for made in result.made] == ["factual"]
     assert reasons(result) == [("finance-01 summary", "the question was asked before")]
 
@@ -189,7 +228,10 @@ def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model
     script.on("You write a question", asked)
     whole = replace(DOCUMENTS[0], lost=())
     result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, [whole], ["unanswerable"])
-    assert (result.made, reasons(result)) == ((), [("finance-01 unanswerable", "the document lost no fact")])
+    assert (result.made, reasons(result)) == (
+        (),
+        [("finance-01 unanswerable", "the document lost no fact")],
+    )
     with pytest.raises(ConfigError, match="unknown type of question"):
         datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS, ["riddle"])
 
@@ -200,11 +242,16 @@ def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model
 def test_references_are_chosen_by_number_and_are_copies(script, model):
     script.on("You look for evidence", {"sentences": [3, 1, 3]})
     (found,) = datagen.find_references(model, [FACTUAL], TEXTS).made
-    assert [reference.text for reference in found.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
+    assert [reference.text for reference in found.references] == [
+        DOCUMENTS[0].sentences[0],
+        CHAIRMAN,
+    ]
     assert f"3. {CHAIRMAN}" in script.prompts[0]
 
 
-def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_summary(script, model):
+def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_summary(
+    script, model
+):
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     references = tuple(datagen.Reference("finance-01", text) for text in DOCUMENTS[0].sentences[:2])
     factual = replace(FACTUAL, references=references)
@@ -223,16 +270,25 @@ def test_a_number_without_a_sentence_is_rejected(script, model, number):
 
 def test_answers_are_refined_by_the_papers_rules(script, model):
     draft = replace(
-        FACTUAL, statements=("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns.")
+        FACTUAL,
+        statements=("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns."),
     )
     report = {
         "unsupported": [{"statement": 1, "sentence": 0}, {"statement": 2, "sentence": 3}],
-        "missing": ["The net profit was 6 million crowns. ", " ", "It sold 700 boats.", "Weather stayed pleasant."],
+        "missing": [
+            "The net profit was 6 million crowns. ",
+            " ",
+            "It sold 700 boats.",
+            "Weather stayed pleasant.",
+        ],
     }
     script.on("You compare an answer", report)
     (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
     assert refined.statements == (*draft.statements[1:], "The net profit was 6 million crowns.")
-    assert [reference.text for reference in refined.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
+    assert [reference.text for reference in refined.references] == [
+        DOCUMENTS[0].sentences[0],
+        CHAIRMAN,
+    ]
     assert refined.changes == (
         "removed: It is rich.",
         f"reference added: {CHAIRMAN}",
@@ -246,7 +302,10 @@ def test_a_sentence_that_the_model_overlooked_is_looked_up(script, model):
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
     assert refined.changes == (f"reference looked up: {CHAIRMAN}",)
-    assert [reference.text for reference in refined.references] == [DOCUMENTS[0].sentences[0], CHAIRMAN]
+    assert [reference.text for reference in refined.references] == [
+        DOCUMENTS[0].sentences[0],
+        CHAIRMAN,
+    ]
 
 
 @pytest.mark.parametrize(("statement", "sentence"), [(0, 0), (3, 0), (1, 4), (1, -1)])
@@ -262,7 +321,10 @@ def test_unanswerable_questions_keep_their_place_without_being_asked(script, mod
     script.on("You look for evidence", {"sentences": [1]})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     for step in (datagen.find_references, datagen.refine_answers):
-        assert [question.id for question in step(model, [LOST, FACTUAL], TEXTS).made] == [LOST.id, FACTUAL.id]
+        assert [question.id for question in step(model, [LOST, FACTUAL], TEXTS).made] == [
+            LOST.id,
+            FACTUAL.id,
+        ]
     assert len(script.prompts) == 2
 
 
@@ -289,7 +351,10 @@ def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(scrip
     cassette = tmp_path / "set.sqlite"
     made = datagen.generate_set(model, "finance", SEEDS, 2, kinds, cassette=cassette)
     assert len(made.documents) == 2
-    assert [question.id for question in made.questions] == ["finance-01 factual", "finance-02 factual"]
+    assert [question.id for question in made.questions] == [
+        "finance-01 factual",
+        "finance-02 factual",
+    ]
     steps = made.rejections().groupby(["step", "reason"]).size()
     assert steps["question", "the document lost no fact"] == 2
     assert steps["question", "needs a second document"] == 1

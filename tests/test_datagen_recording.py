@@ -1,4 +1,7 @@
-"""The shipped recording of RAGEval's pipeline: its manifest fits, and it is replayed without a server."""
+"""The shipped recording of RAGEval's pipeline:
+
+its manifest fits, and it is replayed without a server.
+"""
 
 import hashlib
 import json
@@ -28,9 +31,13 @@ def replayed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
-    seeds = [seed.text for seed in rb.data.load_documents(packaged_data("recordings", "rageval_seeds"))]
+    seeds = [
+        seed.text for seed in rb.data.load_documents(packaged_data("recordings", "rageval_seeds"))
+    ]
     options = MANIFEST["options"]
-    model = RECORDINGS["qwen"].chat_model(num_ctx=options["num_ctx"], num_predict=options["max_completion_tokens"])
+    model = RECORDINGS["qwen"].chat_model(
+        num_ctx=options["num_ctx"], num_predict=options["max_completion_tokens"]
+    )
     with rb.Cassette(tmp_path / "set.sqlite", "replay") as cassette:
         asked = [MANIFEST[name] for name in ("documents", "kinds")]
         yield generate_set(model, MANIFEST["domain"], seeds, *asked, cassette=cassette)
@@ -54,4 +61,6 @@ def test_no_reply_of_the_recording_is_missing_and_what_passed_has_no_fault(repla
         for reference in question.references:
             assert reference.text in texts[reference.doc_id].text
     assert all(one.reason for one in replayed.rejected)
-    assert not {question.id for question in replayed.questions} & {one.id for one in replayed.rejected}
+    assert not {question.id for question in replayed.questions} & {
+        one.id for one in replayed.rejected
+    }

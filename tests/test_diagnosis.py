@@ -1,4 +1,7 @@
-"""RAGChecker's diagnosis: the grid of settings, gold sentences found, tendencies and what the paper prints."""
+"""RAGChecker's diagnosis:
+
+the grid of settings, gold sentences found, tendencies and what the paper prints.
+"""
 
 import itertools
 import json
@@ -47,18 +50,33 @@ def words(*parts: tuple[int, str]) -> str:
 
 @pytest.fixture
 def world() -> Dataset:
-    text = words((100, "red stones fall"), (500, "blue birds sing"), (900, "green doors open"), (3000, "the end"))
+    text = words(
+        (100, "red stones fall"),
+        (500, "blue birds sing"),
+        (900, "green doors open"),
+        (3000, "the end"),
+    )
     facts = ("red stones fall", "blue birds sing", "green doors open")
     questions = (
         Question("q1", "which?", "Red stones fall.", facts[:1], "factual", "", {"domain": "law"}),
-        Question("q2", "which two?", "Blue birds, and green doors.", facts[1:], "summary", "", {"domain": "law"}),
+        Question(
+            "q2",
+            "which two?",
+            "Blue birds, and green doors.",
+            facts[1:],
+            "summary",
+            "",
+            {"domain": "law"},
+        ),
         Question("q3", "none?", "Unknown.", (), "unanswerable", "", {"domain": "law"}),
     )
     return Dataset("world", questions, (Document("d", "d", text),))
 
 
 def run(world, folder, wanted=None, generators=None):
-    grid = rc.grid("made", world, {"in order": InOrder}, generators, wanted or dg.variations(), folder=folder)
+    grid = rc.grid(
+        "made", world, {"in order": InOrder}, generators, wanted or dg.variations(), folder=folder
+    )
     return grid, grid.run(progress=False)
 
 
@@ -79,14 +97,20 @@ def setting_of(row):
     return next(s for s in dg.variations() if (s.chunker, s.k) == (row.chunker, row.k))
 
 
-def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(world, tmp_path):
+def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(
+    world, tmp_path
+):
     grid, rows = run(world, tmp_path)
-    assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.variations()}
+    assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {
+        (s.chunker, s.k): 3 for s in dg.variations()
+    }
     scored = rc.gold_scores(grid, rows)
     assert len(scored) == 21
     first = scored.iloc[0]
     settings = [setting_of(row) for row in rows.itertuples()]
-    assert scored[["k", "size", "overlap"]].to_numpy().tolist() == [[s.k, s.size, s.overlap] for s in settings]
+    assert scored[["k", "size", "overlap"]].to_numpy().tolist() == [
+        [s.k, s.size, s.overlap] for s in settings
+    ]
     made = grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
     assert first["size"] == 150
     # 4,512 words, some of two tokens: the first chunks overlap by 30 tokens of 150
@@ -101,7 +125,9 @@ def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand
         for question in world.questions:
             found = [[r in c for c in chunks[:k]] for r in question.references]
             at = scored.loc[question.id, k]
-            by_hand = [np.any(found, axis=axis).mean() for axis in (1, 0)] if found else [np.nan, np.nan]
+            by_hand = (
+                [np.any(found, axis=axis).mean() for axis in (1, 0)] if found else [np.nan, np.nan]
+            )
             np.testing.assert_equal(at[["gold_found", "gold_chunks"]].tolist(), by_hand)
     # w0..w499 take two tokens each or more: 5 chunks reach the first fact, not the third
     assert scored.loc[("q1", 5), "gold_found"] == 1
@@ -109,8 +135,13 @@ def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand
 
 
 def test_white_space_aside_a_gold_sentence_is_found_as_it_stands():
-    chunks = [RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")]
-    assert rc._gold_shares([rc.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (1 / 2, 1 / 3)
+    chunks = [
+        RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")
+    ]
+    assert rc._gold_shares([rc.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
+        1 / 2,
+        1 / 3,
+    )
     assert rc._gold_shares(["red stones fall"], [])[0] == 0
     assert np.isnan(rc._gold_shares([], chunks)).all()
 
@@ -119,7 +150,10 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
     text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
     question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
     asked = [question, replace(question, id="none", references=())]
-    shares = [BOOK.reachable([Document("d", "d", text)], asked, dg.Setting(overlap=share)) for share in dg.OVERLAPS]
+    shares = [
+        BOOK.reachable([Document("d", "d", text)], asked, dg.Setting(overlap=share))
+        for share in dg.OVERLAPS
+    ]
     assert shares == [{"q": 0}, {"q": 1}, {"q": 1}]
 
 
@@ -145,7 +179,10 @@ class Same:
 
     def check_many(self, claims, texts):
         inside = [set(t.lower().split()) for t in texts]
-        return [["Entailment" if c.split()[0].lower() in words else "Neutral" for words in inside] for c in claims]
+        return [
+            ["Entailment" if c.split()[0].lower() in words else "Neutral" for words in inside]
+            for c in claims
+        ]
 
 
 def labelled(results):
@@ -154,7 +191,8 @@ def labelled(results):
         replace(
             result,
             response_claims=tuple(split_sentences(result.response, "claims")),
-            reference_claims=result.reference_claims or tuple(split_sentences(result.reference, "claims")),
+            reference_claims=result.reference_claims
+            or tuple(split_sentences(result.reference, "claims")),
         )
         for result in results
     ]
@@ -164,7 +202,12 @@ def labelled(results):
 def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
     scored = rc.scores(grid, rows, labelled(rc.results(grid, rows))).set_index("question_id")
-    assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [0.5, 1, 1, 0.5]
+    assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [
+        0.5,
+        1,
+        1,
+        0.5,
+    ]
     assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
     assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
     sums = scored[list(rc.NOISE)].sum(axis=1, skipna=False)
@@ -205,7 +248,9 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
     used = rows.groupby("generator")["prompt_sha256"].unique()
-    assert used.map(list).to_dict() == {name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()}
+    assert used.map(list).to_dict() == {
+        name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()
+    }
     assert scored[["question_id", "k", "prompt"]].iloc[:3].to_numpy().tolist() == [
         ["q1", 5, "default"], ["q1", 20, "default"], ["q1", 20, "optimised"],
     ]  # fmt: skip
@@ -240,23 +285,32 @@ def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     same = table[table["change"] == "overlap 0 to 0.4"]
     assert (same["difference"].abs() < 1e-12).all()
     assert set(same["paper"]) == {"stays"}
-    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "gold_found"] = np.nan
+    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "gold_found"] = (
+        np.nan
+    )
     fewer = BOOK.tendencies(scored).query("change == 'k 5 to 20'").set_index("retriever")
     assert fewer["n"].to_dict() == {"A": 9, "B": 10, "all": 9}
 
 
 def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each_other():
-    a, b = dg.Setting(size=150), dg.DEFAULT
+    a = dg.Setting(size=150)
+    b = dg.DEFAULT
     rows = []
     for i in range(24):
         for setting, better in ((a, 0.0), (b, 1.0)):
             place = {name: getattr(setting, name) for name in dg.PLACE}
             rows.append({"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **place,
                          "f1": better, "recall": better * (i % 4 != 0)})  # fmt: skip
-    table = BOOK.tendencies(pd.DataFrame(rows), {"size": (a, b, {"f1": "rises", "recall": "rises"})})
+    table = BOOK.tendencies(
+        pd.DataFrame(rows), {"size": (a, b, {"f1": "rises", "recall": "rises"})}
+    )
     table = table[table["retriever"] == "A"].set_index("metric")
-    # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was seen.
-    assert table["p"].to_dict() == {"f1": 2 / 16, "recall": 4 / 16}  # one of the documents has no difference in recall
+    # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was
+    # seen.
+    assert table["p"].to_dict() == {
+        "f1": 2 / 16,
+        "recall": 4 / 16,
+    }  # one of the documents has no difference in recall
     assert table.loc["f1", "p_holm"] == 4 * 2 / 16
     assert table["n"].tolist() == [24, 24]
 
@@ -264,16 +318,21 @@ def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each
 def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
     rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 0.0)]
     scored = pd.DataFrame(rows, columns=["domain", "precision", "recall"])
-    scored = scored.assign(retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default")
+    scored = scored.assign(
+        retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default"
+    )
     found = BOOK.f1_of_means(scored)
-    # Domain a: halves on average, 0.5; domain b: 0.5 and 1. The mean of F1 by question would be 0.22.
+    # Domain a: halves on average, 0.5; domain b: 0.5 and 1. The mean of F1 by question would be
+    # 0.22.
     assert found["mean"].tolist() == pytest.approx([(0.5 + 2 / 3) / 2])
     assert found[["metric", "n", "unscored"]].to_numpy().tolist() == [["f1_of_means", 3, 1]]
     cells = BOOK.as_printed(found, "Section 4.4")
     assert set(cells["column"]) == {"f1"}
     assert cells["value"].iloc[0] == pytest.approx(58.333333)
     per_question = found.assign(metric="f1")
-    assert BOOK.as_printed(per_question, "Section 4.4").empty  # another quantity than the printed one
+    assert BOOK.as_printed(
+        per_question, "Section 4.4"
+    ).empty  # another quantity than the printed one
 
 
 def test_section_4_4_follows_from_tables_8_10_and_15():
@@ -283,11 +342,16 @@ def test_section_4_4_follows_from_tables_8_10_and_15():
         "claim_recall": 77.63, "context_utilization": 59.17, "f1": 53.43, "faithfulness": 92.18,
         "noise_sensitivity": 35.39,
     }  # fmt: skip
-    printed = cells.merge(papers.published("ragchecker", "Section 4.4"), on=["row", "column"], suffixes=("", "_paper"))
+    printed = cells.merge(
+        papers.published("ragchecker", "Section 4.4"), on=["row", "column"], suffixes=("", "_paper")
+    )
     assert len(printed) == len(cells) == 11
     assert (printed["value"].round(1) == printed["value_paper"]).all()
-    # The tables' own F1 is the mean over questions, and lower: the section's number is another quantity.
-    tables = pd.concat(papers.published("ragchecker", item) for item in ("Table 8", "Table 10", "Table 15"))
+    # The tables' own F1 is the mean over questions, and lower: the section's number is another
+    # quantity.
+    tables = pd.concat(
+        papers.published("ragchecker", item) for item in ("Table 8", "Table 10", "Table 15")
+    )
     systems = ["BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b"]
     own = tables[tables["row"].isin(systems) & (tables["column"] == "f1")]["value"]
     assert own.mean() == pytest.approx(50.2, abs=0.05)
@@ -299,7 +363,12 @@ def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none
         "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
     }  # fmt: skip
     assert len(laid) == 2 * 10
-    default = laid[(laid["k"] == 20) & (laid["size"] == 300) & (laid["overlap"] == 0.2) & (laid["retriever"] == "A")]
+    default = laid[
+        (laid["k"] == 20)
+        & (laid["size"] == 300)
+        & (laid["overlap"] == 0.2)
+        & (laid["retriever"] == "A")
+    ]
     assert default["factor"].tolist() == ["k", "size", "prompt", "overlap"]
     assert default["mean"].nunique() == 1
 
@@ -333,11 +402,15 @@ def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence(
     minihop = load_minihop()
     pages = dg.topic_pages(minihop)
     assert len(pages.documents) == 20
-    assert sum(len(d.text.split()) for d in pages.documents) == sum(len(d.text.split()) for d in minihop.documents)
+    assert sum(len(d.text.split()) for d in pages.documents) == sum(
+        len(d.text.split()) for d in minihop.documents
+    )
     text = "\n".join(d.text for d in pages.documents)
     assert all(r in text for q in pages.questions for r in q.references)
     assert Counter(q.meta["domain"] for q in pages.questions).total() == 180
-    assert {q.meta["domain"] for q in pages.questions} == {d.id.partition("/")[0] for d in pages.documents}
+    assert {q.meta["domain"] for q in pages.questions} == {
+        d.id.partition("/")[0] for d in pages.documents
+    }
     assert {q.meta["doc_ids"] for q in pages.questions} == {(d.id,) for d in pages.documents}
 
 
@@ -348,11 +421,16 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
     every = [q.id for q in whole]
     bridges = [q.id for q in whole if (q.meta["domain"], q.kind) == ("places", "bridge")]
     assert [q.id for q in data.questions if q.id in bridges] == bridges[:2]
-    assert [q.id for q in data.questions] == [i for i in every if i in {q.id for q in data.questions}]
+    assert [q.id for q in data.questions] == [
+        i for i in every if i in {q.id for q in data.questions}
+    ]
     answers = dg.answerable(load_dataset("minihop", dg.DATA))
     assert len(answers.questions) == 65
     assert Counter(why for _, why in answers.excluded) == {"no long answer": 115}
-    for name, per_kind, said in (("dragonbal", None, "did you mean 'dragonball'"), ("minihop", 0, "per_kind=0")):
+    for name, per_kind, said in (
+        ("dragonbal", None, "did you mean 'dragonball'"),
+        ("minihop", 0, "per_kind=0"),
+    ):
         with pytest.raises(ConfigError, match=said):
             load_dataset(name, dg.DATA, per_kind=per_kind)
     with pytest.raises(ConfigError, match="no settings"):
@@ -365,7 +443,8 @@ def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
 
 
 @pytest.mark.skipif(
-    shared_data("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA"
+    shared_data("rageval", "dragonball_docs.jsonl") is None,
+    reason="DRAGONBall is not in RAGBENCH_DATA",
 )
 def test_dragonballs_documents_are_long_enough_and_hold_their_references():
     data = load_dataset("auto", dg.DATA, per_kind=20)
@@ -383,12 +462,19 @@ def numbers(line) -> np.ndarray:
 
 def long_means() -> pd.DataFrame:
     cells = itertools.product(("claim_recall", "f1"), "AB", ("", "law"), enumerate((5, 10, 20)))
-    rows = [(v, m, s, d, 0.1 * i + 0.05 * (d == "law"), 0.1 * i - 0.1, 0.1 * i + 0.2) for m, s, d, (i, v) in cells]
-    return pd.DataFrame(rows, columns=["value", "metric", "system", "domain", "mean", "low", "high"])
+    rows = [
+        (v, m, s, d, 0.1 * i + 0.05 * (d == "law"), 0.1 * i - 0.1, 0.1 * i + 0.2)
+        for m, s, d, (i, v) in cells
+    ]
+    return pd.DataFrame(
+        rows, columns=["value", "metric", "system", "domain", "mean", "low", "high"]
+    )
 
 
 def test_lines_show_means_domains_and_the_papers_numbers():
-    paper = pd.DataFrame({"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]})
+    paper = pd.DataFrame(
+        {"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]}
+    )
     options = {"paper": paper, "thin": "domain", "titles": {"f1": "F1 (reader)"}}
     figure = plots.settings(long_means(), "value", [5, 10, 20], "metric", **options)
     shown = [a for a in figure.axes if a.get_visible()]
@@ -406,13 +492,30 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     apart = np.subtract(*(np.asarray(thick[s].lines[0].get_xdata(), float) for s in "BA"))
     assert (apart > 0).all()  # intervals beside each other
     assert np.ptp(shown[2].get_ylim()) == pytest.approx(0.2)
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"A", "B", "A, law", "B, law", "paper"}
-    assert not [line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())]
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {
+        "A",
+        "B",
+        "A, law",
+        "B, law",
+        "paper",
+    }
+    assert not [
+        line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())
+    ]
 
 
 def test_questions_are_one_cluster_where_documents_tie_them_together_or_else_their_topic(tmp_path):
-    meta = [{"doc_ids": ["d1", "d2"]}, {"doc_ids": ["d2"]}, {"doc_ids": ["d3"]}, {"topic": "x"}, {"topic": "x"}, {}]
-    questions = tuple(Question(f"q{i}", "Who?", "Ann", meta=m | {"domain": "law"}) for i, m in enumerate(meta))
+    meta = [
+        {"doc_ids": ["d1", "d2"]},
+        {"doc_ids": ["d2"]},
+        {"doc_ids": ["d3"]},
+        {"topic": "x"},
+        {"topic": "x"},
+        {},
+    ]
+    questions = tuple(
+        Question(f"q{i}", "Who?", "Ann", meta=m | {"domain": "law"}) for i, m in enumerate(meta)
+    )
     documents = tuple(Document(name, name, "Text.") for name in ("d1", "d2", "d3"))
     data = Dataset("made", questions, documents)
     cluster = rc.question_clusters(data)

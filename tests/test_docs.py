@@ -1,4 +1,7 @@
-"""README and docs/: their commands work, their links lead somewhere, and no key of an experiment file is left out."""
+"""README and docs/:
+
+their commands work, their links lead somewhere, and no key of an experiment file is left out.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,20 @@ def own_files(tmp_path, monkeypatch):
     """A folder with the manual's question and a document that answers it."""
     (tmp_path / "questions.jsonl").write_text(blocks("docs/experiment.md", "json")[0])
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It burnt down later.")
+    (tmp_path / "docs" / "mill.txt").write_text(
+        "Ada Ruck founded the mill in 1841. It burnt down later."
+    )
     (tmp_path / "docs" / "lake.txt").write_text("The lake is deep and cold.")
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     return tmp_path
 
 
 def test_the_manuals_experiment_has_under_ten_lines_and_runs(own_files, capsys):
-    (text,) = (block for block in blocks("docs/experiment.md", "yaml") if "first-look" in block and "mine:" in block)
+    (text,) = (
+        block
+        for block in blocks("docs/experiment.md", "yaml")
+        if "first-look" in block and "mine:" in block
+    )
     assert len(text.splitlines()) <= 10
     (own_files / "experiment.yaml").write_text(text)
     assert cli.main(["plan", str(own_files / "experiment.yaml")]) == 0
@@ -85,7 +94,11 @@ ROWS = [
         "reference": "Ada",
         "grade": n % 5 + 1,
     }
-    | {"chunks": ["Ada Ruck founded it."], "context": "Ada Ruck founded it.", "references": ["Ada Ruck founded it."]}
+    | {
+        "chunks": ["Ada Ruck founded it."],
+        "context": "Ada Ruck founded it.",
+        "references": ["Ada Ruck founded it."],
+    }
     | {
         "retriever": retriever,
         "chunker": chunker,
@@ -114,12 +127,24 @@ GIVEN = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(page, own_files, monkeypatch, fake):
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
+)
+def test_the_python_of_a_page_runs_from_its_first_block_to_its_last(
+    page, own_files, monkeypatch, fake
+):
     monkeypatch.chdir(own_files)
     monkeypatch.setenv("OLLAMA_HOST", fake.url)
-    (own_files / "answers.csv").write_text("question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n")
-    accepted = {"kind": "draft", "item": "line-1", "aspect": "draft", "label": "accept", "annotator": "ab"}
+    (own_files / "answers.csv").write_text(
+        "question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n"
+    )
+    accepted = {
+        "kind": "draft",
+        "item": "line-1",
+        "aspect": "draft",
+        "label": "accept",
+        "annotator": "ab",
+    }
     rb.append_labels("drafts.csv", [accepted])
     names: dict = {"rb": rb}
     for number, block in enumerate(blocks(page, "python")):
@@ -148,10 +173,16 @@ def commands() -> list[str]:
 # What a command of the docs takes for given, beside the files of a new folder.
 FILES = {
     "answers.csv": "question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n",
-    "mine.py": next(block for block in blocks("README.md", "python") if "reference_words" in block).split("rows =")[0]
+    "mine.py": next(
+        block for block in blocks("README.md", "python") if "reference_words" in block
+    ).split("rows =")[0]
     + 'METRICS["words_right"] = METRICS["reference_words"]\n',
-    "questions.jsonl": '{"question": "Who?", "answer": "Ada", "references": ["Ada built it.", "It is deep."]}\n',
-    "documents.jsonl": '{"title": "mill", "text": "Ada built it."}\n{"title": "lake", "text": "It is deep."}\n',
+    "questions.jsonl": (
+        '{"question": "Who?", "answer": "Ada", "references": ["Ada built it.", "It is deep."]}\n'
+    ),
+    "documents.jsonl": (
+        '{"title": "mill", "text": "Ada built it."}\n{"title": "lake", "text": "It is deep."}\n'
+    ),
     "questions.csv": "query,gold,references\nWho?,Ada,Ada built it.\n",
     "docs/mill.txt": "Ada built it.",
     "examples/mill.txt": "The mill of Ely was built by Ada Ruck in 1841. It burnt down in 1902.",
@@ -198,24 +229,34 @@ def test_a_command_that_a_sentence_names_exists_with_its_flags():
 
 def test_every_make_target_that_is_named_exists():
     targets = set(re.findall(r"^\.PHONY: (.*)$", text_of("Makefile"), re.M)[0].split())
-    named = {name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z]+)", text_of(page), re.M)}
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z]+)", text_of(page), re.M)
+    }
     assert named <= targets
     assert {"setup", "test", "reproduce"} <= named
 
 
 def test_every_key_of_an_experiment_file_is_documented_and_no_other():
-    documented = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[0], re.M))
+    documented = set(
+        re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[0], re.M)
+    )
     assert documented == {*Experiment.model_fields} - {"keep"} | {"code"}  # a function is no YAML
-    axes = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M))
+    axes = set(
+        re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M)
+    )
     assert axes == set(AXES)
     for axis, table in (("chunker", CHUNKERS), ("retriever", RETRIEVERS), ("data", DATASETS)):
-        (names,) = re.findall(rf"^\| `{axis}` \| ([^|]*) \|", text_of("docs/experiment.md").split("## Axes")[1], re.M)
+        (names,) = re.findall(
+            rf"^\| `{axis}` \| ([^|]*) \|", text_of("docs/experiment.md").split("## Axes")[1], re.M
+        )
         assert set(re.findall(r"`(\w+)`", names)) == set(table)
 
 
 @pytest.mark.parametrize("page", [page.name for page in PAGES if page.parent == ROOT / "docs"])
 def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
-    classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1), None)  # the folder that docs/models.md names
+    classifier(
+        tmp_path / "models" / "cross-encoder", rows(1), rows(1), None
+    )  # the folder that docs/models.md names
     for block in blocks(f"docs/{page}", "yaml"):
         keys = re.findall(r"^(\w+):", block, re.M)  # a key that is written twice shows two ways
         for told in [block] if len(keys) == len({*keys}) else block.splitlines():
@@ -236,7 +277,9 @@ def test_links_lead_to_a_file_and_a_heading(page):
         assert linked.exists(), target
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
-            assert anchor in [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+            assert anchor in [
+                re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
+            ]
 
 
 def test_the_site_has_every_page_of_the_manual():
@@ -248,7 +291,9 @@ def test_the_site_has_every_page_of_the_manual():
 
 
 def test_the_readme_lists_every_notebook():
-    assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
+    assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [
+        path.stem for path in find()
+    ]
 
 
 def test_the_first_notebook_leads_to_every_paper_and_to_ones_own_data():
@@ -273,16 +318,27 @@ def test_the_docs_give_the_measured_scores_of_the_embedders():
         "french": "; French",
         "chinese": "; Chinese",
     }
-    scores = pd.read_csv(ROOT / "figures" / "44_languages.csv").groupby(["question in", "retriever"])["mean"].first()
+    scores = (
+        pd.read_csv(ROOT / "figures" / "44_languages.csv")
+        .groupby(["question in", "retriever"])["mean"]
+        .first()
+    )
     for (language, retriever), score in scores.items():
         if language == "english" or retriever != "MiniLM":
             part = table.split(named[language])[1][:250]
-            assert f"{score:.3f}".lstrip("0") in part or (language, retriever) == ("english", "Hybrid")
-    recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz")).query("setting == 'TopK 5'")
+            assert f"{score:.3f}".lstrip("0") in part or (language, retriever) == (
+                "english",
+                "Hybrid",
+            )
+    recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz")).query(
+        "setting == 'TopK 5'"
+    )
     some = recorded[recorded["kind"] == "numerical comparison"]
     for part in (recorded, some):
         for retriever, score in part.groupby("retriever")["recall"].mean().items():
-            assert f"{score:.3f}".lstrip("0") in table.split("| Chinese questions")[1].split("\n")[0], retriever
+            assert (
+                f"{score:.3f}".lstrip("0") in table.split("| Chinese questions")[1].split("\n")[0]
+            ), retriever
 
 
 @pytest.mark.parametrize("metric", ["grade", "fully_right", "ragas", "ragchecker"])
@@ -290,7 +346,9 @@ def test_the_manual_names_the_columns_that_a_metric_needs(metric):
     words = {"true answers": "reference", "supporting texts": "references"}
     words |= {"retrieved chunks": "chunks", "retrieved text": "context"}
     (row,) = (
-        line for line in text_of("docs/metrics.md").splitlines() if f"`{metric}`" in line and line.startswith("|")
+        line
+        for line in text_of("docs/metrics.md").splitlines()
+        if f"`{metric}`" in line and line.startswith("|")
     )
     told = {column for said, column in words.items() if said in row.split("|")[4]}
     table = rb.metric_table()

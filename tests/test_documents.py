@@ -1,4 +1,7 @@
-"""PDF, DOCX and HTML: every visible word once and in order, pages without text named, damaged files told."""
+"""PDF, DOCX and HTML:
+
+every visible word once and in order, pages without text named, damaged files told.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,22 @@ def test_pages_of_a_pdf_are_named_in_the_titles_of_their_chunks(tmp_path):
     pdf(tmp_path / "report.pdf", "The mill burned down.", "", "The dam is 48 metres high.")
     for source in (tmp_path, tmp_path / "report.pdf"):
         documents = load_documents(source)
-        assert [d.title for d in documents] == ["report, page 1", "report, page 2", "report, page 3"]
+        assert [d.title for d in documents] == [
+            "report, page 1",
+            "report, page 2",
+            "report, page 3",
+        ]
         assert [d.id for d in documents] == [f"report.pdf#page-{n}" for n in (1, 2, 3)]
-        assert [d.text.strip() for d in documents] == ["The mill burned down.", "", "The dam is 48 metres high."]
+        assert [d.text.strip() for d in documents] == [
+            "The mill burned down.",
+            "",
+            "The dam is 48 metres high.",
+        ]
     chunks = rb.token_chunks(documents, size=50)
-    assert [(c.title, c.text) for c in chunks][-1] == ("report, page 3", "The dam is 48 metres high.")
+    assert [(c.title, c.text) for c in chunks][-1] == (
+        "report, page 3",
+        "The dam is 48 metres high.",
+    )
 
 
 def test_a_page_without_text_is_named_and_a_file_without_any_is_refused(tmp_path):
@@ -61,9 +75,17 @@ def test_html_and_docx_give_their_parts_in_order_and_once(tmp_path):
     letter.save(str(tmp_path / "b.docx"))
     (tmp_path / "c.txt").write_text("plain", encoding="utf-8")
     documents = load_documents(tmp_path)
-    texts = ["Mill\nIt burned down.\nIn 1902.\nIn spring.", "Dam\nIt is 48 metres high.\n\tstone", "plain"]
+    texts = [
+        "Mill\nIt burned down.\nIn 1902.\nIn spring.",
+        "Dam\nIt is 48 metres high.\n\tstone",
+        "plain",
+    ]
     assert [d.text for d in documents] == texts
-    assert [(d.id, d.title) for d in documents] == [("a.html", "a"), ("b.docx", "b"), ("c.txt", "c")]
+    assert [(d.id, d.title) for d in documents] == [
+        ("a.html", "a"),
+        ("b.docx", "b"),
+        ("c.txt", "c"),
+    ]
 
 
 def html(folder, text):
@@ -81,7 +103,10 @@ def html(folder, text):
         ("a<br>b <ins>c</ins><details><summary>d</summary>e</details>f", "a\nb c\nd\ne\nf"),
         ("CO<sub>2</sub> of the <b>m</b>ill", "CO2 of the mill"),
         ("<pre>if a:\n  b</pre><textarea>x\ny</textarea>", "if a:\nb\nx\ny"),
-        ("<p hidden>no</p><p style='display: none'>no</p>yes<!-- no --><template>no</template>", "yes"),
+        (
+            "<p hidden>no</p><p style='display: none'>no</p>yes<!-- no --><template>no</template>",
+            "yes",
+        ),
         ("<p>Köln".encode("latin-1"), "Köln"),
         ('<meta charset="koi8-r"><p>Дом'.encode("koi8-r"), "Дом"),
     ],
@@ -96,7 +121,11 @@ WORDS = itertools.count()
 @st.composite
 def nodes(draw, depth=3):
     """HTML and the words of it that a browser shows, in order."""
-    kind = draw(st.sampled_from(["text"] * 3 + ["inline", "block", "p", "list", "table", "unseen"] * (depth > 0)))
+    kind = draw(
+        st.sampled_from(
+            ["text"] * 3 + ["inline", "block", "p", "list", "table", "unseen"] * (depth > 0)
+        )
+    )
     if kind == "text":
         word = f"w{next(WORDS)}"
         return f" {word}\n", [word]
@@ -106,10 +135,17 @@ def nodes(draw, depth=3):
         return ("<!-- no -->" if tag[0] == "!" else f"<{tag}>no</{tag}>"), []
     words = [word for _, each in inner for word in each]
     if kind in ("inline", "block"):
-        tags = {"inline": ["b", "ins", "span", "a", "sub", "q"], "block": ["div", "section", "blockquote", "details"]}
+        tags = {
+            "inline": ["b", "ins", "span", "a", "sub", "q"],
+            "block": ["div", "section", "blockquote", "details"],
+        }
         tag = draw(st.sampled_from(tags[kind]))
         return f"<{tag}>{''.join(text for text, _ in inner)}</{tag}>", words
-    tag, around = {"p": ("p", "{}"), "list": ("li", "<ul>{}</ul>"), "table": ("td", "<table><tr>{}</table>")}[kind]
+    tag, around = {
+        "p": ("p", "{}"),
+        "list": ("li", "<ul>{}</ul>"),
+        "table": ("td", "<table><tr>{}</table>"),
+    }[kind]
     end = draw(st.sampled_from(["", f"</{tag}>"]))  # may be left out
     return around.format("".join(f"<{tag}>{text}{end}" for text, _ in inner)), words
 
@@ -117,13 +153,18 @@ def nodes(draw, depth=3):
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(nodes(), min_size=1, max_size=5))
 def test_every_visible_word_of_an_html_page_is_read_once_and_in_order(tmp_path_factory, parts):
-    text = "<html><head><title>no</title></head><body>" + "".join(part for part, _ in parts) + " end"
-    assert html(tmp_path_factory.getbasetemp(), text).split() == [word for _, each in parts for word in each] + ["end"]
+    text = (
+        "<html><head><title>no</title></head><body>" + "".join(part for part, _ in parts) + " end"
+    )
+    assert html(tmp_path_factory.getbasetemp(), text).split() == [
+        word for _, each in parts for word in each
+    ] + ["end"]
 
 
 RUN = "<w:r><w:t xml:space='preserve'> {} </w:t></w:r>"
 BOX = (
-    "<w:r><mc:AlternateContent xmlns:mc='http://schemas.openxmlformats.org/markup-compatibility/2006'>"
+    "<w:r><mc:AlternateContent "
+    "xmlns:mc='http://schemas.openxmlformats.org/markup-compatibility/2006'>"
     "<mc:Choice Requires='wps'><w:drawing><w:txbxContent><w:p>{0}</w:p></w:txbxContent></w:drawing></mc:Choice>"
     "<mc:Fallback><w:pict><w:txbxContent><w:p>{0}</w:p></w:txbxContent></w:pict></mc:Fallback>"
     "</mc:AlternateContent></w:r>"
@@ -145,12 +186,18 @@ INLINE = {
 
 @st.composite
 def blocks(draw):
-    """XML of a DOCX body and its words: a paragraph, one in a content control, or a table with a merged cell."""
+    """XML of a DOCX body and its words:
+
+    a paragraph, one in a content control, or a table with a merged cell.
+    """
     kinds = draw(st.lists(st.sampled_from(sorted(INLINE)), min_size=1, max_size=4))
     words = [f"w{next(WORDS)}" for _ in kinds]
-    text = "".join(INLINE[kind].format(RUN.format(word)) for kind, word in zip(kinds, words, strict=True))
+    text = "".join(
+        INLINE[kind].format(RUN.format(word)) for kind, word in zip(kinds, words, strict=True)
+    )
     read = [word for kind, word in zip(kinds, words, strict=True) if "{0}" in INLINE[kind]]
-    paragraph, block = f"<w:p>{text}</w:p>", draw(st.sampled_from(["paragraph", "control", "table"]))
+    paragraph = f"<w:p>{text}</w:p>"
+    block = draw(st.sampled_from(["paragraph", "control", "table"]))
     if block == "control":
         return f"<w:sdt><w:sdtContent>{paragraph}</w:sdtContent></w:sdt>", read
     if block == "table":
@@ -174,7 +221,9 @@ def word_file(path, body):
     letter.save(str(path))
     with zipfile.ZipFile(path) as packed:
         parts = {name: packed.read(name) for name in packed.namelist()}
-    parts["word/document.xml"] = parts["word/document.xml"].replace(b"<w:body>", b"<w:body>" + body.encode())
+    parts["word/document.xml"] = parts["word/document.xml"].replace(
+        b"<w:body>", b"<w:body>" + body.encode()
+    )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in parts.items():
             packed.writestr(name, content)
@@ -192,7 +241,9 @@ def test_every_visible_word_of_a_docx_is_read_once_and_in_order(tmp_path_factory
 def test_runs_of_a_docx_join_within_words_and_breaks_divide_them(tmp_path):
     runs = "<w:r><w:t>CO</w:t></w:r><w:r><w:t>2</w:t><w:br/><w:t>a</w:t><w:tab/><w:t>b</w:t><w:noBreakHyphen/></w:r>"
     body = f"<w:p>{runs}</w:p><w:p><w:r><w:t>end</w:t></w:r></w:p>"
-    assert load_documents(word_file(tmp_path / "a.docx", body))[0].text == "top\nCO2\na\tb-\nend\nfoot"
+    assert (
+        load_documents(word_file(tmp_path / "a.docx", body))[0].text == "top\nCO2\na\tb-\nend\nfoot"
+    )
 
 
 BOMBS = {
@@ -229,7 +280,12 @@ def test_frames_of_a_page_are_named_as_not_read(tmp_path):
 
 
 def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score():
-    texts = ["The qual-\nity of flour rose.", "The soft qual\u00ad\nity.", "Unlike oth-\ner mills.", *["A wall."] * 3]
+    texts = [
+        "The qual-\nity of flour rose.",
+        "The soft qual\u00ad\nity.",
+        "Unlike oth-\ner mills.",
+        *["A wall."] * 3,
+    ]
     chunks = [rb.Chunk(str(i), text, str(i)) for i, text in enumerate(texts)]
     for variant in ("lucene", "terrier"):
         found = rb.BM25(chunks, variant=variant).search(["quality"], 6)[0]
@@ -253,15 +309,23 @@ def test_all_bad_files_of_a_folder_are_told_at_once(tmp_path):
     (tmp_path / "fine.rst").write_text("Mill\n====")
     (tmp_path / "latin.txt").write_bytes("Mühle".encode("latin-1"))
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(DataError, match=r"2 of 4 files are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc"):
+    with pytest.raises(
+        DataError,
+        match=r"2 of 4 files are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc",
+    ):
         load_documents(tmp_path)
 
 
 def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path):
-    (tmp_path / "a.html").write_text("<html><head><meta http-equiv='refresh' content='0; b.html'></head></html>")
+    (tmp_path / "a.html").write_text(
+        "<html><head><meta http-equiv='refresh' content='0; b.html'></head></html>"
+    )
     (tmp_path / "b.html").write_text(HTML)
     (tmp_path / "c.txt").write_text(" \n")
-    with pytest.warns(UserWarning, match=r"2 of 3 files left out, without text: \S+a.html holds no text, \S+c.txt is"):
+    with pytest.warns(
+        UserWarning,
+        match=r"2 of 3 files left out, without text: \S+a.html holds no text, \S+c.txt is",
+    ):
         assert [d.id for d in load_documents(tmp_path)] == ["b.html"]
     (tmp_path / "b.html").unlink()
     with pytest.raises(DataError, match="2 of 2 files are bad"):

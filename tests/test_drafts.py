@@ -1,4 +1,7 @@
-"""Drafts of questions: what a model writes about documents, what the checks refuse, what a person makes of the rest."""
+"""Drafts of questions:
+
+what a model writes about documents, what the checks refuse, what a person makes of the rest.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +35,24 @@ SAID = {
         "Mill": ("How deep is the lake in which the mill's founder swam?", "40 metres", [1, 3, 4]),
         "Lake": ("In what year was the mill of the lake's swimmer founded?", "1841", [2, 3]),
     },
-    "unanswerable": {"Mill": ("Who owns the mill?", "", []), "Lake": ("Who owns the lake?", "", [])},
+    "unanswerable": {
+        "Mill": ("Who owns the mill?", "", []),
+        "Lake": ("Who owns the lake?", "", []),
+    },
 }
 BY_QUESTION = {asked: numbers for kind in SAID.values() for asked, _, numbers in kind.values()}
 
 
 class Writer:
-    """Answers as `SAID`, as changed by ``changes``: question -> (answer, numbers); ``knows``: question -> reply."""
+    """Answers as `SAID`, as changed by ``changes``:
+
+    question -> (answer, numbers); ``knows``: question -> reply.
+    """
 
     def __init__(self, changes=(), knows=(), found=()):
-        self.changes, self.knows, self.found = dict(changes), dict(knows), dict(found)
+        self.changes = dict(changes)
+        self.knows = dict(knows)
+        self.found = dict(found)
         self.prompts = []
 
     def __call__(self, body):
@@ -52,7 +63,9 @@ class Writer:
             title = prompt.split("Sentences:\n")[1].split("\n")[0]
             asked, answer, _ = SAID[kind][title]
             answer = self.changes.get(asked, (answer,))[0]
-            return json.dumps({"question": asked} | ({} if kind == "unanswerable" else {"answer": answer}))
+            return json.dumps(
+                {"question": asked} | ({} if kind == "unanswerable" else {"answer": answer})
+            )
         (asked,) = re.findall(r"^Question: (.*)$", prompt, re.M)
         if "You look for evidence" in prompt:
             return json.dumps({"sentences": self.changes.get(asked, (None, BY_QUESTION[asked]))[1]})
@@ -63,7 +76,9 @@ class Writer:
 
 def drafted(writer, documents=DOCUMENTS, **settings):
     with FakeOllama(reply=writer) as server:
-        return rb.draft_questions(documents, rb.chat_model("ollama:llama3:8b", host=server.url), **settings)
+        return rb.draft_questions(
+            documents, rb.chat_model("ollama:llama3:8b", host=server.url), **settings
+        )
 
 
 def reasons(made):
@@ -88,7 +103,8 @@ def test_each_document_gets_a_draft_of_each_type_with_evidence_copied_from_it():
     assert made.table()["share"].tolist() == [1, 1, 1]
 
 
-WHEN, SWIMMER = "When was the mill founded?", "In what year was the mill of the lake's swimmer founded?"
+WHEN = "When was the mill founded?"
+SWIMMER = "In what year was the mill of the lake's swimmer founded?"
 FOUNDED = "Ada Ruck founded the mill in 1841."
 
 
@@ -100,8 +116,16 @@ FOUNDED = "Ada Ruck founded the mill in 1841."
         ("mill single fact 1", Writer({WHEN: ("1841", [])}), "no supporting text"),
         ("mill single fact 1", Writer({WHEN: ("the mill", [1])}), "the question holds its"),
         ("mill single fact 1", Writer({WHEN: ("1841", [9])}), "[9], but there are 2"),
-        ("mill single fact 1", Writer(knows={WHEN: "In 1841."}), "answered without its evidence: 'In 1841.'"),
-        ("lake two documents 1", Writer({SWIMMER: ("1841", [3])}), "its evidence is from one document"),
+        (
+            "mill single fact 1",
+            Writer(knows={WHEN: "In 1841."}),
+            "answered without its evidence: 'In 1841.'",
+        ),
+        (
+            "lake two documents 1",
+            Writer({SWIMMER: ("1841", [3])}),
+            "its evidence is from one document",
+        ),
         (
             "mill unanswerable 1",
             Writer(found={"Who owns the mill?": {"sentences": [FOUNDED]}}),
@@ -114,20 +138,30 @@ def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(name, writer, re
     assert [i for i, why in reasons(made).items() if why] == [name]
     assert reason in reasons(made)[name]
     status = made.rows.set_index("id")["status"]
-    assert status[name] == ("failed" if "but there are" in reason else "rejected")  # a reply that says nothing fails
+    assert status[name] == (
+        "failed" if "but there are" in reason else "rejected"
+    )  # a reply that says nothing fails
     assert name not in {q.id for q in made.questions}
 
 
 def test_a_question_is_asked_again_with_the_evidence_of_each_document_left_out():
     writer = Writer()
     drafted(writer, types=["single fact", "two documents"])
-    alone = [p for p in writer.prompts if p.startswith("Use the information in the context") and "founder swam" in p]
+    alone = [
+        p
+        for p in writer.prompts
+        if p.startswith("Use the information in the context") and "founder swam" in p
+    ]
     contexts = [p.split("Context:\n")[1].split("\n\nReply")[0] for p in alone]
     assert sorted(contexts) == [
         "Ada Ruck founded the mill in 1841.",
         "The lake is 40 metres deep. Ada Ruck swam in it every day.",
     ]
-    without = [prompt for prompt in writer.prompts if prompt.startswith(load_prompt("ragas_data_ungrounded")[:30])]
+    without = [
+        prompt
+        for prompt in writer.prompts
+        if prompt.startswith(load_prompt("ragas_data_ungrounded")[:30])
+    ]
     assert without
     assert not any("Ada Ruck founded" in prompt for prompt in without)
 
@@ -146,7 +180,10 @@ def test_the_second_draft_of_a_document_is_shown_the_first():
     writer = Writer()
     drafted(writer, DOCUMENTS[:1], per_document=2, types=["single fact"])
     first, second = (p for p in writer.prompts if p.startswith("You write"))
-    assert ("do not ask: none yet" in first, "do not ask: When was the mill founded?" in second) == (True, True)
+    assert (
+        "do not ask: none yet" in first,
+        "do not ask: When was the mill founded?" in second,
+    ) == (True, True)
 
 
 def test_a_long_document_shows_twenty_sentences_in_a_row_that_the_seed_chooses():
@@ -166,7 +203,8 @@ def test_a_long_document_shows_twenty_sentences_in_a_row_that_the_seed_chooses()
 
 def test_a_sentence_goes_on_over_a_wrapped_line_and_is_a_copy():
     text = (
-        "# Mills\n\nThe mill of Tarn was founded by a woman of the name of\nAda Ruck, in 1841. It burnt down.\n- a list"
+        "# Mills\n\nThe mill of Tarn was founded by a woman of the name of\nAda Ruck, in "
+        "1841. It burnt down.\n- a list"
     )
     found = drafts._sentences_of(rb.Document("m", "M", text))
     assert found == [
@@ -179,7 +217,8 @@ def test_a_sentence_goes_on_over_a_wrapped_line_and_is_a_copy():
 
 
 def test_a_cassette_goes_on_where_a_call_broke_off_and_asks_nothing_twice(tmp_path):
-    writer, tape = Writer(), tmp_path / "t.sqlite"
+    writer = Writer()
+    tape = tmp_path / "t.sqlite"
     once = drafted(writer, cassette=tape)
     asked = len(writer.prompts)
     again = drafted(writer, cassette=tape)
@@ -189,7 +228,10 @@ def test_a_cassette_goes_on_where_a_call_broke_off_and_asks_nothing_twice(tmp_pa
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"types": ["riddle"]}, "unknown type of question 'riddle'"), ({"per_document": 0}, "per_document=0")],
+    [
+        ({"types": ["riddle"]}, "unknown type of question 'riddle'"),
+        ({"per_document": 0}, "per_document=0"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused_before_a_call(settings, message):
     with pytest.raises(rb.ConfigError, match=message):
@@ -200,11 +242,14 @@ def test_the_shipped_drafts_of_a_real_model_are_replayed(tmp_path):
     with rb.Cassette(tmp_path / "drafts.sqlite") as tape:
         tape.import_(packaged_data("recordings", "drafts.jsonl.gz"))
     with rb.Cassette(tmp_path / "drafts.sqlite", "replay") as tape:
-        model, ten = RECORDINGS["qwen"].chat_model(), rb.data.load_minihop().documents[:10]
+        model = RECORDINGS["qwen"].chat_model()
+        ten = rb.data.load_minihop().documents[:10]
         made = rb.draft_questions(ten, model, 1, ["single fact", "unanswerable"], cassette=tape)
     assert made.table()["left"].to_dict() == {"single fact": 7, "unanswerable": 0}
     texts = " ".join(document.text for document in ten)
-    assert all(q.answer in " ".join(q.references) and q.references[0] in texts for q in made.questions)
+    assert all(
+        q.answer in " ".join(q.references) and q.references[0] in texts for q in made.questions
+    )
 
 
 @pytest.fixture
@@ -215,7 +260,10 @@ def questions(tmp_path, capsys):
         (tmp_path / "docs" / f"{document.title}.txt").write_text(document.text)
     writer = Writer(knows={"How deep is the lake?": "40 metres"})
     with FakeOllama(reply=writer) as server:
-        command = f"data draft {tmp_path}/docs --model ollama:llama3:8b --host {server.url} --to {tmp_path}/q.jsonl"
+        command = (
+            f"data draft {tmp_path}/docs --model ollama:llama3:8b --host {server.url} --to "
+            f"{tmp_path}/q.jsonl"
+        )
         assert cli.main(command.split()) == 0
     (tmp_path / "said.txt").write_text(capsys.readouterr().out)
     return tmp_path / "q.jsonl"
@@ -225,7 +273,9 @@ def test_the_command_writes_drafts_that_load_and_validate_and_lists_the_rest(que
     said = (questions.parent / "said.txt").read_text()
     assert "left out: Lake.txt single fact 1: answered without its evidence: '40 metres'" in said
     assert "Drafts(5 of 6 passed the checks; accepted by a person: 0)" in said
-    with pytest.warns(UserWarning, match="5 of 5 questions are a model's drafts; accepted by a person: 0"):
+    with pytest.warns(
+        UserWarning, match="5 of 5 questions are a model's drafts; accepted by a person: 0"
+    ):
         loaded = rb.data.load_questions(questions, questions.parent / "docs")
     assert len(loaded.questions) == 5
     assert loaded.meta["drafts"].startswith("5 of 5")
@@ -234,9 +284,13 @@ def test_the_command_writes_drafts_that_load_and_validate_and_lists_the_rest(que
 
 
 @pytest.mark.filterwarnings("ignore:.*drafts")
-def test_a_person_accepts_edits_and_drops_drafts_and_only_the_accepted_are_written(questions, tmp_path):
+def test_a_person_accepts_edits_and_drops_drafts_and_only_the_accepted_are_written(
+    questions, tmp_path
+):
     loaded = rb.data.load_questions(questions).questions
-    tool = LabellingTool(rb.draft_items(loaded), "draft", "ab", tmp_path / "labels.csv", None, pause_s=0)
+    tool = LabellingTool(
+        rb.draft_items(loaded), "draft", "ab", tmp_path / "labels.csv", None, pause_s=0
+    )
     assert tool._boxes["Question"].value == loaded[0].text
     assert "Ada Ruck founded" in tool._item.value
     tool._after(tool._label, "1")  # accepted as it stands
@@ -268,5 +322,7 @@ def test_an_edit_is_shown_again_and_nothing_accepted_is_an_error(questions, tmp_
     again._after(again._move, "back")
     assert again._boxes["Question"].value == "In what year was the mill founded?"
     with pytest.raises(rb.DataError, match=r"no draft was accepted \(1 dropped, 4 open\)"):
-        rb.accept_drafts(rb.data.load_questions(questions).questions, tmp_path / "l.csv", tmp_path / "out.jsonl")
+        rb.accept_drafts(
+            rb.data.load_questions(questions).questions, tmp_path / "l.csv", tmp_path / "out.jsonl"
+        )
     assert not (tmp_path / "out.jsonl").exists()

@@ -13,8 +13,20 @@ from ragbench.errors import ConfigError, DataError
 
 BOOK = parts("41")
 DOCUMENTS = [
-    {"domain": "Finance", "language": "en", "doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."},
-    {"domain": "Law", "language": "zh", "doc_id": 7, "court_name": "某法院", "content": "判决如下。"},
+    {
+        "domain": "Finance",
+        "language": "en",
+        "doc_id": 4,
+        "company_name": "Tarn",
+        "content": "Tarn grew. It hired.",
+    },
+    {
+        "domain": "Law",
+        "language": "zh",
+        "doc_id": 7,
+        "court_name": "某法院",
+        "content": "判决如下。",
+    },
 ]
 
 
@@ -23,7 +35,12 @@ def question(kind, language, domain, doc_ids, references, number=None):
         "domain": domain,
         "language": language,
         "query": {"query_id": number, "query_type": kind, "content": "Did Tarn grow?"},
-        "ground_truth": {"doc_ids": doc_ids, "content": "Yes.", "references": references, "keypoints": None},
+        "ground_truth": {
+            "doc_ids": doc_ids,
+            "content": "Yes.",
+            "references": references,
+            "keypoints": None,
+        },
         "prediction": {"content": "", "references": []},
     }
 
@@ -38,7 +55,10 @@ QUESTIONS = [
 @pytest.fixture
 def folder(tmp_path):
     def write(questions=QUESTIONS, documents=DOCUMENTS):
-        for name, rows in (("dragonball_queries.jsonl", questions), ("dragonball_docs.jsonl", documents)):
+        for name, rows in (
+            ("dragonball_queries.jsonl", questions),
+            ("dragonball_docs.jsonl", documents),
+        ):
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             (tmp_path / name).write_text(text, encoding="utf-8")
         return tmp_path
@@ -84,7 +104,10 @@ def test_statistics_by_hand(folder):
     ("rows", "message"),
     [
         (changed(0, "query", query_type="Riddle"), "line 1: 'query.query_type' is 'Riddle'"),
-        (changed(2, "ground_truth", doc_ids=[99]), "line 3: document 99 is not among the 2 documents"),
+        (
+            changed(2, "ground_truth", doc_ids=[99]),
+            "line 3: document 99 is not among the 2 documents",
+        ),
         (changed(0, "", domain="Sport"), "Input should be 'Finance', 'Law' or 'Medical'"),
         (changed(2, "query", query_id=12), "line 3: the id 12 was there before (line 1)"),
     ],
@@ -121,8 +144,18 @@ def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
     table = BOOK.table_1(data).set_index("row")
     documents = table[table["column"] == "documents"]
     assert documents["value"].tolist() == documents["paper"].tolist()
-    counts = {"Information Integration": 1490, "Factual": 1298, "Multi-hop Reasoning": 1080, "Summary": 1159}
-    counts |= {"Numerical Comparison": 698, "Time-series": 480, "Irrelevant/Unanswerable": 504, "All": 6709}
+    counts = {
+        "Information Integration": 1490,
+        "Factual": 1298,
+        "Multi-hop Reasoning": 1080,
+        "Summary": 1159,
+    }
+    counts |= {
+        "Numerical Comparison": 698,
+        "Time-series": 480,
+        "Irrelevant/Unanswerable": 504,
+        "All": 6709,
+    }
     assert {row: table.loc[row, "n"] for row in counts} == counts
     shares = table[table["column"] == "share of questions"]
     assert (shares["value"] - shares["paper"]).abs().max() < 0.6
@@ -135,7 +168,10 @@ def test_references_of_the_rebuilt_set_stand_in_their_documents(data_mirror):
     data = load_dragonball(data_mirror / "rageval")
     text = {d.id: d.text for d in data.documents}
     with_references = [q for q in data.questions if q.references and q.meta["doc_ids"]]
-    verbatim = [all(any(r in text[i] for i in q.meta["doc_ids"]) for r in q.references) for q in with_references]
+    verbatim = [
+        all(any(r in text[i] for i in q.meta["doc_ids"]) for r in q.references)
+        for q in with_references
+    ]
     assert sum(verbatim) / len(verbatim) > 0.95
 
 

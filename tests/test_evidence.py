@@ -6,7 +6,17 @@ import pytest
 
 from ragbench import recordings
 from ragbench.data import load_minihop
-from ragbench.evidence import BOTH, DISTRACTED, EVIDENCE, FIRST, NEITHER, SECOND, Assigned, passages, two_hop_questions
+from ragbench.evidence import (
+    BOTH,
+    DISTRACTED,
+    EVIDENCE,
+    FIRST,
+    NEITHER,
+    SECOND,
+    Assigned,
+    passages,
+    two_hop_questions,
+)
 from ragbench.metrics.ir_score import ir_score
 
 
@@ -36,8 +46,14 @@ def test_half_of_the_evidence_holds_that_half_and_both_hops_all_of_it(asked, lai
     documents, assigned = laid_out
     for question in asked:
         first, second = question.meta["doc_ids"]
-        text = {name: " ".join(documents[i].text for i in table[question.text]) for name, table in assigned.items()}
-        score = {name: ir_score(question.references, context, match="exact") for name, context in text.items()}
+        text = {
+            name: " ".join(documents[i].text for i in table[question.text])
+            for name, table in assigned.items()
+        }
+        score = {
+            name: ir_score(question.references, context, match="exact")
+            for name, context in text.items()
+        }
         assert score[BOTH] == 1
         assert score[FIRST] < 1
         assert score[SECOND] < 1
@@ -63,15 +79,23 @@ def test_the_distracted_conditions_add_the_same_two_namesakes_around_the_evidenc
     for question in asked:
         before, after = assigned[NEITHER][question.text]
         for plain, distracted in zip(EVIDENCE[1:], DISTRACTED, strict=True):
-            assert assigned[distracted][question.text] == [before, *assigned[plain][question.text], after]
+            assert assigned[distracted][question.text] == [
+                before,
+                *assigned[plain][question.text],
+                after,
+            ]
 
 
 def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k(asked, laid_out):
     documents, assigned = laid_out
-    found = Assigned(recordings.whole_documents(documents.values()), documents=assigned[DISTRACTED[2]])
+    found = Assigned(
+        recordings.whole_documents(documents.values()), documents=assigned[DISTRACTED[2]]
+    )
     queries = [q.text for q in asked[:3]]
     hits = found.search(queries, 3)
-    assert [[hit.chunk.doc_id for hit in one] for one in hits] == [assigned[DISTRACTED[2]][q][:3] for q in queries]
+    assert [[hit.chunk.doc_id for hit in one] for one in hits] == [
+        assigned[DISTRACTED[2]][q][:3] for q in queries
+    ]
     assert [hit.rank for hit in hits[0]] == [1, 2, 3]
 
 

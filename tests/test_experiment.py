@@ -47,10 +47,21 @@ def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path)
 
 
 def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
-    grid = experiment(tmp_path, 2, retriever={"a": Named, "b": Named}, k={"few": 1, "own": {"a": 1, "b": 3}}, N=(0, 9))
+    grid = experiment(
+        tmp_path,
+        2,
+        retriever={"a": Named, "b": Named},
+        k={"few": 1, "own": {"a": 1, "b": 3}},
+        N=(0, 9),
+    )
     rows = grid.run(progress=False)
     # a has depth 1 in both; b has 1 and 3.
-    assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {"LLM only 0": 2, "a 1": 2, "b 1": 2, "b 3": 2}
+    assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {
+        "LLM only 0": 2,
+        "a 1": 2,
+        "b 1": 2,
+        "b 3": 2,
+    }
 
 
 def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_others(tmp_path):
@@ -60,9 +71,17 @@ def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_ot
         built.append(len(chunks))
         return Named(chunks)
 
-    axes = {"chunker": {"whole": whole, "half": lambda documents: whole(documents)[:1]}, "k": [1, 2, 3], "N": 9}
+    axes = {
+        "chunker": {"whole": whole, "half": lambda documents: whole(documents)[:1]},
+        "k": [1, 2, 3],
+        "N": 9,
+    }
     around = experiment(
-        tmp_path, 2, **axes, retriever={"n": noted}, keep=lambda c: c.chunker == "whole" and (c.k == 2 or c.N == 0)
+        tmp_path,
+        2,
+        **axes,
+        retriever={"n": noted},
+        keep=lambda c: c.chunker == "whole" and (c.k == 2 or c.N == 0),
     )
     rows = around.run(progress=False)
     assert (set(zip(rows["chunker"], rows["k"], strict=True)), len(rows)) == ({("whole", 2)}, 2)
@@ -86,9 +105,17 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
 
 
 def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(tmp_path):
-    one = experiment(tmp_path / "a", 1, k=1, N=(4, 100)).run(progress=False).set_index("N")["context_tokens"]
+    one = (
+        experiment(tmp_path / "a", 1, k=1, N=(4, 100))
+        .run(progress=False)
+        .set_index("N")["context_tokens"]
+    )
     assert one.to_dict() == {4: 4, 100: 12}
-    begun = experiment(tmp_path / "b", 1, k=1, N=(4, 100), begin_token=True).run(progress=False).set_index("N")
+    begun = (
+        experiment(tmp_path / "b", 1, k=1, N=(4, 100), begin_token=True)
+        .run(progress=False)
+        .set_index("N")
+    )
     assert begun["context_tokens"].to_dict() == {4: 3, 100: 12}
     assert begun.loc[4, "answer"] == "Person0 Lee was"
 
@@ -105,7 +132,10 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
     assert len(grid.run(progress=False)) == 4 * 3 * 2
     assert [len(engine.searched) for engine in made] == [4]
     grid.run(progress=False)
-    assert [len(engine.searched) for engine in made] == [4, 4]  # searched again in seconds; nothing is remembered
+    assert [len(engine.searched) for engine in made] == [
+        4,
+        4,
+    ]  # searched again in seconds; nothing is remembered
 
 
 def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
@@ -122,7 +152,10 @@ def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
 def test_an_answer_that_a_judge_leaves_unscored_keeps_the_reason(tmp_path):
     class Choosy(JudgeDouble):
         def grade_all(self, questions, answers):
-            return [Grade(a.question_id, None, self.name, meta={"error": "unscored", "detail": "no"}) for a in answers]
+            return [
+                Grade(a.question_id, None, self.name, meta={"error": "unscored", "detail": "no"})
+                for a in answers
+            ]
 
     rows = experiment(tmp_path, 1, N=20, judge={"choosy": Choosy()}).run(progress=False)
     why = rows[["status", "error_step", "error_kind", "error"]].iloc[0].tolist()
@@ -157,17 +190,26 @@ class Forgetful(Named):
     def search(self, queries, k, scope=None):
         found = super().search(queries, k, scope)
         nothing = {"Person0": [], "Person1": [Hit(Chunk("blank", " ", ""), 1.0, 1)]}
-        return [nothing.get(re.search(r"Person\d+", q)[0], hits) for q, hits in zip(queries, found, strict=True)]
+        return [
+            nothing.get(re.search(r"Person\d+", q)[0], hits)
+            for q, hits in zip(queries, found, strict=True)
+        ]
 
 
-def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(tmp_path, recwarn):
+def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(
+    tmp_path, recwarn
+):
     few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
     said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
     rows = few.run(progress=False)
-    assert score(rows, ["R@10"], progress=False)["R@10"].notna().all()  # nothing found is scored like the rest
+    assert (
+        score(rows, ["R@10"], progress=False)["R@10"].notna().all()
+    )  # nothing found is scored like the rest
     assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
     assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
-    many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})  # a tenth, and no more
+    many = experiment(
+        tmp_path / "many", 20, retriever={"forgetful": Forgetful}
+    )  # a tenth, and no more
     many.run(progress=False)
     assert [w for w in recwarn if w.category is UserWarning] == []
 
@@ -195,7 +237,9 @@ def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path, monkeypatch):
 
 
 def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_path):
-    grid = Experiment("made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path)
+    grid = Experiment(
+        "made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path
+    )
     assert (grid.generator, grid.judge, grid.live) == ({}, {}, False)
     rows = grid.run(progress=False)
     assert rows["ir_score"].notna().all()
@@ -204,14 +248,22 @@ def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_pat
 
 @pytest.mark.parametrize(("axis", "name"), [("generator", "copying"), ("judge", "grader")])
 def test_an_unknown_generator_or_judge_is_refused_with_the_two_ways_to_one(tmp_path, axis, name):
-    with pytest.raises(ConfigError, match=rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"):
+    with pytest.raises(
+        ConfigError, match=rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"
+    ):
         experiment(tmp_path, **{axis: name})
 
 
 def test_the_file_holds_the_rows_of_this_grid_and_no_others(tmp_path):
-    first = experiment(tmp_path, retriever={"a": Named, "b": Named}, k={"a": 1, "b": 2}).run(progress=False)
-    corrected = replace(people(), questions=tuple(replace(q, answer="Rome") for q in people().questions))
-    rows = experiment(tmp_path, retriever={"a": Named}, k=3, data={"people": corrected}).run(progress=False)
+    first = experiment(tmp_path, retriever={"a": Named, "b": Named}, k={"a": 1, "b": 2}).run(
+        progress=False
+    )
+    corrected = replace(
+        people(), questions=tuple(replace(q, answer="Rome") for q in people().questions)
+    )
+    rows = experiment(tmp_path, retriever={"a": Named}, k=3, data={"people": corrected}).run(
+        progress=False
+    )
     assert len(first) == 30
     assert len(load_rows(tmp_path)) == len(rows) == 18
     assert set(load_rows(tmp_path)["reference"]) == {"Rome"}
@@ -253,11 +305,17 @@ def test_without_a_generator_the_longest_context_alone_is_kept(tmp_path):
 
 def test_failures_are_rows_with_their_reason(tmp_path):
     grid = experiment(
-        tmp_path, 4, retriever={"n": lambda c: Named(c, "Person2")}, generator={"copier": Copier(broken="Person1")}
+        tmp_path,
+        4,
+        retriever={"n": lambda c: Named(c, "Person2")},
+        generator={"copier": Copier(broken="Person1")},
     )
     rows = grid.run(progress=False).set_index(["question_id", "N"])
     assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
-    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == ["ValueError", "cannot answer this"]
+    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == [
+        "ValueError",
+        "cannot answer this",
+    ]
     assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
     assert rows.loc[("q2", 4), "error"] == "no index for this one"
     assert (rows["status"] == "failed").sum() == 5
@@ -266,7 +324,8 @@ def test_failures_are_rows_with_their_reason(tmp_path):
 
 def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
-    sizes, written = [], []
+    sizes = []
+    written = []
 
     class Elsewhere(Executor):
         def submit(self, work, items, *rest):
@@ -289,7 +348,9 @@ def test_two_runs_cannot_share_a_folder(tmp_path):
                 experiment(tmp_path).run(progress=False)
             return "tried"
 
-    rows = experiment(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None).run(progress=False)
+    rows = experiment(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None).run(
+        progress=False
+    )
     assert rows["answer"].tolist() == ["tried"]
 
 
@@ -305,7 +366,11 @@ def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
 
 def test_a_plan_counts_searches_answers_and_grades_and_makes_nothing(tmp_path):
     plan = experiment(tmp_path, 4, retriever={"a": Named, "b": Named}).plan()
-    assert {step.name: step.calls for step in plan} == {"retrieve": 8, "generation": 20, "grading": 20}
+    assert {step.name: step.calls for step in plan} == {
+        "retrieve": 8,
+        "generation": 20,
+        "grading": 20,
+    }
     assert not (tmp_path / "rows.jsonl").exists()
 
 
@@ -314,7 +379,13 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
         tmp_path,
         chunker={"small": {"use": "token_chunks", "size": 5, "overlap": 0}},
         retriever={"mine": {"use": "BM25", "tokenizer": "english"}},
-        generator={"small": {"use": "ollama:llama3:8b", "num_predict": 96, "hosts": ["gpu1:11434", "gpu2:11434"]}},
+        generator={
+            "small": {
+                "use": "ollama:llama3:8b",
+                "num_predict": 96,
+                "hosts": ["gpu1:11434", "gpu2:11434"],
+            }
+        },
         judge="ollama:llama3:8b",
     )
     assert [model.num_predict for model in made.generator["small"]] == [96, 96]
@@ -329,7 +400,10 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
         ({"retriever": ["BM25", "BM52"]}, "unknown retriever 'BM52'(?s:.)*did you mean 'BM25'"),
         ({"data": [people(1)]}, "data lists Dataset"),
         ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame(?s:.)*load_questions"),
-        ({"data": {"people": list(people(1).questions)}}, "data 'people' is list(?s:.)*a Dataset, or a function"),
+        (
+            {"data": {"people": list(people(1).questions)}},
+            "data 'people' is list(?s:.)*a Dataset, or a function",
+        ),
         ({"chunker": whole}, "chunker is function"),
         ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
         ({"k": {"x": {"nobody": 3}}}, "k names the retriever 'nobody'"),

@@ -1,4 +1,7 @@
-"""Embedding is a step of a run: a plan counts the texts and embeds none, a run embeds each once before its rows."""
+"""Embedding is a step of a run:
+
+a plan counts the texts and embeds none, a run embeds each once before its rows.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):
             return super().embed_query(text)
 
     embedder = CachedEmbeddings(Refuses(), folder=tmp_path)
-    grid = experiment(tmp_path / "run", 4, N=(20,), retriever={"SIM": lambda chunks: Dense(chunks, embedder)})
+    grid = experiment(
+        tmp_path / "run", 4, N=(20,), retriever={"SIM": lambda chunks: Dense(chunks, embedder)}
+    )
     rows = grid.run(progress=False)
     assert rows.loc[rows["status"] == "failed", "question_id"].tolist() == ["q2"]
 
@@ -55,6 +60,8 @@ def test_what_a_multi_query_will_search_for_is_not_known_beforehand():
     chunks = [Chunk("a", "one", "d"), Chunk("b", "two", "e")]
     index = Dense(chunks, Counting())
     question = "Who founded the mill and when did it burn?"
-    by_hand = make_retriever("MLQ", chunks, embedder=index.embedder, decompose=lambda question: [question])
+    by_hand = make_retriever(
+        "MLQ", chunks, embedder=index.embedder, decompose=lambda question: [question]
+    )
     assert [queries for _, queries in dense_searches(by_hand, [question])] == [[]]
     assert [queries for _, queries in dense_searches(MMR(index), [question])] == [[question]]

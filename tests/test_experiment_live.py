@@ -30,14 +30,21 @@ def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
     assert rows["answer"].str.split(",").str[0].tolist() == ["Ely"] * 3 + ["Rome"] * 3
     assert rows["grade"].eq(5).all()
     for side in ("", "judge_"):
-        assert (set(rows[f"{side}model"]), set(rows[f"{side}digest"])) == ({"ollama:llama3:8b"}, {DIGEST})
+        assert (set(rows[f"{side}model"]), set(rows[f"{side}digest"])) == (
+            {"ollama:llama3:8b"},
+            {DIGEST},
+        )
         assert (set(rows[f"{side}seed"]), set(rows[f"{side}temperature"])) == ({3}, {0.0})
         assert set(rows[f"{side}num_ctx"]) == {4096}
     assert set(rows["prompt_sha256"]) == {prompt_hash(prompt) for prompt in PROMPTS.values()}
     assert set(rows["judge_prompt_sha256"]) == {prompt_hash("thesis_grade")}
     assert rows["prompt_tokens"].gt(0).all()
     assert rows["finish"].eq("stop").all()
-    assert load_manifest(tmp_path)["seeds"] == {"generator/llama": 3, "judge/llama": 3, "order": None}
+    assert load_manifest(tmp_path)["seeds"] == {
+        "generator/llama": 3,
+        "judge/llama": 3,
+        "order": None,
+    }
 
 
 def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
@@ -73,9 +80,18 @@ def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
     assert server.most_at_once == 3
 
 
-def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(tmp_path):
-    with FakeOllama(reply=towns, latency_s=0.01) as one, FakeOllama(reply=towns, latency_s=0.01) as two:
-        settings = {"generator": {"llama": [one.model(), two.model()]}, "judge": None, "options": QUICK}
+def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(
+    tmp_path,
+):
+    with (
+        FakeOllama(reply=towns, latency_s=0.01) as one,
+        FakeOllama(reply=towns, latency_s=0.01) as two,
+    ):
+        settings = {
+            "generator": {"llama": [one.model(), two.model()]},
+            "judge": None,
+            "options": QUICK,
+        }
         experiment(tmp_path / "a", 8, **settings).run(progress=False)
         assert min(len(one.calls), len(two.calls)) >= 3
         assert len(one.calls) + len(two.calls) == 24
@@ -101,7 +117,9 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert rows["status"].to_dict() == {"q0": "ok", "q1": "failed", "q2": "failed"}
     assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "unusable"]
     assert "mirostat" in rows.loc["q1", "error"]
-    assert server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()  # rows are handed on, addresses not
+    assert (
+        server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()
+    )  # rows are handed on, addresses not
     assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "unusable"]
     assert rows.loc["q2", "answer"].startswith("Rome, after")
     assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
@@ -113,7 +131,9 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert not any("Person0" in prompt for prompt in asked)
 
 
-@pytest.mark.parametrize(("count", "healthy", "said"), [(1, 0, "3 of 3"), (60, 0, "24 of 24"), (60, 30, "42 of 72")])
+@pytest.mark.parametrize(
+    ("count", "healthy", "said"), [(1, 0, "3 of 3"), (60, 0, "24 of 24"), (60, 30, "42 of 72")]
+)
 def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(
     tmp_path, server, count, healthy, said, monkeypatch
 ):
@@ -131,7 +151,11 @@ def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(
 
 
 def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
-    grid = {"retriever": {"a": Named, "b": lambda c: Named(c, broken="x")}, "N": (0, 4), "per_prompt": "systems"}
+    grid = {
+        "retriever": {"a": Named, "b": lambda c: Named(c, broken="x")},
+        "N": (0, 4),
+        "per_prompt": "systems",
+    }
     rows = live(tmp_path, server, 1, **grid).run(progress=False)
     assert (rows["judge_shown"].tolist(), rows["judge_position"].tolist()) == ([3, 3, 3], [1, 2, 3])
     gradings = [call for call in server.calls if call.body.get("format")]
@@ -170,7 +194,11 @@ class _Leaky(Named):
         self.secret = secret
 
     def settings(self):
-        return {"retriever": "leaky", "api_key": self.secret, "address": f"http://user:{self.secret}@host"}
+        return {
+            "retriever": "leaky",
+            "api_key": self.secret,
+            "address": f"http://user:{self.secret}@host",
+        }
 
 
 def prompt_file(folder, text):
@@ -183,7 +211,9 @@ def prompt_file(folder, text):
 def two_prompts(folder, server, prompt, **changes):
     model = server.model(seed=3, num_ctx=4096)
     generators = {"plain": model, "mine": model}
-    return live(folder, server, 1, generator=generators, judge=None, prompts={"mine": prompt}, **changes)
+    return live(
+        folder, server, 1, generator=generators, judge=None, prompts={"mine": prompt}, **changes
+    )
 
 
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
@@ -205,4 +235,9 @@ def test_prompts_that_cannot_work_are_named(tmp_path, server):
     with pytest.raises(ConfigError, match=r"no field \{documents\}"):
         live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
     with pytest.raises(ConfigError, match="a prompt for 'copier', which is no chat model"):
-        live(tmp_path, server, generator={"copier": Copier()}, prompts={"copier": PROMPTS["with_documents"]})
+        live(
+            tmp_path,
+            server,
+            generator={"copier": Copier()},
+            prompts={"copier": PROMPTS["with_documents"]},
+        )

@@ -38,7 +38,10 @@ k: {BM25: 5, SIM: 10}
 N: 100
 """
     made = people(12)
-    asked = [{"id": q.id, "question": q.text, "answer": q.answer, "references": q.references} for q in made.questions]
+    asked = [
+        {"id": q.id, "question": q.text, "answer": q.answer, "references": q.references}
+        for q in made.questions
+    ]
     told = [{"id": d.id, "title": d.title, "text": d.text} for d in made.documents]
     write_lines(tmp_path / "q.jsonl", *asked)
     write_lines(tmp_path / "d.jsonl", *told)
@@ -64,7 +67,11 @@ def test_a_file_sets_the_words_of_bm25(tmp_path):
     made = Experiment.from_yaml(write(tmp_path, HEAD.replace("BM25\n", axis))).retriever
     chunks = [Chunk("c", "Die Straße und das Haus.", "d")]
     assert made["g"](chunks).settings()["tokenizer"] == "german"
-    assert made["t"](chunks).settings()["tokenizer"] == made["t"](chunks).settings()["variant"] == "terrier"
+    assert (
+        made["t"](chunks).settings()["tokenizer"]
+        == made["t"](chunks).settings()["variant"]
+        == "terrier"
+    )
     assert made["h"](chunks).settings()["over"][0]["tokenizer"] == "plain"
 
 
@@ -72,71 +79,137 @@ def test_a_file_sets_the_words_of_bm25(tmp_path):
 def test_own_files_are_found_beside_the_file(tmp_path, name, between):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.txt").write_text("Ann Lee was born in Ely.")
-    cells = [["question", "answer", "references"], ["Where was Ann Lee born?", "Ely", "Ann Lee was born in Ely."]]
+    cells = [
+        ["question", "answer", "references"],
+        ["Where was Ann Lee born?", "Ely", "Ann Lee was born in Ely."],
+    ]
     (tmp_path / name).write_text("".join(f"{between.join(row)}\n" for row in cells))
     text = (
-        HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}") + "folder: out\nN: 50\nk: [1, 2]\n"
+        HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}")
+        + "folder: out\nN: 50\nk: [1, 2]\n"
     )
     rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
     assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
 
 
 def test_a_model_takes_its_options_and_hosts(tmp_path):
-    text = HEAD + 'generator: {l: {use: "ollama:llama3:8b", hosts: [gpu1, gpu2], num_ctx: 2048, seed: 7}}\n'
+    text = (
+        HEAD
+        + 'generator: {l: {use: "ollama:llama3:8b", hosts: [gpu1, gpu2], num_ctx: 2048, seed: 7}}\n'
+    )
     models = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
     assert [model.base_url for model in models] == ["http://gpu1:11434", "http://gpu2:11434"]
     assert {(model.num_ctx, model.seed) for model in models} == {(2048, 7)}
-    one = Experiment.from_yaml(write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n"))
+    one = Experiment.from_yaml(
+        write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n")
+    )
     assert one.judge["ollama:llama3:70b"].model == "llama3:70b"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), "retriever.b: unknown tokenizer 'germn'"),
-        (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), "unknown option of SIM 'tokenizer'"),
+        (
+            HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"),
+            "retriever.b: unknown tokenizer 'germn'",
+        ),
+        (
+            HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"),
+            "unknown option of SIM 'tokenizer'",
+        ),
         (
             "data: minihop\nretriever: BM25\n",
-            r"experiment\.yaml.*: there is no key 'name', 'chunker'\n.*\n.*'name: first-look' and 'chunker: {",
+            (
+                r"experiment\.yaml.*: there is no key 'name', 'chunker'\n.*\n.*'name: first-look' "
+                r"and 'chunker: {"
+            ),
         ),
-        (HEAD.replace("name: mine", "name: no"), r"experiment\.yaml.*: name is False(.|\n)*in quotes"),
+        (
+            HEAD.replace("name: mine", "name: no"),
+            r"experiment\.yaml.*: name is False(.|\n)*in quotes",
+        ),
         (HEAD + "N:\n", r"experiment\.yaml.*: N has None"),
-        (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'"),
-        (HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"), r"retriever\.a: unknown option of BM25 'k2'"),
+        (
+            HEAD.replace("BM25", "BM26"),
+            r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'",
+        ),
+        (
+            HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"),
+            r"retriever\.a: unknown option of BM25 'k2'",
+        ),
         (HEAD.replace("BM25", "{a: {k1: 3}}"), r"retriever\.a has no use"),
         (HEAD.replace("BM25", "[[BM25]]"), r"retriever lists \['BM25'\]"),
         (HEAD.replace("BM25", "7"), r"retriever is int"),
         (MODEL.format("deadline_s: soon"), r"generator\.l: deadline_s is 'soon'\n.*a number"),
         (MODEL.format("seed: one"), r"generator\.l: seed is 'one'"),
         (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
-        (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"data\.a: unknown option of minihop 'limits'"),
-        (HEAD + "generator: extracting\n", r"unknown generator 'extracting'\n.*\n.*ollama:llama3:8b.*smollm2"),
-        (HEAD.replace("BM25", "[BM25, MLQ]"), r"retriever\.MLQ: MLQ has no model(.|\n)*decompose(.|\n)*smollm2"),
-        (HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n", r"generator\.l\.api_key\n.*no secret"),
-        (HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n", r"generator\.l: unknown option of ollama:x 'heat'"),
-        (HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n", r"generator\.l: hosts is 'gpu1'"),
-        (HEAD + "generator: {l: {use: 'olama:x'}}\n", r"generator\.l: unknown model provider 'olama'"),
+        (
+            HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"),
+            r"data\.a: unknown option of minihop 'limits'",
+        ),
+        (
+            HEAD + "generator: extracting\n",
+            r"unknown generator 'extracting'\n.*\n.*ollama:llama3:8b.*smollm2",
+        ),
+        (
+            HEAD.replace("BM25", "[BM25, MLQ]"),
+            r"retriever\.MLQ: MLQ has no model(.|\n)*decompose(.|\n)*smollm2",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n",
+            r"generator\.l\.api_key\n.*no secret",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n",
+            r"generator\.l: unknown option of ollama:x 'heat'",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n",
+            r"generator\.l: hosts is 'gpu1'",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'olama:x'}}\n",
+            r"generator\.l: unknown model provider 'olama'",
+        ),
         (HEAD + "concurrency: many\n", r"concurrency is 'many'"),
         (HEAD + "concurrency: true\n", r"concurrency is True"),
         (HEAD + "name: again\n", r"experiment\.yaml, line 5: the key 'name' twice"),
         (HEAD + "N: [100\n", r"experiment\.yaml, line 6: "),
-        (HEAD + "judge: !!python/object/apply:os.system [ls]\n", r"experiment\.yaml, line 5: could not determine"),
+        (
+            HEAD + "judge: !!python/object/apply:os.system [ls]\n",
+            r"experiment\.yaml, line 5: could not determine",
+        ),
         (HEAD + "k: 2026-13-41\n", r"experiment\.yaml.*: month must be"),
         (MODEL.format("num_ctx: big"), r"generator\.l: num_ctx is 'big'\n.*a number"),
         (MODEL.format("num_predict: true"), r"generator\.l: num_predict is True"),
         (MODEL.format("temperature: .nan"), r"generator\.l: temperature is nan"),
-        (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: big}}"), r"experiment\.yaml.*: chunker\.a: "),
-        (HEAD + "options: {retrys: 3}\n", r"unknown option of model calls 'retrys'\n.*\n.*mean 'retries'"),
+        (
+            HEAD.replace("token_chunks", "{a: {use: token_chunks, size: big}}"),
+            r"experiment\.yaml.*: chunker\.a: ",
+        ),
+        (
+            HEAD + "options: {retrys: 3}\n",
+            r"unknown option of model calls 'retrys'\n.*\n.*mean 'retries'",
+        ),
         (HEAD + "options: {patience_s: long}\n", r"options: patience_s is 'long'"),
         (HEAD + "truncated: no\n", r"truncated is False"),
         (HEAD + "truncated: drop\n", r"truncated is 'drop'\n.*'score' or 'unscored'"),
-        (HEAD + "metrics: [token_f2]\n", r"experiment\.yaml.*: unknown metric 'token_f2'(.|\n)*token_f1"),
+        (
+            HEAD + "metrics: [token_f2]\n",
+            r"experiment\.yaml.*: unknown metric 'token_f2'(.|\n)*token_f1",
+        ),
         (HEAD + "metrics: 7\n", r"experiment\.yaml.*: metrics is 7"),
-        (HEAD + "labels: {use: 'ollama:x', heat: 1}\n", r"labels: unknown option of ollama:x 'heat'"),
+        (
+            HEAD + "labels: {use: 'ollama:x', heat: 1}\n",
+            r"labels: unknown option of ollama:x 'heat'",
+        ),
         (HEAD + "labels: rules\n", r"labels: unknown labels 'rules'\n.*\n.*smollm2"),
         (HEAD + "checker: {use: 'ollama:x', api_key: abc}\n", r"checker\.api_key"),
         (HEAD + "checker: 'onnx:nowhere'\n", r"checker: .*nowhere(.|\n)*check_many"),
-        (HEAD.replace("mine", '"a\\nb"'), r"the (experiment has the )?name 'a\\nb'\n.*one line of at most 200 bytes"),
+        (
+            HEAD.replace("mine", '"a\\nb"'),
+            r"the (experiment has the )?name 'a\\nb'\n.*one line of at most 200 bytes",
+        ),
         (HEAD.replace("BM25", "{" + "b" * 300 + ": BM25}"), r"retriever has the name 'b{60}'\n"),
     ],
 )
@@ -165,26 +238,41 @@ def test_generators_and_judges_have_names_and_an_object_of_your_own_gets_one(tmp
     for nobody in (make_generator, make_judge):
         with pytest.raises(ConfigError, match=r"is named(.|\n)*ollama:llama3:8b.*smollm2"):
             nobody(None)
-    assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == ["http://a:11434", "http://b:11434"]
+    assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == [
+        "http://a:11434",
+        "http://b:11434",
+    ]
     monkeypatch.setitem(GENERATORS, "shout", Shouter)
     assert make_generator("shout", mark="?").answer("q", "ely") == "ELY?"
-    axis = Experiment.from_yaml(write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")).generator
+    axis = Experiment.from_yaml(
+        write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")
+    ).generator
     assert axis["s"].mark == "?"
     with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
         make_generator("shouts")
 
 
-SCORED = HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}") + "folder: out\nN: [0, 5, 50]\nk: 2\n"
+SCORED = (
+    HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}")
+    + "folder: out\nN: [0, 5, 50]\nk: 2\n"
+)
 
 
 @pytest.fixture
 def scored(tmp_path, monkeypatch):
-    """A file that asks for metrics, with two questions and two documents beside it, and a generator called copier."""
+    """A file that asks for metrics, with two questions and two documents beside it, and a generator
+    called copier.
+    """
     monkeypatch.setitem(GENERATORS, "copier", Copier)
     (tmp_path / "docs").mkdir()
     for name, town in (("Ann", "Ely"), ("Bea", "York")):
-        (tmp_path / "docs" / f"{name}.txt").write_text(f"{name} Lee was born in {town}. She sang there for years.")
-    lines = [f"Where was {n} Lee born?,{t},{n} Lee was born in {t}." for n, t in (("Ann", "Ely"), ("Bea", "York"))]
+        (tmp_path / "docs" / f"{name}.txt").write_text(
+            f"{name} Lee was born in {town}. She sang there for years."
+        )
+    lines = [
+        f"Where was {n} Lee born?,{t},{n} Lee was born in {t}."
+        for n, t in (("Ann", "Ely"), ("Bea", "York"))
+    ]
     (tmp_path / "q.csv").write_text("question,answer,references\n" + "\n".join(lines) + "\n")
     return tmp_path
 
@@ -218,7 +306,10 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
 
     with FakeOllama(reply=said) as server:
         model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
-        text = SCORED.replace("[0, 5, 50]", "50") + "generator: copier\nmetrics: [precision, faithfulness]\n"
+        text = (
+            SCORED.replace("[0, 5, 50]", "50")
+            + "generator: copier\nmetrics: [precision, faithfulness]\n"
+        )
         path = write(scored, text + f"labels: {model}\n")
         assert main(["plan", str(path)]) == 0
         planned = capsys.readouterr().out
@@ -231,7 +322,8 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
         assert main(["run", str(path)]) == 0
         again = pd.read_csv(scored / "out" / "scores.csv")["precision"].tolist()
         assert (len(server.calls), again) == (asked, kept)
-        # Another model checks the claims: the first one only takes texts apart, which is there already.
+        # Another model checks the claims: the first one only takes texts apart, which is there
+        # already.
         write(scored, text + f"labels: {model}\nchecker: {model}\n")
         assert main(["run", str(path)]) == 0
         assert server.calls[asked:]
@@ -244,7 +336,9 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
 def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys):
     from ragbench.cli import main
 
-    path = write(scored, SCORED + "generator: copier\nmetrics: [token_f1, contained, claim_recall]\n")
+    path = write(
+        scored, SCORED + "generator: copier\nmetrics: [token_f1, contained, claim_recall]\n"
+    )
     with pytest.warns(UserWarning, match=r"claim_recall \(needs claim_labels\).*smollm2"):
         assert main(["run", str(path)]) == 0
     to = scored / "report"
@@ -265,7 +359,10 @@ def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys)
     assert "mean of every metric" in (to / "report.html").read_text(encoding="utf-8")
     # Rows that came later have no scores: the export says so.
     write(scored, SCORED.replace("[0, 5, 50]", "[0, 5, 50, 80]") + "generator: copier\n")
-    assert (main(["run", str(path)]), main(["export", str(scored / "out"), "--to", str(to)])) == (0, 0)
+    assert (main(["run", str(path)]), main(["export", str(scored / "out"), "--to", str(to)])) == (
+        0,
+        0,
+    )
     assert "scores are of 6 of 8 rows" in capsys.readouterr().out
     (scored / "out" / "scores.csv").unlink()
     assert main(["export", str(scored / "out"), "--to", str(to)]) == 0
@@ -277,11 +374,15 @@ def test_pairs_of_many_systems_are_not_compared_unasked():
     from ragbench.report.methods import score_methods
 
     answers = [
-        {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"} for s in range(9) for q in "ab"
+        {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"}
+        for s in range(9)
+        for q in "ab"
     ]
     table = rb.score(answers, ["exact_match"])
     (means,) = _score_tables(table, "mine")
-    assert means.notes == ("9 systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).",)
+    assert means.notes == (
+        "9 systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).",
+    )
     assert "permutation" not in score_methods(table).markdown
     few = rb.score([row for row in answers if row["system"] != "S8"], ["exact_match"])
     assert [each.stem for each in _score_tables(few, "mine")] == ["means", "comparison"]

@@ -1,4 +1,6 @@
-"""The resumable HotpotQA download against a loopback server, and the corpus drawn from a made Wikipedia dump."""
+"""The resumable HotpotQA download against a loopback server, and the corpus drawn from a made
+Wikipedia dump.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ BODY = json.dumps([{"_id": f"q{i}", "question": "x" * 100} for i in range(2000)]
 
 
 class Server(BaseHTTPRequestHandler):
-    body, requests, status = BODY, [], 200
+    body = BODY
+    requests = []  # noqa: RUF012
+    status = 200
 
     def do_GET(self):
         type(self).requests.append(self.path)
@@ -53,25 +57,41 @@ def test_a_download_is_accepted_by_its_hash_and_made_once(server, tmp_path):
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(("status", "body"), [(200, b"<html>Please log in</html>"), (200, BODY + b" "), (404, BODY)])
-def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(server, tmp_path, status, body):
-    server.status, server.body = status, body
-    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:(.|\n)*(SHA256|hash|404)(.|\n)*RAGBENCH_DATA/hotpotqa"):
+@pytest.mark.parametrize(
+    ("status", "body"), [(200, b"<html>Please log in</html>"), (200, BODY + b" "), (404, BODY)]
+)
+def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(
+    server, tmp_path, status, body
+):
+    server.status = status
+    server.body = body
+    with pytest.raises(
+        DataError,
+        match=r"http://127\.0\.0\.1:(.|\n)*(SHA256|hash|404)(.|\n)*RAGBENCH_DATA/hotpotqa",
+    ):
         fetch_hotpotqa(tmp_path, server.url)
     assert list(tmp_path.iterdir()) == []
 
 
-GOLD = (Document("Ann", "Ann", "Ann was born."), Document("Page 7", "Page 7", "Another text on seven."))
+GOLD = (
+    Document("Ann", "Ann", "Ann was born."),
+    Document("Page 7", "Page 7", "Another text on seven."),
+)
 
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dump")
     (folder / "AA").mkdir()
-    pages = [{"id": i, "title": f"Page {i}", "text": [[f"Page {i}.", f" Number {i}."]]} for i in range(50)]
+    pages = [
+        {"id": i, "title": f"Page {i}", "text": [[f"Page {i}.", f" Number {i}."]]}
+        for i in range(50)
+    ]
     pages.append({"id": 50, "title": "Empty", "text": [[]]})
     for name, part in (("wiki_00", pages[:20]), ("wiki_01", pages[20:])):
-        (folder / "AA" / f"{name}.bz2").write_bytes(bz2.compress("\n".join(map(json.dumps, part)).encode()))
+        (folder / "AA" / f"{name}.bz2").write_bytes(
+            bz2.compress("\n".join(map(json.dumps, part)).encode())
+        )
     return folder
 
 

@@ -1,4 +1,7 @@
-"""Mistakes of the first hour: each is refused in one message, with what was got, what is expected, what to do."""
+"""Mistakes of the first hour:
+
+each is refused in one message, with what was got, what is expected, what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ import ragbench as rb
 from ragbench import cli
 from ragbench.prompts import load_prompt
 
-EXPERIMENT = {"name": "t", "data": "{mine: {questions: q.jsonl, documents: docs}}", "chunker": "token_chunks"}
+EXPERIMENT = {
+    "name": "t",
+    "data": "{mine: {questions: q.jsonl, documents: docs}}",
+    "chunker": "token_chunks",
+}
 EXPERIMENT |= {"retriever": "BM25"}
 CHUNK = rb.Chunk("1", "Ely has a mill.", "d")
 
@@ -21,7 +28,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     files = {
-        "q.jsonl": '{"question": "Where is Ely?", "answer": "here", "references": ["Ely is here."]}\n',
+        "q.jsonl": (
+            '{"question": "Where is Ely?", "answer": "here", "references": ["Ely is here."]}\n'
+        ),
         "docs/a.txt": "Ely is here.",
         "half.jsonl": '{"question": "Where is Ely?"\n',
         "empty.csv": "",
@@ -30,7 +39,9 @@ def folder(tmp_path, monkeypatch):
         "answers.csv": "question,answer,reference\nWhere is Ely?,here,here\n",
         "half.yaml": "name: t\ndata: {mine: \n",
         "belege.csv": "question,answer,Belege\nWhere is Ely?,here,Ely is here.\n",
-        "blank.csv": "question,answer,references\nWhere is Ely?,here,Ely is here.\n,there,Wye is there.\n",
+        "blank.csv": (
+            "question,answer,references\nWhere is Ely?,here,Ely is here.\n,there,Wye is there.\n"
+        ),
         "dots.csv": "question,answer,reference\nWhere is Ely?,here,...\n",
         "twice.csv": "id,question,answer,reference\n1,a,b,c\n1,d,e,f\n",
         "both.csv": "question,answer,response,reference\na,b,c,d\n",
@@ -42,7 +53,12 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     (tmp_path / "nothing").mkdir()
     (tmp_path / "latin.csv").write_bytes("question,answer\nWo ist Köln?,hier\n".encode("latin-1"))
-    for name, line in {"close": "k:5", "tab": "\tk: 5", "indented": "  k: 5", "word": "k: five"}.items():
+    for name, line in {
+        "close": "k:5",
+        "tab": "\tk: 5",
+        "indented": "  k: 5",
+        "word": "k: five",
+    }.items():
         head = "".join(f"{key}: {value}\n" for key, value in EXPERIMENT.items())
         (tmp_path / f"{name}.yaml").write_text(f"{head}{line}\n")
 
@@ -67,7 +83,8 @@ def told(call, capsys) -> str:
     return str(caught.value)
 
 
-# A call or a command, and words that the message must hold: what was got, what is expected, what to do.
+# A call or a command, and words that the message must hold: what was got, what is expected, what to
+# do.
 MISTAKES = [
     ("run none.yaml", "there is no file none.yaml", "the folder holds", "check the path"),
     ("run nothing", "there is no file nothing/experiment.yaml", "check the path"),
@@ -85,46 +102,120 @@ MISTAKES = [
     ("lab nowhere", "there is no folder", "nowhere", "ragbench init"),
     ("export nowhere --to out", "no run 'nowhere'", "ragbench run experiment.yaml"),
     ("export nowhere", "required: --to"),
-    ("data generate dox --domain finance --model smollm2 --out x", "no file or folder dox", "check the path"),
-    ("validate none.jsonl docs", "there is no file none.jsonl", "the folder holds", "check the path"),
+    (
+        "data generate dox --domain finance --model smollm2 --out x",
+        "no file or folder dox",
+        "check the path",
+    ),
+    (
+        "validate none.jsonl docs",
+        "there is no file none.jsonl",
+        "the folder holds",
+        "check the path",
+    ),
     ("validate q.jsonl dox", "there is no file or folder dox", "check the path"),
     ("validate q.jsonl nothing", "nothing", "it is empty", "one text file per document"),
     ("validate empty.csv docs", "empty.csv is empty", "at least one record"),
     ("validate head.csv docs", "head.csv holds no record", "at least one"),
-    ("validate half.jsonl docs", "half.jsonl, line 1", "one JSON object per line", "mend that line"),
+    (
+        "validate half.jsonl docs",
+        "half.jsonl, line 1",
+        "one JSON object per line",
+        "mend that line",
+    ),
     ("validate docs/a.txt docs", "unknown kind of file '.txt'", ".csv", ".jsonl"),
     ("validate other.csv docs", "other.csv, line 2", "no field 'question'", "frage"),
     ("validate other.csv docs", "--columns question='your column'"),
     ("validate blank.csv docs", "blank.csv, line 3: 'question' is empty", "mend that record"),
-    ("validate latin.csv docs", "latin.csv, line 2: byte 0xf6 is not UTF-8", "iconv -f WINDOWS-1252"),
-    ("validate q.jsonl docs --columns question=query", "--columns names the column 'query'", "references"),
+    (
+        "validate latin.csv docs",
+        "latin.csv, line 2: byte 0xf6 is not UTF-8",
+        "iconv -f WINDOWS-1252",
+    ),
+    (
+        "validate q.jsonl docs --columns question=query",
+        "--columns names the column 'query'",
+        "references",
+    ),
     ("data draft docs --model smollm --to q2.jsonl", "provider 'smollm'", "smollm2"),
     ("data draft dox --model smollm2 --to q2.jsonl", "no file or folder dox", "check the path"),
     ("validate other.csv docs --columns frage", "--columns frage", "OURS=YOURS"),
     ("score none.csv --metrics f1 --to out", "there is no file none.csv", "check the path"),
-    ("score answers.csv --metrics rogue_l --to out", "unknown metric 'rogue_l'", "did you mean 'rouge_l'"),
-    ("score answers.csv --metrics faithfulness --to out", "no column 'chunks'", "question, answer", "add it"),
-    ("score answers.csv --metrics bertscore --to out", "no metric 'bertscore'", "token_f1 or rouge_l", "README"),
-    ("score answers.csv --metrics faithfulness,ragchecker --to out", "no column 'chunks', needed by 'ragchecker'"),
-    ("score answers.csv --metrics f1 --to full", "full is not empty (there is mine.txt)", "choose another folder"),
+    (
+        "score answers.csv --metrics rogue_l --to out",
+        "unknown metric 'rogue_l'",
+        "did you mean 'rouge_l'",
+    ),
+    (
+        "score answers.csv --metrics faithfulness --to out",
+        "no column 'chunks'",
+        "question, answer",
+        "add it",
+    ),
+    (
+        "score answers.csv --metrics bertscore --to out",
+        "no metric 'bertscore'",
+        "token_f1 or rouge_l",
+        "README",
+    ),
+    (
+        "score answers.csv --metrics faithfulness,ragchecker --to out",
+        "no column 'chunks', needed by 'ragchecker'",
+    ),
+    (
+        "score answers.csv --metrics f1 --to full",
+        "full is not empty (there is mine.txt)",
+        "choose another folder",
+    ),
     ("score answers.csv --metrics exact_match", "no --to", "add for instance --to report/"),
-    ("score answers.csv --metrics bleu --to o --columns reference=gold", "--columns names 'gold'", "mend --columns"),
-    ("score both.csv --metrics bleu --to out", "'answer' and 'response' both mean", "--columns answer=response"),
+    (
+        "score answers.csv --metrics bleu --to o --columns reference=gold",
+        "--columns names 'gold'",
+        "mend --columns",
+    ),
+    (
+        "score both.csv --metrics bleu --to out",
+        "'answer' and 'response' both mean",
+        "--columns answer=response",
+    ),
     ("score twice.csv --metrics bleu --to out", "line 3", "--columns system=model"),
-    ("score other.csv --metrics bleu --to out", "no column 'reference'", "--columns reference=YOURS"),
-    ("score answers.csv --metrics f1 --labels llama3 --to out", "provider 'llama3'", "write 'ollama:llama3'"),
+    (
+        "score other.csv --metrics bleu --to out",
+        "no column 'reference'",
+        "--columns reference=YOURS",
+    ),
+    (
+        "score answers.csv --metrics f1 --labels llama3 --to out",
+        "provider 'llama3'",
+        "write 'ollama:llama3'",
+    ),
     (lambda: experiment(data=None), "'data'", "name, data, chunker, retriever"),
     (lambda: experiment(name="figures"), "'figures'", "choose another name"),
     (lambda: experiment(retreiver="SIM"), "retreiver", "retriever"),
-    (lambda: experiment(retriever="BM26"), "unknown retriever 'BM26'", "SIM", "did you mean 'BM25'"),
-    (lambda: experiment(chunker="token_chunk"), "unknown chunker 'token_chunk'", "did you mean 'token_chunks'"),
+    (
+        lambda: experiment(retriever="BM26"),
+        "unknown retriever 'BM26'",
+        "SIM",
+        "did you mean 'BM25'",
+    ),
+    (
+        lambda: experiment(chunker="token_chunk"),
+        "unknown chunker 'token_chunk'",
+        "did you mean 'token_chunks'",
+    ),
     (lambda: experiment(data="minihopp"), "'minihopp'", "hotpotqa", "did you mean 'minihop'"),
     (lambda: experiment(k="five"), "k", "five"),
     (lambda: experiment(k=0), "k", "0", "at least 1"),
     (lambda: experiment(N="[some]"), "N", "some"),
     (lambda: experiment(generator="llama3"), "generator", "'llama3'", "ollama:NAME"),
     (lambda: experiment(generator="smollm"), "generator", "'smollm'", "did you mean 'smollm2'"),
-    (lambda: experiment(generator="smollm2", judge="grader"), "judge", "'grader'", "ollama:llama3:8b", "smollm2"),
+    (
+        lambda: experiment(generator="smollm2", judge="grader"),
+        "judge",
+        "'grader'",
+        "ollama:llama3:8b",
+        "smollm2",
+    ),
     (lambda: experiment(retriever="[BM25, MLQ]"), "MLQ", "sub-questions", "decompose", "smollm2"),
     (
         "score answers.csv --metrics keypoints --to out",
@@ -134,22 +225,66 @@ MISTAKES = [
         "smollm2",
     ),
     (lambda: rb.measure_judge(None), "no judge is named", "ollama:llama3:8b", "smollm2"),
-    (lambda: experiment(data="{mine: {questions: q.jsonl, documents: dox}}"), "no file or folder", "dox"),
+    (
+        lambda: experiment(data="{mine: {questions: q.jsonl, documents: dox}}"),
+        "no file or folder",
+        "dox",
+    ),
     (lambda: rb.chat_model("olama:llama3"), "'olama'", "did you mean 'ollama"),
     (lambda: rb.chat_model("ollama:"), "model 'ollama:'", "'ollama:llama3:8b'"),
     (lambda: rb.Cassette("none.sqlite", "replay"), "none.sqlite: no such cassette", "record it"),
-    (lambda: rb.Cassette("none.sqlite", "play"), "unknown cassette mode 'play'", "did you mean 'replay'"),
+    (
+        lambda: rb.Cassette("none.sqlite", "play"),
+        "unknown cassette mode 'play'",
+        "did you mean 'replay'",
+    ),
     (lambda: rb.BM25([]), "no chunks", "at least one", "check that the documents have text"),
-    (lambda: rb.BM25(["Ely has a mill."]), "Ely has a mill", "ragbench.Chunk", "token_chunks(documents)"),
-    (lambda: rb.BM25([CHUNK]).search("Where?", 5), "queries is str", "a list of str", "pass [query]"),
+    (
+        lambda: rb.BM25(["Ely has a mill."]),
+        "Ely has a mill",
+        "ragbench.Chunk",
+        "token_chunks(documents)",
+    ),
+    (
+        lambda: rb.BM25([CHUNK]).search("Where?", 5),
+        "queries is str",
+        "a list of str",
+        "pass [query]",
+    ),
     (lambda: rb.BM25([CHUNK]).search(["Where?"], "5"), "k='5'", "a whole number", "k=10"),
-    (lambda: rb.token_chunks([rb.Document("d", "", "Ely")], size=0), "size=0", "at least 1", "size=300"),
-    (lambda: rb.token_chunks([rb.Document("d", "", "Ely")], overlap=20), "overlap=20", "a share in [0, 1)"),
-    (lambda: rb.ir_score(["Ely"], "Ely", match="subsring"), "unknown match 'subsring'", "did you mean 'substring'"),
-    (lambda: rb.widgets.RetrievalExplorer([], {}), "questions", "at least one", "pass dataset.questions"),
+    (
+        lambda: rb.token_chunks([rb.Document("d", "", "Ely")], size=0),
+        "size=0",
+        "at least 1",
+        "size=300",
+    ),
+    (
+        lambda: rb.token_chunks([rb.Document("d", "", "Ely")], overlap=20),
+        "overlap=20",
+        "a share in [0, 1)",
+    ),
+    (
+        lambda: rb.ir_score(["Ely"], "Ely", match="subsring"),
+        "unknown match 'subsring'",
+        "did you mean 'substring'",
+    ),
+    (
+        lambda: rb.widgets.RetrievalExplorer([], {}),
+        "questions",
+        "at least one",
+        "pass dataset.questions",
+    ),
     (lambda: rb.BM52, "no attribute 'BM52'", "did you mean 'BM25'"),
-    (lambda: rb.audit_rows(pd.DataFrame({"score": [1]}), "scor"), "unknown column 'scor'", "did you mean 'score'"),
-    (lambda: load_prompt("thesis_grad"), "unknown prompt 'thesis_grad'", "did you mean 'thesis_grade'"),
+    (
+        lambda: rb.audit_rows(pd.DataFrame({"score": [1]}), "scor"),
+        "unknown column 'scor'",
+        "did you mean 'score'",
+    ),
+    (
+        lambda: load_prompt("thesis_grad"),
+        "unknown prompt 'thesis_grad'",
+        "did you mean 'thesis_grade'",
+    ),
     (lambda: rb.papers.published("thesis", "Table 9"), "unknown item", "Table 3.1", "choose one"),
 ]
 
@@ -170,10 +305,23 @@ def test_a_prompt_without_a_server_says_how_to_start_one():
 
 # A command that goes on, and what its note must say.
 NOTES = [
-    ("plan belege.yaml", "has supporting texts, so there is no IR score", "fields: {references: Belege}"),
+    (
+        "plan belege.yaml",
+        "has supporting texts, so there is no IR score",
+        "fields: {references: Belege}",
+    ),
     ("run belege.yaml", "Columns that were not read: Belege", "fields: {references: Belege}"),
-    ("validate belege.csv docs", "Columns that were not read: Belege", "--columns references=Belege"),
-    ("score dots.csv --metrics token_f1 --to out", "dots.csv, line 2", "'...' holds no word", "write it in words"),
+    (
+        "validate belege.csv docs",
+        "Columns that were not read: Belege",
+        "--columns references=Belege",
+    ),
+    (
+        "score dots.csv --metrics token_f1 --to out",
+        "dots.csv, line 2",
+        "'...' holds no word",
+        "write it in words",
+    ),
 ]
 
 
@@ -190,9 +338,30 @@ def test_what_may_be_a_mistake_is_told_and_the_command_goes_on(note):
 
 
 def test_a_plan_needs_no_folder_commas_part_metrics_and_a_page_is_written(capsys):
-    assert cli.main(["score", "answers.csv", "--metrics", "keypoints", "--labels", "ollama:llama3:8b", "--plan"]) == 0
+    assert (
+        cli.main(
+            [
+                "score",
+                "answers.csv",
+                "--metrics",
+                "keypoints",
+                "--labels",
+                "ollama:llama3:8b",
+                "--plan",
+            ]
+        )
+        == 0
+    )
     assert "total" in capsys.readouterr().out
-    assert cli.main(["score", "answers.csv", "--metrics", "exact_match,token_f1", "--to", "out", "--html"]) == 0
+    assert (
+        cli.main(
+            ["score", "answers.csv", "--metrics", "exact_match,token_f1", "--to", "out", "--html"]
+        )
+        == 0
+    )
     with open("out/report.html", encoding="utf-8") as file:
         text = file.read()
-    assert all(word in text for word in ("exact match", "token f1", "What may be claimed", "<img", "duplicates"))
+    assert all(
+        word in text
+        for word in ("exact match", "token f1", "What may be claimed", "<img", "duplicates")
+    )

@@ -1,4 +1,7 @@
-"""Generation: contexts, the two prompts, chat models through the fake server, and objects that answer."""
+"""Generation:
+
+contexts, the two prompts, chat models through the fake server, and objects that answer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def question(text, qid="q1"):
 
 def test_a_context_is_the_first_n_tokens_of_the_chunks_joined_by_one_space():
     made = contexts_from_hits([hits("one two three", "four five"), []], [0, 2, 4, 100], words)
-    assert made == [[None, "one two", "one two three four", "one two three four five"], [None, "", "", ""]]
+    assert made == [
+        [None, "one two", "one two three four", "one two three four five"],
+        [None, "", "", ""],
+    ]
     assert contexts_from_hits([hits("one two three")], [2], words, begin_token=True) == [["one"]]
 
 
@@ -57,7 +63,12 @@ def test_without_a_generator_the_two_ways_to_one_are_named():
         ([question(" \n", "q9")], [CONTEXT], {}, "'q9' is empty"),
         ([question("a")], "text", {}, "single question or context"),
         ([question("a")], [3], {}, "'q1' is int"),
-        ([question("a")], [""], {"retries": 2, "cassette": None}, "^retries for an object that answers"),
+        (
+            [question("a")],
+            [""],
+            {"retries": 2, "cassette": None},
+            "^retries for an object that answers",
+        ),
     ],
 )
 def test_bad_input_to_generate_is_named(asked, contexts, options_, message):
@@ -66,8 +77,11 @@ def test_bad_input_to_generate_is_named(asked, contexts, options_, message):
 
 
 def test_the_prompts_carry_their_fields_and_end_with_what_varies():
-    documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
-    assert documents.index("{query}") < documents.index("{documents}")  # or the levels would share no prefix
+    documents = load_prompt("thesis_with_documents")
+    alone = load_prompt("thesis_query_only")
+    assert documents.index("{query}") < documents.index(
+        "{documents}"
+    )  # or the levels would share no prefix
     assert len(documents) - documents.index("{documents}") < 50
     assert "{query}" in alone
     assert "{documents}" not in alone
@@ -82,7 +96,8 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
     contexts = ["one two three", "", "one", None]
     answers = generate(fake.model(), asked, contexts, progress=False)
-    documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
+    documents = load_prompt("thesis_with_documents")
+    alone = load_prompt("thesis_query_only")
     expected = [
         alone.replace("{query}", "A?"),
         documents.replace("{query}", "A?").replace("{documents}", "one"),
@@ -92,8 +107,13 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     assert sorted(sent(call) for call in fake.calls) == sorted(expected)
     assert [a.text for a in answers] == [f"said {len(expected[i])}" for i in (2, 3, 1, 0)]
     assert [a.question_id for a in answers] == ["a", "b", "a", "a"]
-    assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + ["thesis_query_only"]
-    assert all(a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta for a in answers)
+    assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + [
+        "thesis_query_only"
+    ]
+    assert all(
+        a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta
+        for a in answers
+    )
     assert len({a.meta["prompt_sha256"] for a in answers}) == 2
 
 
@@ -106,9 +126,12 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
         ("Ely.", "Ely.", False),
     ],
 )
-def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(fake, reply, text, tagged):
+def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(
+    fake, reply, text, tagged
+):
     fake.reply = lambda body: reply
-    asked, options = [question("A?", "a")], {"progress": False}
+    asked = [question("A?", "a")]
+    options = {"progress": False}
     (made,) = generate(fake.model(), asked, ["one"], with_documents="ragchecker_default", **options)
     assert (made.text, made.meta["tagged"]) == (text, tagged)
     (made,) = generate(fake.model(), asked, ["<answer>"], **options)
@@ -119,7 +142,11 @@ def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(f
 def test_failed_calls_become_empty_answers_with_the_reason(fake):
     fake.fault = lambda prompt, _: Fault("400") if "B?" in prompt else None
     answers = generate(
-        fake.model(), [question("A?", "a"), question("B?", "b")], [None, None], progress=False, retries=0
+        fake.model(),
+        [question("A?", "a"), question("B?", "b")],
+        [None, None],
+        progress=False,
+        retries=0,
     )
     assert answers[0].text
     assert "error" not in answers[0].meta

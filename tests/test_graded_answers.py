@@ -42,7 +42,10 @@ def test_there_are_360_answers_two_to_each_of_the_180_questions(questions, gold)
 
 def test_no_supporting_document_is_in_both_splits(questions, gold):
     documents = {q.id: {title for title, _ in q.meta["supporting_facts"]} for q in questions}
-    dev, test = (set().union(*(documents[one.question_id] for one in gold if one.split == s)) for s in ("dev", "test"))
+    dev, test = (
+        set().union(*(documents[one.question_id] for one in gold if one.split == s))
+        for s in ("dev", "test")
+    )
     assert not dev & test
 
 
@@ -54,7 +57,12 @@ def test_fifty_five_are_graded_twice_and_alike(gold):
 
 def test_the_report_has_the_judge_beside_the_string_comparison(questions, gold, judged):
     dev, test = judge_report(judged, gold, questions=questions).to_dict("records")
-    assert (test["judge"], test["split"], test["n"], test["unscored"]) == ("judge double", "test", 181, 0)
+    assert (test["judge"], test["split"], test["n"], test["unscored"]) == (
+        "judge double",
+        "test",
+        181,
+        0,
+    )
     for row in (dev, test):
         # The double grades 5 where the true answer stands in the answer: the yardstick itself.
         assert row["fully_right"] == row["contained"] == pytest.approx(0.67, abs=0.03)
@@ -64,7 +72,8 @@ def test_the_report_has_the_judge_beside_the_string_comparison(questions, gold, 
 
 def test_balanced_accuracy_by_hand():
     # Of three that are true two are said, of two others one is not: (2/3 + 1/2) / 2.
-    said, true = [True, True, False, True, False], [True, True, True, False, False]
+    said = [True, True, False, True, False]
+    true = [True, True, True, False, False]
     assert balanced_accuracy(said, true).estimate == pytest.approx(7 / 12)
     assert balanced_accuracy([True] * 5, true).estimate == 0.5
     assert balanced_accuracy(true, true).estimate == 1.0

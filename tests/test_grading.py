@@ -51,7 +51,11 @@ ALL = (BRIDGE, YES_NO, EITHER_OR, PERSON)
 
 def shown_answers(body):
     """The candidates of a prompt, as the fake server sees them."""
-    text = body["messages"][-1]["content"] if len(body["messages"]) == 1 else body["messages"][0]["content"]
+    text = (
+        body["messages"][-1]["content"]
+        if len(body["messages"]) == 1
+        else body["messages"][0]["content"]
+    )
     block = text.split("candidate answers:\n")[1].split("\n\nReply")[0]
     return re.findall(r"^\d+\. (.*)$", block, re.M)
 
@@ -64,15 +68,22 @@ def grade_by_word(body):
 def judged(reply, answers, **options):
     """The grades of a judge model that replies so, and how often it was asked."""
     with FakeOllama(reply=reply) as fake:
-        return grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options), len(fake.calls)
+        return grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options), len(
+            fake.calls
+        )
 
 
 def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
     cells = [(q.id, r, b) for q in questions for r in retrievers for b in budgets]
-    return [Answer(q, f"w{i % 5 + 1}", "g", meta={"retriever": r, "budget": b}) for i, (q, r, b) in enumerate(cells)]
+    return [
+        Answer(q, f"w{i % 5 + 1}", "g", meta={"retriever": r, "budget": b})
+        for i, (q, r, b) in enumerate(cells)
+    ]
 
 
-@pytest.mark.parametrize(("per_prompt", "calls"), [("one", 12), ("ten", 4), ("systems", 6), (4, 4), (100, 2)])
+@pytest.mark.parametrize(
+    ("per_prompt", "calls"), [("one", 12), ("ten", 4), ("systems", 6), (4, 4), (100, 2)]
+)
 def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_prompt, calls):
     answers = grid()
     grades, asked = judged(grade_by_word, answers, per_prompt=per_prompt)
@@ -83,7 +94,8 @@ def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_
 
 
 def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_counts():
-    budgets, retrievers = range(100, 1001, 100), ("bm25", "sim", "mmr", "mlq", "reo")
+    budgets = range(100, 1001, 100)
+    retrievers = ("bm25", "sim", "mmr", "mlq", "reo")
     answers = grid(budgets, retrievers, ALL)
     groups = group_answers(answers, "ten")
     assert len(groups) == len(ALL) * 5
@@ -92,7 +104,11 @@ def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_cou
 
 
 def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too():
-    retrieved = [Answer("b1", "w1", "g", meta={"retriever": r, "budget": b}) for b in (100, 1000) for r in "abcde"]
+    retrieved = [
+        Answer("b1", "w1", "g", meta={"retriever": r, "budget": b})
+        for b in (100, 1000)
+        for r in "abcde"
+    ]
     alone = Answer("b1", "w2", "g", meta={"retriever": None, "budget": 0})
     assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
 
@@ -108,7 +124,9 @@ def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own
 def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
     answers = grid(budgets=range(100, 1001, 100))
     orders = (None, 1, 1, 2)
-    plain, one, again, two = (judged(grade_by_word, answers, per_prompt="ten", order=o)[0] for o in orders)
+    plain, one, again, two = (
+        judged(grade_by_word, answers, per_prompt="ten", order=o)[0] for o in orders
+    )
     assert [g.value for g in plain] == [g.value for g in one] == [g.value for g in two]
     positions = [[g.meta["position"] for g in run] for run in (plain, one, again, two)]
     assert positions[0] == list(range(1, 11)) * 4
@@ -190,7 +208,9 @@ def test_no_answer_has_no_grade_an_object_grades_without_a_prompt_and_nobody_is_
 
 
 def gold(grades, split="dev"):
-    return [GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)]
+    return [
+        GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
+    ]
 
 
 def test_report_by_hand():
@@ -205,7 +225,9 @@ def test_report_by_hand():
         judge_report([1], gold([1, 2]))
     with pytest.raises(DataError, match="label 7 at position 1"):
         judge_report([1, 7], gold([1, 2]))
-    (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict("records")  # NaN is unscored, too
+    (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict(
+        "records"
+    )  # NaN is unscored, too
     assert (report["unscored"], report["accuracy"]) == (1, 1.0)
 
 

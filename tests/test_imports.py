@@ -19,8 +19,13 @@ ROOMS = """
 LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}
 
 
-def imports_of(source: str, module: str, modules: set[str], *, is_package: bool = False) -> set[str]:
-    """Return the modules of a package that a source imports, in functions too; names of a package count as modules."""
+def imports_of(
+    source: str, module: str, modules: set[str], *, is_package: bool = False
+) -> set[str]:
+    """Return the modules of a package that a source imports, in functions too;
+
+    names of a package count as modules.
+    """
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -39,11 +44,15 @@ def imports_of(source: str, module: str, modules: set[str], *, is_package: bool 
 def graph() -> dict[str, set[str]]:
     files = {}
     for path in PACKAGE.rglob("*.py"):
-        name = ".".join(("ragbench", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+        name = ".".join(
+            ("ragbench", *path.relative_to(PACKAGE).with_suffix("").parts)
+        ).removesuffix(".__init__")
         files[name] = path
     modules = set(files)
     return {
-        name: imports_of(path.read_text(encoding="utf-8"), name, modules, is_package=path.stem == "__init__")
+        name: imports_of(
+            path.read_text(encoding="utf-8"), name, modules, is_package=path.stem == "__init__"
+        )
         for name, path in files.items()
     }
 
@@ -53,17 +62,22 @@ def room_of(module: str) -> str:
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules that import each other (strongly connected components of more than one)."""
+    """Return the groups of modules that import each other (strongly connected components of more
+    than one).
+    """
     reached: dict[str, set[str]] = {}
     for start in edges:
-        seen, waiting = set(), list(edges[start])
+        seen = set()
+        waiting = list(edges[start])
         while waiting:
             module = waiting.pop()
             if module not in seen:
                 seen.add(module)
                 waiting += edges.get(module, ())
         reached[start] = seen
-    groups = {frozenset({b for b in reached[a] if a in reached[b]}) for a in edges if a in reached[a]}
+    groups = {
+        frozenset({b for b in reached[a] if a in reached[b]}) for a in edges if a in reached[a]
+    }
     return sorted(sorted(group) for group in groups)
 
 
@@ -78,7 +92,10 @@ def test_imports_point_down():
 
 
 def test_no_modules_import_each_other():
-    edges = {module: {other for other in others if other != "ragbench"} for module, others in graph().items()}
+    edges = {
+        module: {other for other in others if other != "ragbench"}
+        for module, others in graph().items()
+    }
     assert circles(edges) == []
 
 

@@ -21,7 +21,10 @@ from ragbench.metrics.keypoints import (
 from ragbench.text.sentences import split_sentences
 
 REFERENCES = ["Oil rose in May. Gas fell in June.", "Wheat was flat."]
-SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in June."]  # 6 + 4 words without prefix
+SPLIT_OVER_TWO = [
+    "(Company: Marn) Oil rose in May. Nothing else.",
+    "Gas fell in June.",
+]  # 6 + 4 words without prefix
 
 
 def test_keypoint_metrics_are_shares_of_the_verdicts():
@@ -52,7 +55,9 @@ def test_eir_counts_words_of_whole_references_as_printed_and_of_any_sentence_as_
 
 def test_a_sentence_that_runs_over_two_passages_counts_as_released_only():
     halves = ["So oil", "rose again."]
-    assert effective_information_rate(["oil rose again."], halves, variant="released") == pytest.approx(3 / 4)
+    assert effective_information_rate(
+        ["oil rose again."], halves, variant="released"
+    ) == pytest.approx(3 / 4)
     assert effective_information_rate(["oil rose again."], halves) == 0.0
     assert reference_recall(["oil rose again."], halves, variant="released") == 0.0
 
@@ -60,7 +65,9 @@ def test_a_sentence_that_runs_over_two_passages_counts_as_released_only():
 def test_the_metadata_prefix_is_neither_counted_nor_matched():
     passages = ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
     assert effective_information_rate(["Wheat was flat."], passages) == pytest.approx(3 / 6)
-    assert effective_information_rate(["Wheat was flat."], passages, prefix=False) == pytest.approx(3 / 8)
+    assert effective_information_rate(["Wheat was flat."], passages, prefix=False) == pytest.approx(
+        3 / 8
+    )
     assert reference_recall(["Company: Marn Ltd."], passages) == 0.0
     assert reference_recall(["Company: Marn Ltd."], passages, variant="released") == 1.0
     # Only a bracket at the very start is metadata.
@@ -77,16 +84,21 @@ def test_the_metadata_prefix_is_neither_counted_nor_matched():
         ("(Marn (Holdings) Rye.", "en", 3),
     ],
 )
-def test_a_name_with_brackets_is_cut_off_whole_and_an_open_bracket_is_text(passage, language, words):
+def test_a_name_with_brackets_is_cut_off_whole_and_an_open_bracket_is_text(
+    passage, language, words
+):
     assert passage_table([[passage[-3:]]], [[passage]], language)["words"].tolist() == [words]
 
 
 def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_breaks():
-    references, passages = ["利润上升。现金减少！"], ["（公司：甲）利润上升。其他。", "现金减少！"]
+    references = ["利润上升。现金减少！"]
+    passages = ["（公司：甲）利润上升。其他。", "现金减少！"]
     assert reference_recall(references, passages, "zh") == 1.0
     assert effective_information_rate(references, passages, "zh") == pytest.approx(10 / 13)
     # Released: the blank that joins the two passages is a word.
-    assert effective_information_rate(references, passages, "zh", "released") == pytest.approx(10 / 14)
+    assert effective_information_rate(references, passages, "zh", "released") == pytest.approx(
+        10 / 14
+    )
     assert split_sentences("一。二！\n三 四？五", "zh") == ("一。", "二！", "三 四？", "五")
 
 
@@ -125,15 +137,26 @@ def test_splitting_keeps_every_character_but_white_space(text, language):
 
 test_unusable_arguments_say_what_was_expected = refusals(
     (lambda: keypoint_metrics("covered"), DataError, "verdicts is one text"),
-    (lambda: keypoint_metrics(["Covered"]), DataError, "'Covered'(?s:.)*covered, contradicted, neither"),
+    (
+        lambda: keypoint_metrics(["Covered"]),
+        DataError,
+        "'Covered'(?s:.)*covered, contradicted, neither",
+    ),
     (lambda: keypoint_metrics([None]), DataError, r"verdicts\[0\] is None"),
     (lambda: reference_recall(["A."], ["A."], "fr"), "en, zh"),
-    (lambda: effective_information_rate(["A."], ["A."], variant="x"), "normalised, normalised_nfkc, paper, released"),
+    (
+        lambda: effective_information_rate(["A."], ["A."], variant="x"),
+        "normalised, normalised_nfkc, paper, released",
+    ),
     (lambda: reference_recall(["A.", " "], ["A."]), DataError, "reference 1 is empty"),
     (lambda: reference_recall("A.", ["A."]), DataError, "references is one text"),
     (lambda: reference_recall(["A.", None], ["A."]), DataError, r"references\[1\] is None"),
     (lambda: answer_rouge_l([None], ["A."]), DataError, r"answers\[0\] is None"),
-    (lambda: passage_table([["A."], [""]], [["A."], ["A."]]), DataError, "question 1: reference 0 is empty"),
+    (
+        lambda: passage_table([["A."], [""]], [["A."], ["A."]]),
+        DataError,
+        "question 1: reference 0 is empty",
+    ),
     (lambda: passage_table([["A."], ["B."]], [["A."]]), DataError, "references 2, passages 1"),
 )
 
@@ -143,7 +166,9 @@ def slow(references, passages, language, variant):
     cut = []
     for passage in passages:
         closing = {"(": ")", "（": "）"}.get(passage[:1])
-        cut.append(passage[passage.index(closing) + 1 :] if closing and closing in passage else passage)
+        cut.append(
+            passage[passage.index(closing) + 1 :] if closing and closing in passage else passage
+        )
     size = (lambda s: len(s)) if language == "zh" else (lambda s: len(s.split()))
     hits = words = 0
     for reference in references:
@@ -159,13 +184,17 @@ def slow(references, passages, language, variant):
     return hits / len(references), words / total if total else float("nan")
 
 
-SENTENCE = st.sampled_from(["Oil rose.", "Gas fell a lot.", "Rye was flat.", "油价上升。", "气价下降！"])
+SENTENCE = st.sampled_from(
+    ["Oil rose.", "Gas fell a lot.", "Rye was flat.", "油价上升。", "气价下降！"]
+)
 PASSAGE = st.lists(SENTENCE, max_size=3).map(" ".join)
 
 
 @given(
     st.lists(st.lists(SENTENCE, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=4),
-    st.lists(st.builds("{}{}".format, st.sampled_from(["", "(Co: X)", "（公司）"]), PASSAGE), max_size=4),
+    st.lists(
+        st.builds("{}{}".format, st.sampled_from(["", "(Co: X)", "（公司）"]), PASSAGE), max_size=4
+    ),
     st.sampled_from(["en", "zh"]),
     st.sampled_from(["paper", "released"]),
 )
@@ -187,7 +216,9 @@ def slow_lcs(a, b):
     table = np.zeros((len(a) + 1, len(b) + 1), int)
     for i, x in enumerate(a, 1):
         for j, y in enumerate(b, 1):
-            table[i, j] = table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
+            table[i, j] = (
+                table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
+            )
     return table[-1, -1]
 
 
@@ -196,7 +227,9 @@ def test_rouge_l_by_hand_in_both_languages():
     assert answer_rouge_l(["The cat sat."], ["the black cat sat down"])[0] == pytest.approx(6 / 8)
     # 利润上升 / 利润大幅上升10: 4 common, 4 and 7 tokens (10 is one).
     assert answer_rouge_l(["利润上升"], ["利润大幅上升10"], "zh")[0] == pytest.approx(8 / 11)
-    words = answer_rouge_l(["利润上升"], ["利润大幅上升"], "zh", tokenizer=lambda t: re.findall("利润|大幅|上升", t))
+    words = answer_rouge_l(
+        ["利润上升"], ["利润大幅上升"], "zh", tokenizer=lambda t: re.findall("利润|大幅|上升", t)
+    )
     assert words[0] == pytest.approx(4 / 5)
     assert math.isnan(answer_rouge_l(["..."], ["a"])[0])
     assert answer_rouge_l([""], ["a"], empty=0.0)[0] == 0.0
@@ -214,8 +247,11 @@ def test_rouge_l_equals_dynamic_programming(a, b):
 def test_english_rouge_l_equals_the_rouge_score_package():
     from rouge_score.rouge_scorer import RougeScorer
 
-    a, b = "Sales, in 2021, grew by 4.5% - to $12m.", "In 2021 sales grew 4.5% and reached $12m!"
-    assert answer_rouge_l([a], [b])[0] == pytest.approx(RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure)
+    a = "Sales, in 2021, grew by 4.5% - to $12m."
+    b = "In 2021 sales grew 4.5% and reached $12m!"
+    assert answer_rouge_l([a], [b])[0] == pytest.approx(
+        RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure
+    )
 
 
 @pytest.mark.data
@@ -224,10 +260,13 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
     references = [r["ground_truth"]["references"] for r in rows]
     passages = [r["prediction"]["references"] for r in rows]
     table = passage_table(references, passages)
-    oracle = np.array([slow(r, p, "en", "paper") for r, p in zip(references, passages, strict=True) if r])
+    oracle = np.array(
+        [slow(r, p, "en", "paper") for r, p in zip(references, passages, strict=True) if r]
+    )
     np.testing.assert_allclose(table.dropna()[["recall", "eir"]], oracle)
     assert (len(table), int(table["recall"].isna().sum())) == (350, 38)
-    # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372 for four retrievers.
+    # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372
+    # for four retrievers.
     zero = passage_table(references, passages, empty=0.0)
     assert zero["recall"].mean() == pytest.approx(0.58636, abs=1e-5)
     assert zero["eir"].mean() == pytest.approx(0.10781, abs=1e-5)
@@ -237,8 +276,10 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
 
 
 def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
-    answer, true = "the cat sat. the dog sat", "the cat and the dog sat"
-    # Answer: the cat sat dog = 4 words; reference: the cat and dog sat = 5; common: the cat sat + the dog sat = 4.
+    answer = "the cat sat. the dog sat"
+    true = "the cat and the dog sat"
+    # Answer: the cat sat dog = 4 words; reference: the cat and dog sat = 5; common: the cat sat +
+    # the dog sat = 4.
     assert answer_rouge_l([answer], [true], variant="released")[0] == pytest.approx(2 * 4 / (4 + 5))
     # Case and punctuation stay: "Cat" is not "cat", "sat," not "sat".
     assert answer_rouge_l(["Cat sat,"], ["cat sat"], variant="released")[0] == 0
@@ -261,11 +302,18 @@ def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers():
     from ragbench.data import load_dragonball_answers
 
     questions, answers = load_dragonball_answers()
-    texts, true = [a.text for a in answers], [q.answer for q in questions]
-    # Run once on these answers: package rouge 1.0.1, as the released code calls it, 0.24399820 with 1e-8 in its F1.
-    assert answer_rouge_l(texts, true, variant="released").mean() == pytest.approx(0.24399820, abs=2e-8)
-    # The result file beside the code: ROUGE-L 0.132173, Recall 0.586359, EIR 0.107808, undefined values as 0.
-    assert answer_rouge_l(texts, true, tokenizer=str.split).mean() == pytest.approx(0.132173, abs=1e-5)
+    texts = [a.text for a in answers]
+    true = [q.answer for q in questions]
+    # Run once on these answers: package rouge 1.0.1, as the released code calls it, 0.24399820 with
+    # 1e-8 in its F1.
+    assert answer_rouge_l(texts, true, variant="released").mean() == pytest.approx(
+        0.24399820, abs=2e-8
+    )
+    # The result file beside the code: ROUGE-L 0.132173, Recall 0.586359, EIR 0.107808, undefined
+    # values as 0.
+    assert answer_rouge_l(texts, true, tokenizer=str.split).mean() == pytest.approx(
+        0.132173, abs=1e-5
+    )
     passages = [a.meta["passages"] for a in answers]
     scores = passage_table([q.references for q in questions], passages, "en", "released", empty=0.0)
     assert scores["recall"].mean() == pytest.approx(0.5863585373543355, abs=1e-12)

@@ -24,21 +24,34 @@ ROWS = pd.DataFrame(
 
 
 def entry(claim, entailed=(), contradicted=(), together=(), **others):
-    lists = {"entailed_by": list(entailed), "contradicted_by": list(contradicted), "together": list(together)}
+    lists = {
+        "entailed_by": list(entailed),
+        "contradicted_by": list(contradicted),
+        "together": list(together),
+    }
     return {"claim": claim, **others, **lists}
 
 
 @pytest.fixture
 def laid_out():
     seen, key = TOOL.sheets(ROWS, CHUNKS)
-    name = {text: label for texts in (seen[0]["answers"], seen[0]["chunks"]) for label, text in texts.items()}
+    name = {
+        text: label
+        for texts in (seen[0]["answers"], seen[0]["chunks"])
+        for label, text in texts.items()
+    }
     tarn, ice, _ = (name[text] for text in CHUNKS.values())
-    right, wrong = name["A lake."], name["A sea."]
+    right = name["A lake."]
+    wrong = name["A sea."]
     label = {
         "id": "c01",
         "true_claims": [
             entry("A tarn is a small lake.", [tarn], answers={right: "E", wrong: "C"}),
-            entry("Ice made small lakes called tarns.", together=[[tarn, ice]], answers={right: "N", wrong: "N"}),
+            entry(
+                "Ice made small lakes called tarns.",
+                together=[[tarn, ice]],
+                answers={right: "N", wrong: "N"},
+            ),
         ],
         "answer_claims": {
             right: [entry("A tarn is a lake.", [tarn], true_answer="E")],
@@ -60,14 +73,21 @@ def test_a_sheet_has_each_text_once_and_no_system(laid_out):
 
 def test_labels_reach_the_system_that_retrieved_the_chunk(laid_out):
     results = TOOL.collect(*laid_out)
-    assert from_ragchecker(to_ragchecker(results)) == results  # its claims and labels fit, chunk for chunk
+    assert (
+        from_ragchecker(to_ragchecker(results)) == results
+    )  # its claims and labels fit, chunk for chunk
     bm25, dense = results.results
     assert [chunk.doc_id for chunk in bm25.chunks] == ["Tarn#0", "Ice#0"]
     assert bm25.reference_in_chunks == (("Entailment", "Neutral"), ("Neutral", "Neutral"))
     assert bm25.extra["reference_in_retrieved"] == ["Entailment", "Entailment"]
-    assert dense.extra["reference_in_retrieved"] == ["Entailment", "Neutral"]  # it did not find the ice
+    assert dense.extra["reference_in_retrieved"] == [
+        "Entailment",
+        "Neutral",
+    ]  # it did not find the ice
     assert dense.response_in_chunks == (("Neutral", "Contradiction"),)
-    scores = claim_metrics_table(results)[["precision", "recall", "claim_recall", "faithfulness", "hallucination"]]
+    scores = claim_metrics_table(results)[
+        ["precision", "recall", "claim_recall", "faithfulness", "hallucination"]
+    ]
     assert scores.to_numpy().tolist() == [[1, 0.5, 0.5, 1, 0], [0, 0, 0.5, 0, 1]]
 
 
@@ -75,7 +95,10 @@ def test_the_second_sheet_has_claims_and_no_labels(laid_out):
     seen, _, labels = laid_out
     (sheet,) = TOOL.second_sheets(seen, labels)
     assert sheet["true_claims"] == ["A tarn is a small lake.", "Ice made small lakes called tarns."]
-    assert sorted(map(tuple, sheet["answer_claims"].values())) == [("A tarn is a lake.",), ("A tarn is a sea.",)]
+    assert sorted(map(tuple, sheet["answer_claims"].values())) == [
+        ("A tarn is a lake.",),
+        ("A tarn is a sea.",),
+    ]
 
 
 def test_a_slip_in_the_labels_is_named(laid_out):
@@ -86,5 +109,10 @@ def test_a_slip_in_the_labels_is_named(laid_out):
     labels["c01"]["true_claims"][1]["answers"] = {"A1": "X"}
     labels["c01"]["answer_claims"].pop("A2")
     said = " ".join(TOOL.check(seen, labels))
-    for slip in ("no chunk 'K9'", "is held against ['A1']", "the label 'X'", "claims of ['A1'], not ['A1', 'A2']"):
+    for slip in (
+        "no chunk 'K9'",
+        "is held against ['A1']",
+        "the label 'X'",
+        "claims of ['A1'], not ['A1', 'A2']",
+    ):
         assert slip in said

@@ -15,7 +15,9 @@ from ragbench.data.ragchecker import LABELS
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.claims import checker_intervals, load_labelled_claims
 
-E, N, C = "Entailment", "Neutral", "Contradiction"
+E = "Entailment"
+N = "Neutral"
+C = "Contradiction"
 
 
 def test_there_are_hundreds_of_claims_about_a_third_of_each_label_in_either_split():
@@ -78,12 +80,16 @@ def test_equals_scikit_learn_and_plain_loops_on_random_labels():
     human, said = rng.choice([E, N, C], (2, 300)).tolist()
     of = rng.integers(40, size=300).tolist()
     got = checker_quality(human, said, of)
-    true, guess = [h == E for h in human], [s == E for s in said]
+    true = [h == E for h in human]
+    guess = [s == E for s in said]
     assert got["accuracy"] == pytest.approx(accuracy_score(true, guess))
     assert got["factual f1"] == pytest.approx(f1_score(true, guess, pos_label=True))
     assert got["non-factual f1"] == pytest.approx(f1_score(true, guess, pos_label=False))
     rates = [
-        [np.mean([label != E for label, r in zip(labels, of, strict=True) if r == response]) for response in set(of)]
+        [
+            np.mean([label != E for label, r in zip(labels, of, strict=True) if r == response])
+            for response in set(of)
+        ]
         for labels in (human, said)
     ]
     assert got["pearson"] == pytest.approx(np.corrcoef(*rates)[0, 1])
@@ -96,7 +102,10 @@ def test_a_claim_without_verdict_is_left_out_and_counted():
 
 def test_what_is_undefined_is_nan():
     nothing = checker_quality([], [])
-    assert all(math.isnan(nothing[name]) for name in ("accuracy", "factual f1", "accuracy, three labels", "pearson"))
+    assert all(
+        math.isnan(nothing[name])
+        for name in ("accuracy", "factual f1", "accuracy, three labels", "pearson")
+    )
     one = checker_quality([E, E], [E, E], ["a", "a"])
     assert math.isnan(one["non-factual f1"])
     assert math.isnan(one["pearson"])

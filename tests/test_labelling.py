@@ -45,20 +45,32 @@ def labels_file(tmp_path):
 
 
 def grade_items(n):
-    return [people.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."}) for i in range(n)]
+    return [
+        people.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."})
+        for i in range(n)
+    ]
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "deep" / "labels.csv"
-    rows = [row("q1", "4", note='says "five", not six'), row("q2", "1", note="a, b"), row("问题", "5", "李")]
+    rows = [
+        row("q1", "4", note='says "five", not six'),
+        row("q2", "1", note="a, b"),
+        row("问题", "5", "李"),
+    ]
     people.append_labels(path, rows[:1])
     people.append_labels(path, table(*rows[1:]))
     with pytest.raises(DataError, match="a new row: the label '7' of grade"):
         people.append_labels(path, [row("q9", "4"), row("q1", "7")])
     assert loaded(path) == rows
-    assert path.read_text(encoding="utf-8").splitlines()[0] == "kind,item,aspect,label,annotator,at,note"
+    assert (
+        path.read_text(encoding="utf-8").splitlines()[0]
+        == "kind,item,aspect,label,annotator,at,note"
+    )
     assert path.read_text(encoding="utf-8").count("kind,item") == 1
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))  # saved by a spreadsheet
+    path.write_bytes(
+        b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
+    )  # saved by a spreadsheet
     assert loaded(path) == rows
 
 
@@ -76,7 +88,9 @@ def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
     assert held.to_numpy().tolist() == [["q1", "5", "ana"], ["q1", "2", "bo"]]
     other = row("q1", "1", kind="rubric", aspect="quality")
     assert people.current(table(*rows, other), "rubric").to_dict("records") == [other]
-    aspects = table(*(row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")))
+    aspects = table(
+        *(row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall"))
+    )
     assert people.current(aspects).equals(aspects)
 
 
@@ -167,7 +181,10 @@ def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
 
 
 def preference_items(n):
-    return [people.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"}) for i in range(n)]
+    return [
+        people.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"})
+        for i in range(n)
+    ]
 
 
 def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
@@ -180,14 +197,17 @@ def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is
     assert set(sides.values()) == {"one", "two"}
     stored = {(r["item"], r["aspect"]): r["label"] for r in loaded(tmp_path / "l.csv")}
     assert len(stored) == 60
-    assert all(label == ("2" if sides[item] == "two" else "-2") for (item, _), label in stored.items())
+    assert all(
+        label == ("2" if sides[item] == "two" else "-2") for (item, _), label in stored.items()
+    )
     session.go(3)
     assert session.shown_label("overall") == "5"
 
 
 def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
     session = session_of(preference_items(2), "preference", tmp_path)
-    first, asked = session.item.id, []
+    first = session.item.id
+    asked = []
     for _ in range(3):
         asked.append(session.aspect)
         assert session.item.id == first
@@ -262,7 +282,8 @@ def ratings(labels, annotator, kind="grade", aspect="grade"):
 
 
 def test_agreement_by_hand():
-    # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7 - .5) / .5.
+    # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7
+    # - .5) / .5.
     a = ratings(list("1111555555"), "ana")
     b = ratings(list("1115551155"), "bo")
     agreed = people.agreement(a, b, resamples=200).iloc[0]
@@ -278,7 +299,10 @@ def test_agreement_by_hand():
 def test_preferences_are_compared_by_aspect_with_distance():
     rng = np.random.default_rng(3)
     one, two = (rng.integers(-2, 3, 60) for _ in range(2))
-    a, b = (ratings(map(str, values), who, "preference", "overall") for who, values in (("ana", one), ("bo", two)))
+    a, b = (
+        ratings(map(str, values), who, "preference", "overall")
+        for who, values in (("ana", one), ("bo", two))
+    )
     by_aspect = people.agreement(a, b, resamples=0).set_index("aspect")
     assert list(by_aspect.index) == ["correctness", "completeness", "overall"]
     mine = by_aspect.loc["overall"]
@@ -291,18 +315,28 @@ def test_preferences_are_compared_by_aspect_with_distance():
 
 def test_ranks_are_compared_by_criterion():
     one, two = (
-        table(*(row("d", rank, who, "ranks", f"safety/{name}") for name, rank in zip("abc", ranks, strict=True)))
+        table(
+            *(
+                row("d", rank, who, "ranks", f"safety/{name}")
+                for name, rank in zip("abc", ranks, strict=True)
+            )
+        )
         for who, ranks in (("ana", "123"), ("bo", "132"))
     )
     agreed = people.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
     assert (agreed["n"], agreed["agreement"], agreed["within_one"]) == (3, pytest.approx(1 / 3), 1)
-    assert agreed["weighted_kappa"] == pytest.approx(cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic"))
+    assert agreed["weighted_kappa"] == pytest.approx(
+        cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic")
+    )
 
 
 def test_verdicts_on_keypoints_are_pooled():
     a, b = (
         table(
-            *(row("q", verdict, who, "keypoints", str(i)) for i, verdict in enumerate(["covered", second, "covered"]))
+            *(
+                row("q", verdict, who, "keypoints", str(i))
+                for i, verdict in enumerate(["covered", second, "covered"])
+            )
         )
         for who, second in (("ana", "neither"), ("bo", "covered"))
     )
@@ -327,7 +361,10 @@ def test_agreement_wants_two_people_and_one_kind(a, b):
 
 def test_answers_become_items_without_their_generator():
     question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
-    answers = [Answer("q1", "The Baltic", "model A"), Answer("q1", "", "model B", meta={"id": "a7"})]
+    answers = [
+        Answer("q1", "The Baltic", "model A"),
+        Answer("q1", "", "model B", meta={"id": "a7"}),
+    ]
     items = people.grade_items([question], answers)
     assert [item.id for item in items] == ["q1/model A", "a7"]
     assert [item.texts["Answer to be graded"] for item in items] == ["The Baltic", "(empty)"]
@@ -337,7 +374,9 @@ def test_answers_become_items_without_their_generator():
 
 
 def tool(tmp_path, n=3, kind="grade", items=None, **options):
-    return LabellingTool(items or grade_items(n), kind, "ana", tmp_path / "l.csv", **{"pause_s": 0, **options})
+    return LabellingTool(
+        items or grade_items(n), kind, "ana", tmp_path / "l.csv", **{"pause_s": 0, **options}
+    )
 
 
 def button(form, name):
@@ -386,7 +425,11 @@ def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
 
 
 def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
-    item = {"id": "d", "texts": {"Topic": "a < b & <script>"}, "candidates": {"secret writer": "T1", "ours": "T2"}}
+    item = {
+        "id": "d",
+        "texts": {"Topic": "a < b & <script>"},
+        "candidates": {"secret writer": "T1", "ours": "T2"},
+    }
     form = tool(tmp_path, kind="ranks", items=[item])
     shown = form._item.value + form._asked.value + form._head.value
     assert "a &lt; b &amp; &lt;script&gt;" in shown

@@ -1,4 +1,6 @@
-"""The notebooks, run on the recorded data, give the committed ledger and the committed CSV of every figure."""
+"""The notebooks, run on the recorded data, give the committed ledger and the committed CSV of every
+figure.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,17 @@ from ragbench import cli
 from ragbench.papers import KEY
 from ragbench.paths import published_figures
 
-ROW = {"ledger.csv": [*KEY, "recorded_by", "ours_by"]}  # rows of other files are told apart by their lines
+ROW = {
+    "ledger.csv": [*KEY, "recorded_by", "ours_by"]
+}  # rows of other files are told apart by their lines
 # Cells that another processor's single precision changes, each with its relative tolerance. Pairs
 # are written with six digits.
 BY_PROCESSOR = [
-    (r"ledger\.csv ragchecker \| Table 2 \| (.* nested|MiniLM cosine|BERTScore on MiniLM) \| .* ours", 1e-6),
+    (
+        r"ledger\.csv ragchecker \| Table 2 \| (.* nested|MiniLM cosine|BERTScore on MiniLM) \| "
+        r".* ours",
+        1e-6,
+    ),
     (r"30_pairs\.csv line (5[2-9]|[6-9]\d|10[01]) (better|worse)", 1e-5),
 ]
 
@@ -41,20 +49,26 @@ def differences(committed, now) -> pd.DataFrame:
     both = pd.concat({"committed": cells(committed), "now": cells(now)}, axis=1).fillna("(none)")
     both = both[both["committed"] != both["now"]].sort_index().reset_index()
     # Of a file that is on one side alone, its header says so.
-    alone = both.loc[(both["row"] == "header") & both[["committed", "now"]].eq("(none)").any(axis=1), "file"]
+    alone = both.loc[
+        (both["row"] == "header") & both[["committed", "now"]].eq("(none)").any(axis=1), "file"
+    ]
     both = both[~both["file"].isin(alone) | (both["row"] == "header")].reset_index(drop=True)
     place = both["file"] + " " + both["row"] + " " + both["column"]
     tolerance = np.full(len(both), 1e-9)
     for pattern, wider in BY_PROCESSOR:
         tolerance[place.str.fullmatch(pattern).to_numpy(bool)] = wider
     before, after = (pd.to_numeric(both[side], errors="coerce") for side in ("committed", "now"))
-    close = (before - after).abs() <= np.maximum(1e-9, tolerance * np.maximum(before.abs(), after.abs()))
+    close = (before - after).abs() <= np.maximum(
+        1e-9, tolerance * np.maximum(before.abs(), after.abs())
+    )
     return both[~close].reset_index(drop=True)
 
 
 @pytest.fixture
 def copy(tmp_path):
-    shutil.copytree(published_figures(), tmp_path / "copy", ignore=shutil.ignore_patterns("*.p*", "*.txt"))
+    shutil.copytree(
+        published_figures(), tmp_path / "copy", ignore=shutil.ignore_patterns("*.p*", "*.txt")
+    )
     return tmp_path / "copy"
 
 
@@ -103,4 +117,7 @@ def test_the_notebooks_give_the_committed_ledger_and_figures(tmp_path, monkeypat
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
     assert cli.main(["reproduce"]) == 0, "a notebook failed, see below"
     if len(found := differences(published_figures(), tmp_path / "figures")):
-        pytest.fail(f"{len(found)} cells differ:\n{found.head(60).to_string(max_colwidth=120)}", pytrace=False)
+        pytest.fail(
+            f"{len(found)} cells differ:\n{found.head(60).to_string(max_colwidth=120)}",
+            pytrace=False,
+        )

@@ -37,7 +37,8 @@ def minihop(name):
 
 
 texts = st.lists(
-    st.sampled_from(["red", "blue", "the", "a", "Cat", "dog", "run", "1984", "é", "U.S."]), max_size=12
+    st.sampled_from(["red", "blue", "the", "a", "Cat", "dog", "run", "1984", "é", "U.S."]),
+    max_size=12,
 ).map(" ".join)
 
 
@@ -119,7 +120,8 @@ def test_contained_takes_the_best_of_several_and_is_undefined_without_a_word():
 
 def spelled_by_some_run(prediction, true):
     """The definition, word run by word run."""
-    words, target = _comparable_words(prediction), "".join(_comparable_words(true))
+    words = _comparable_words(prediction)
+    target = "".join(_comparable_words(true))
     ends = range(len(words) + 1)
     return float(any("".join(words[start:end]) == target for start in ends for end in ends[start:]))
 
@@ -153,7 +155,8 @@ def test_contained_agrees_with_the_reference_grades_of_a_models_answers():
 def test_token_f1_by_hand():
     # common {new, york}: precision 2/2, recall 2/3
     assert token_f1("New York", "New York City") == pytest.approx(0.8)
-    # repetition counts: prediction "no no way", reference "no way": common 2, precision 2/3, recall 1
+    # repetition counts: prediction "no no way", reference "no way": common 2, precision 2/3, recall
+    # 1
     assert token_f1("so so good", "so good") == pytest.approx(0.8)
     assert token_f1("Paris", "London") == 0.0
     assert token_f1("the", "Paris") == 0.0
@@ -174,7 +177,9 @@ def test_recorded_em_and_f1_are_reproduced_exactly(recorded):
     for measure, name in ((exact_match, "exact_match"), (token_f1, "f1_score")):
         wrong = [r["_id"] for r in rows if measure(r["prediction"], r["gold_answer"]) != r[name]]
         assert wrong == []
-    assert 0.15 < np.mean([row["exact_match"] for row in rows]) < 0.2  # the comparison is not one of zeros
+    assert (
+        0.15 < np.mean([row["exact_match"] for row in rows]) < 0.2
+    )  # the comparison is not one of zeros
 
 
 @settings(deadline=None)
@@ -201,7 +206,9 @@ def test_bleu_by_hand():
 @given(texts, texts)
 def test_bleu_with_a_callable_tokenizer_equals_the_same_tokens_by_name(a, b):
     options = {"smoothing": "floor", "effective_order": False}
-    assert bleu(a, b, tokenizer=str.split, **options) == pytest.approx(bleu(a, b, tokenizer="none", **options))
+    assert bleu(a, b, tokenizer=str.split, **options) == pytest.approx(
+        bleu(a, b, tokenizer="none", **options)
+    )
 
 
 def test_bleu_keeps_tokens_that_are_white_space():
@@ -251,7 +258,8 @@ def test_other_scripts_by_hand():
     assert token_f1("北京", "北京市。") == rouge_l("北京", "北京市。") == pytest.approx(0.8)
     assert exact_match("北京。", "北京") == exact_match("МОСКВА!", "Москва") == 1.0
     assert token_f1("в Москве", "в 1147 году в Москве") == pytest.approx(2 * 1 * 0.4 / 1.4)
-    # Characters 北 and 京 of 北 京 市, one pair of two: (2/3 * 1/2 * 1/2) ** (1/3), smoothed where no triple matches.
+    # Characters 北 and 京 of 北 京 市, one pair of two: (2/3 * 1/2 * 1/2) ** (1/3), smoothed where no
+    # triple matches.
     assert bleu("北京市", "北京") == pytest.approx((2 / 3 * 1 / 2 * 1 / 2) ** (1 / 3))
     # One Greek letter does not make an English text Greek: rouge-score's tokens, which lack it.
     assert rouge_l("the alpha and omega, α", "the alpha and omega") == 1.0
@@ -259,7 +267,9 @@ def test_other_scripts_by_hand():
 
 def test_idf_weights_by_hand():
     weights = idf_weights(["The cats", "a cat runs"])
-    assert weights == pytest.approx({"the": math.log(2), "cat": math.log(1.2), "a": math.log(2), "run": math.log(2)})
+    assert weights == pytest.approx(
+        {"the": math.log(2), "cat": math.log(1.2), "a": math.log(2), "run": math.log(2)}
+    )
     assert idf_weights([]) == {}
 
 
@@ -275,9 +285,14 @@ def test_idf_overlap_by_hand():
 
 def test_claim_overlap_by_hand():
     idf = {"cat": 1.0, "sat": 3.0, "mat": 2.0}
-    # claim: cat 1 + sat 3 + mat 2 = 6; in the text cat and mat = 3. Repetition on either side changes nothing.
-    assert claim_overlap("Cats sat: cat, mat", "mats, cats, mats, dogs", idf) == pytest.approx(3 / 6)
-    assert claim_overlap("cat flew", "flew", idf) == pytest.approx(3 / 4)  # unseen words weigh as the rarest
+    # claim: cat 1 + sat 3 + mat 2 = 6; in the text cat and mat = 3. Repetition on either side
+    # changes nothing.
+    assert claim_overlap("Cats sat: cat, mat", "mats, cats, mats, dogs", idf) == pytest.approx(
+        3 / 6
+    )
+    assert claim_overlap("cat flew", "flew", idf) == pytest.approx(
+        3 / 4
+    )  # unseen words weigh as the rarest
     assert claim_overlap("cat flew", "flew", idf, unseen=0.0) == 0.0
     assert claim_overlap("cat flew", "it flew", {}) == 0.5
     assert math.isnan(claim_overlap("?", "cat", idf))
@@ -291,9 +306,12 @@ def test_claim_overlap_is_a_share_that_more_text_never_lowers(a, b):
     if math.isnan(share):
         assert not stems(a)
         return
-    claimed, present = set(stems(a)), stems(b)
+    claimed = set(stems(a))
+    present = stems(b)
     weights = {word: idf.get(word, max(idf.values())) for word in claimed}
-    slow = sum(weight for word, weight in weights.items() if word in present) / sum(weights.values())
+    slow = sum(weight for word, weight in weights.items() if word in present) / sum(
+        weights.values()
+    )
     assert share == pytest.approx(slow)
     assert 0 <= share <= claim_overlap(a, f"{b} {a}", idf) == pytest.approx(1.0)
     assert share == pytest.approx(claim_overlap(f"{a} {a}", f"{b} {b}", idf))
@@ -304,9 +322,12 @@ def test_claim_overlap_ranks_the_chunks_that_entail_a_claim_first():
 
     results = json.loads((MINIHOP / "claims_1000.json").read_text(encoding="utf-8"))["results"]
     idf = idf_weights(doc.text for doc in load_minihop().documents)
-    overlap, entailed = [], []
+    overlap = []
+    entailed = []
     for result in results:
-        for claim, labels in zip(result["gt_answer_claims"], result["retrieved2answer"], strict=True):
+        for claim, labels in zip(
+            result["gt_answer_claims"], result["retrieved2answer"], strict=True
+        ):
             for chunk, label in zip(result["retrieved_context"], labels, strict=True):
                 overlap.append(claim_overlap(claim, chunk["text"], idf))
                 entailed.append(label == "Entailment")
@@ -315,7 +336,11 @@ def test_claim_overlap_ranks_the_chunks_that_entail_a_claim_first():
 
 
 def test_contained_and_claim_overlap_are_metrics_by_name():
-    row = {"answer": "In Trieste.", "reference": "Trieste", "chunks": ["Burton died at Trieste.", "A lake"]}
+    row = {
+        "answer": "In Trieste.",
+        "reference": "Trieste",
+        "chunks": ["Burton died at Trieste.", "A lake"],
+    }
     scored = rb.score([row], ["contained", "claim_overlap"])
     assert scored[["contained", "claim_overlap"]].to_numpy().tolist() == [[1.0, 1.0]]
     scored = rb.score([row | {"reference": "Trieste Burton Rome"}], ["claim_overlap"])
@@ -339,7 +364,9 @@ def test_idf_overlap_is_symmetric_and_in_range(a, b):
 
 
 def correlations(rows, score):
-    """Pearson and Spearman, in percent, of score differences with the annotators' labels (RAGChecker, Table 2)."""
+    """Pearson and Spearman, in percent, of score differences with the annotators' labels
+    (RAGChecker, Table 2).
+    """
     from scipy.stats import pearsonr, spearmanr
 
     differences = []
@@ -366,8 +393,17 @@ def test_bleu_and_rouge_l_give_the_published_rows_of_ragchecker_table_2(labelled
     jieba.setLogLevel("ERROR")
     said = [(r["gt_answer"], r["model1"]["response"], r["model2"]["response"]) for r in labelled]
     cut = {text: jieba.lcut(text) for texts in said for text in texts}
-    plain = {"tokenizer": cut.__getitem__, "smoothing": "none", "effective_order": False, "brevity_penalty": False}
-    assert correlations(labelled, lambda a, b: bleu(a, b, **plain)) == [(38.89, 35.32), (32.13, 21.85), (35.14, 29.42)]
+    plain = {
+        "tokenizer": cut.__getitem__,
+        "smoothing": "none",
+        "effective_order": False,
+        "brevity_penalty": False,
+    }
+    assert correlations(labelled, lambda a, b: bleu(a, b, **plain)) == [
+        (38.89, 35.32),
+        (32.13, 21.85),
+        (35.14, 29.42),
+    ]
     assert correlations(labelled, lambda a, b: rouge_l(a, b, tokenizer=cut.__getitem__)) == [
         (31.75, 31.72),
         (47.88, 45.67),
@@ -380,9 +416,14 @@ def test_idf_overlap_reaches_54_and_55_with_overall_preference(data_mirror):
     meta = load_ragchecker_meta()
     idf = idf_weights(meta["reference"])
     pairs = zip(meta["responses"], meta["reference"], strict=True)
-    sides = np.array([[idf_overlap(response, true, idf) for response in both] for both, true in pairs]).T
+    sides = np.array(
+        [[idf_overlap(response, true, idf) for response in both] for both, true in pairs]
+    ).T
     labels = np.stack(meta["overall"])
-    found = (preference_correlation(*sides, labels, method, resamples=0) for method in ("pearson", "spearman"))
+    found = (
+        preference_correlation(*sides, labels, method, resamples=0)
+        for method in ("pearson", "spearman")
+    )
     assert [round(100 * one.estimate) for one in found] == [54, 55]
 
 

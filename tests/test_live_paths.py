@@ -1,9 +1,10 @@
-"""What each paper's live path sends, held against the paper: prompt, limits and sampling, as a server sees them.
+"""What each paper's live path sends, held against the paper: prompt, limits and sampling, as a
+server sees them.
 
-The functions are those that the notebooks call; the server is a double of Ollama on the loopback. What the papers say:
-thesis 2.4 (Figure 2.4: temperature 0); RAGChecker App. D (300 tokens, overlap 0.2, top 20, temperature 0, at most 2,048
-new tokens); RAGAS 3 (one model for all steps; no sampling is named); RAGEval 5.1 (the recorded five passages, at most
-256 new tokens).
+The functions are those that the notebooks call; the server is a double of Ollama on the loopback.
+What the papers say: thesis 2.4 (Figure 2.4: temperature 0); RAGChecker App. D (300 tokens, overlap
+0.2, top 20, temperature 0, at most 2,048 new tokens); RAGAS 3 (one model for all steps; no sampling
+is named); RAGEval 5.1 (the recorded five passages, at most 256 new tokens).
 """
 
 from __future__ import annotations
@@ -43,18 +44,25 @@ def fields(prompt, name):
     pattern = re.escape(load_prompt(name))
     for field in set(re.findall(r"\\\{(\w+)\\\}", pattern)):
         # A field that comes twice holds the same text.
-        pattern = pattern.replace(rf"\{{{field}\}}", f"(?P<{field}>.*?)", 1).replace(rf"\{{{field}\}}", f"(?P={field})")
+        pattern = pattern.replace(rf"\{{{field}\}}", f"(?P<{field}>.*?)", 1).replace(
+            rf"\{{{field}\}}", f"(?P={field})"
+        )
     found = re.fullmatch(pattern, prompt, flags=re.DOTALL)
     return found and found.groupdict()
 
 
 def held_against(calls, options, *names):
-    """Check that every call was made from one of the prompts, with the options; return the filled fields by prompt."""
+    """Check that every call was made from one of the prompts, with the options;
+
+    return the filled fields by prompt.
+    """
     made = {name: [] for name in names}
     for call in calls:
         (message,) = call.body["messages"]
         assert message["role"] == "user"
-        hits = {name: found for name in names if (found := fields(message["content"], name)) is not None}
+        hits = {
+            name: found for name in names if (found := fields(message["content"], name)) is not None
+        }
         assert len(hits) == 1, (list(hits), message["content"][:200])
         made[next(iter(hits))].append(next(iter(hits.values())))
         assert {key: call.body["options"].get(key) for key in options} == options
@@ -67,14 +75,19 @@ def minihop(n):
     return replace(data, documents=data.documents[:20])
 
 
-# --- thesis, sections 2.4 and 2.5.3 -----------------------------------------------------------------------------
+# --- thesis, sections 2.4 and 2.5.3
+# -----------------------------------------------------------------------------
 
 
 def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature_0(server):
     data = minihop(2)
-    rows = thesis.experiment("Table 3.2", data, thesis.models(MODEL), N=(0, 100)).run(progress=False)
+    rows = thesis.experiment("Table 3.2", data, thesis.models(MODEL), N=(0, 100)).run(
+        progress=False
+    )
     assert rows["grade"].notna().all()
-    sent = held_against(server.calls, THESIS, "thesis_with_documents", "thesis_query_only", "thesis_grade")
+    sent = held_against(
+        server.calls, THESIS, "thesis_with_documents", "thesis_query_only", "thesis_grade"
+    )
     assert {f["query"] for f in sent["thesis_query_only"]} == {q.text for q in data.questions}
     assert all(f["documents"] for f in sent["thesis_with_documents"])
     for f in sent["thesis_grade"]:
@@ -89,11 +102,14 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
     decompose = rb.llm_decomposer(rb.chat_model(MODEL), progress=False)
     build = thesis.retrievers(decompose)["MLQ"]
     build(rb.token_chunks(data.documents)).search([q.text for q in data.questions], 5)
-    sent = held_against(server.calls, THESIS, "multiquery_decomposition")["multiquery_decomposition"]
+    sent = held_against(server.calls, THESIS, "multiquery_decomposition")[
+        "multiquery_decomposition"
+    ]
     assert {f["question"] for f in sent} == {q.text for q in data.questions}
 
 
-# --- RAGChecker, App. D -----------------------------------------------------------------------------------------
+# --- RAGChecker, App. D
+# -----------------------------------------------------------------------------------------
 
 
 def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_the_tags(server):
@@ -128,21 +144,29 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     data = book.answerable(load_dataset("minihop", book.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
     model = make_generator(MODEL, num_ctx=32768, num_predict=2048)
-    bm25, both = {"BM25": rc.RETRIEVERS["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
+    bm25 = {"BM25": rc.RETRIEVERS["BM25"]}
+    both = [rc.DEFAULT, rc.Setting(prompt="optimised")]
     grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)
     grid.run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")
     assert sent["ragchecker_default"] == sent["ragchecker_optimised"]
 
 
-# --- RAGAS, sections 3 and 5 ------------------------------------------------------------------------------------
+# --- RAGAS, sections 3 and 5
+# ------------------------------------------------------------------------------------
 
-PAIRS = [ragas.Pair("a", "Who built it?", "Ann built it. It is tall.", "Bob did.", "Ann built it. It is tall.")]
+PAIRS = [
+    ragas.Pair(
+        "a", "Who built it?", "Ann built it. It is tall.", "Bob did.", "Ann built it. It is tall."
+    )
+]
 
 
 def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_context(server):
     server.reply = lambda body: (
-        '{"claims": ["Ann built it."]}' if "claims" in body["format"]["properties"] else default_reply(body)
+        '{"claims": ["Ann built it."]}'
+        if "claims" in body["format"]["properties"]
+        else default_reply(body)
     )
     judge = rb.ModelRagas(rb.chat_model(MODEL), rb.default_embedder(), 3, progress=False)
     for dimension in ragas.DIMENSIONS:
@@ -154,7 +178,10 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
         (pair.question, pair.better), (pair.question, pair.worse)
     }  # fmt: skip
     assert {f["context"] for f in sent["steps_verdicts"]} == {pair.context}
-    assert {(f["answer"], f["count"]) for f in sent["steps_questions"]} == {(pair.better, "3"), (pair.worse, "3")}
+    assert {(f["answer"], f["count"]) for f in sent["steps_questions"]} == {
+        (pair.better, "3"),
+        (pair.worse, "3"),
+    }
     assert {f["question"] for f in sent["steps_sentences"]} == {pair.question}
 
 
@@ -162,19 +189,31 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
     for dimension in ragas.DIMENSIONS:
         server.calls.clear()
         ragas.baseline_scores(rb.chat_model(MODEL), PAIRS, dimension, progress=False)
-        sent = held_against(server.calls, RAGAS, f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}")
+        sent = held_against(
+            server.calls, RAGAS, f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}"
+        )
         shown = {"context"} if dimension == "faithfulness" else {"question"}
         for name, fields_ in (("score", {"candidate"}), ("ranking", {"first", "second"})):
             assert all(set(f) == shown | fields_ for f in sent[f"steps_gpt_{name}_{dimension}"])
 
 
-# --- RAGEval, sections 3.3, 3.5.2 and 5.1 -----------------------------------------------------------------------
+# --- RAGEval, sections 3.3, 3.5.2 and 5.1
+# -----------------------------------------------------------------------
 
 
 def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server):
-    about = {"language": "en", "domain": "finance", "doc_ids": ("d",), "keypoints": ("1. It rose.", "2. It fell.")}
-    question = rb.Question("q", "What happened?", "It rose and fell.", ("It rose.",), "factual", "", about)
-    recorded = rb.Answer("q", "It rose.", "gpt-4o", meta={"passages": ("(Marn) It rose.", "(Voss) It fell.")})
+    about = {
+        "language": "en",
+        "domain": "finance",
+        "doc_ids": ("d",),
+        "keypoints": ("1. It rose.", "2. It fell."),
+    }
+    question = rb.Question(
+        "q", "What happened?", "It rose and fell.", ("It rose.",), "factual", "", about
+    )
+    recorded = rb.Answer(
+        "q", "It rose.", "gpt-4o", meta={"passages": ("(Marn) It rose.", "(Voss) It fell.")}
+    )
     model = rb.chat_model(MODEL)
     (answer,) = rageval.answer_recorded(model, [question], [recorded], progress=False)
     (sent,) = held_against(server.calls, RAGEVAL, "rageval_answer_en")["rageval_answer_en"]

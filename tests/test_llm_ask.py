@@ -1,4 +1,7 @@
-"""ask(): one Reply per prompt in order, hosts and concurrency, busy servers, interrupts, notebooks, progress."""
+"""ask():
+
+one Reply per prompt in order, hosts and concurrency, busy servers, interrupts, notebooks, progress.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def numbered(count):
 def test_replies_come_in_the_order_of_the_prompts_whatever_the_order_of_the_answers():
     delays = random.Random(0)
     with FakeOllama(fault=lambda prompt, _: None) as fake:
-        fake.reply = lambda body: time.sleep(delays.random() / 100) or "echo " + body["messages"][-1]["content"]
+        fake.reply = lambda body: (
+            time.sleep(delays.random() / 100) or "echo " + body["messages"][-1]["content"]
+        )
         prompts = [f"question {n}" for n in range(40)]
         replies = ask(fake.model(), prompts, concurrency=8)
     assert [reply.text for reply in replies] == [f"echo {prompt}" for prompt in prompts]
@@ -41,7 +46,12 @@ def test_replies_come_in_the_order_of_the_prompts_whatever_the_order_of_the_answ
 
 def test_a_reply_tells_tokens_seconds_model_digest_finish_and_step(fake):
     reply = ask(fake.model(), ["why is the sky blue?"], ids=["q17"], step="generation")[0]
-    assert (reply.id, reply.step, reply.model, reply.digest) == ("q17", "generation", "ollama:llama3:8b", DIGEST)
+    assert (reply.id, reply.step, reply.model, reply.digest) == (
+        "q17",
+        "generation",
+        "ollama:llama3:8b",
+        DIGEST,
+    )
     assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.output_tokens) == (1, 10, 2)
     assert reply.usage.tokens_per_second == pytest.approx(20_000)
     assert 0 < reply.seconds < 30
@@ -51,7 +61,13 @@ def test_a_reply_tells_tokens_seconds_model_digest_finish_and_step(fake):
 def test_every_call_sends_seed_temperature_num_ctx_and_asks_not_to_be_cut(fake):
     ask(fake.model(temperature=0.25, seed=7, num_ctx=2048, num_predict=99, top_k=3), ["hi"])
     sent = fake.calls[0].body
-    assert sent["options"] == {"temperature": 0.25, "seed": 7, "num_ctx": 2048, "num_predict": 99, "top_k": 3}
+    assert sent["options"] == {
+        "temperature": 0.25,
+        "seed": 7,
+        "num_ctx": 2048,
+        "num_predict": 99,
+        "top_k": 3,
+    }
     assert (sent["truncate"], sent["stream"]) == (False, True)
     assert sent["messages"] == [{"role": "user", "content": "hi"}]
 
@@ -78,13 +94,17 @@ def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
 )
 def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
     assert full_name(name) == "llama3:8b"
-    assert full_name("host:5000/llama3") == "host:5000/llama3:latest"  # the number of a port is no tag
+    assert (
+        full_name("host:5000/llama3") == "host:5000/llama3:latest"
+    )  # the number of a port is no tag
     fake.models = {"llama3:8b": DIGEST, name: DIGEST}
     ask(chat_model(f"ollama:{name}", host=fake.url), ["p"], cassette=tmp_path / "c.sqlite")
     assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite")[0].cached
 
 
-def test_a_model_replaced_in_mid_run_is_noticed_and_no_reply_is_kept_under_a_wrong_digest(fake, tmp_path, caplog):
+def test_a_model_replaced_in_mid_run_is_noticed_and_no_reply_is_kept_under_a_wrong_digest(
+    fake, tmp_path, caplog
+):
     fake.reply = at_call(4, lambda: fake.models.update({"llama3:8b": "0" * 64}))
     fake.latency_s = 0.05
     with Cassette(tmp_path / "c.sqlite") as cassette:
@@ -111,15 +131,30 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
     from langchain_core.prompts import ChatPromptTemplate
 
-    value = ChatPromptTemplate.from_messages([("system", "Be brief."), ("human", "{q}")]).invoke({"q": "hi"})
+    value = ChatPromptTemplate.from_messages([("system", "Be brief."), ("human", "{q}")]).invoke(
+        {"q": "hi"}
+    )
     same = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    forms = [same, [("system", "Be brief."), ("user", "hi")], [SystemMessage("Be brief."), HumanMessage("hi")], value]
+    forms = [
+        same,
+        [("system", "Be brief."), ("user", "hi")],
+        [SystemMessage("Be brief."), HumanMessage("hi")],
+        value,
+    ]
     replies = ask(fake.model(), [*forms, "hi", HumanMessage("hi")])
-    assert all(call.body["messages"][:1] == same[:1] for call in fake.calls if len(call.body["messages"]) == 2)
+    assert all(
+        call.body["messages"][:1] == same[:1]
+        for call in fake.calls
+        if len(call.body["messages"]) == 2
+    )
     assert len({reply.text for reply in replies[:4]}) == 1
     assert replies[4].text == replies[5].text != replies[0].text
     ask(fake.model(), [[HumanMessage("a"), AIMessage("b"), HumanMessage("c")]])
-    assert [message["role"] for message in fake.calls[-1].body["messages"]] == ["user", "assistant", "user"]
+    assert [message["role"] for message in fake.calls[-1].body["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
 
 
 def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
@@ -133,15 +168,21 @@ def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_as
 
 def test_a_host_that_dies_leaves_its_prompts_to_the_other():
     with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
-        one.reply, start = at_call(10, one.stop), time.monotonic()
+        one.reply = at_call(10, one.stop)
+        start = time.monotonic()
         replies = ask([one.model(), two.model()], numbered(60), concurrency=2, **FAST)
-    assert time.monotonic() - start < asking.OUTAGE_S  # nobody waits for a host while another is there
+    assert (
+        time.monotonic() - start < asking.OUTAGE_S
+    )  # nobody waits for a host while another is there
     assert all(reply.ok for reply in replies)
     assert sum(reply.host == two.url for reply in replies) > 30
 
 
 def test_the_last_prompt_of_a_host_that_fails_goes_to_one_that_had_nothing_left_to_do():
-    with FakeOllama(latency_s=0.3, fault=lambda prompt, before: Fault("404")) as one, FakeOllama() as two:
+    with (
+        FakeOllama(latency_s=0.3, fault=lambda prompt, before: Fault("404")) as one,
+        FakeOllama() as two,
+    ):
         replies = ask([one.model(), two.model()], numbered(2), concurrency=1, **FAST)
         assert len(one.calls) == 1
     assert [reply.host for reply in replies] == [two.url] * 2
@@ -162,7 +203,9 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
     with FakeOllama(latency_s=0.05) as fake:
         cassette = Cassette(tmp_path / "run.sqlite")
         fake.reply = at_call(12, press_ctrl_c)
-        with pytest.raises(KeyboardInterrupt, match=r"of 60 replies are done \(recorded on run.sqlite") as stop:
+        with pytest.raises(
+            KeyboardInterrupt, match=r"of 60 replies are done \(recorded on run.sqlite"
+        ) as stop:
             ask(fake.model(), prompts, cassette=cassette, concurrency=2)
         replies = stop.value.replies
         done = [reply for reply in replies if reply.ok]
@@ -170,14 +213,20 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
         assert len(replies) == 60
         assert 8 <= len(done) < 60
         assert len(cassette.get(reply.key for reply in done)) == len(done)
-        assert len(cassette) - len(done) in (0, 1)  # Ctrl-C may fall between the recording of a reply and its return
+        assert len(cassette) - len(done) in (
+            0,
+            1,
+        )  # Ctrl-C may fall between the recording of a reply and its return
         assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
         again = ask(fake.model(), prompts, cassette=cassette, concurrency=2)
         assert all(reply.ok for reply in again)
-        # A call that Ctrl-C broke off may reach the server late, so the prompts are compared, not their number.
+        # A call that Ctrl-C broke off may reach the server late, so the prompts are compared, not
+        # their number.
         asked = Counter(call.prompt for call in fake.calls)
         assert set(asked) == set(prompts)
-        assert {asked[prompt] for prompt, reply in zip(prompts, replies, strict=True) if reply.ok} == {1}
+        assert {
+            asked[prompt] for prompt, reply in zip(prompts, replies, strict=True) if reply.ok
+        } == {1}
 
 
 def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):
@@ -204,7 +253,8 @@ def test_failures_are_logged_by_kind_with_the_first_one(fake, caplog):
 @pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:made"])
 def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec, fake):
     fake.stop()
-    model, start = fake.model(spec), time.monotonic()
+    model = fake.model(spec)
+    start = time.monotonic()
     replies = ask(model, numbered(2000))
     assert time.monotonic() - start < 20  # one try for each would take minutes
     assert {reply.error.kind for reply in replies} == {"down"}
@@ -240,9 +290,15 @@ def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake
     assert len(fake.calls) == 3
     assert not any(reply.cached for reply in without)
     fake.calls.clear()
-    with_one = ask(fake.model(), ["a", "a", "b"], ids=["x", "y", "z"], cassette=tmp_path / "c.sqlite")
+    with_one = ask(
+        fake.model(), ["a", "a", "b"], ids=["x", "y", "z"], cassette=tmp_path / "c.sqlite"
+    )
     assert Counter(call.prompt for call in fake.calls) == {"a": 1, "b": 1}
-    assert [(reply.id, reply.cached) for reply in with_one] == [("x", False), ("y", True), ("z", False)]
+    assert [(reply.id, reply.cached) for reply in with_one] == [
+        ("x", False),
+        ("y", True),
+        ("z", False),
+    ]
     assert with_one[0].text == with_one[1].text
 
 

@@ -56,7 +56,8 @@ def run(fake, cassette, prompts=("p0", "p1", "p2"), schema=None, **options):
     return replies, len(fake.calls) - before
 
 
-# -- the key -----------------------------------------------------------------------------------------------------------
+# -- the key
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_key_is_the_sha256_of_the_canonical_request():
@@ -65,7 +66,9 @@ def test_the_key_is_the_sha256_of_the_canonical_request():
     keys = Keys("ollama", "m:1", "d1", {"options": {"seed": 0, "temperature": 0.0}})
     who = '{"digest":"d1","model":"m:1","options":{"options":{"seed":0,"temperature":0}},"provider":"ollama"}'
     text = f'ragbench-cassette-1\n{who}\n[{{"content":"hé","role":"user"}}]\n'
-    assert keys.key([{"role": "user", "content": "hé"}]) == hashlib.sha256(text.encode()).hexdigest()
+    assert (
+        keys.key([{"role": "user", "content": "hé"}]) == hashlib.sha256(text.encode()).hexdigest()
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,14 +108,16 @@ def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path)
 
 
 messages = st.lists(
-    st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": st.text()}), max_size=3
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": st.text()}),
+    max_size=3,
 )
 
 
 @settings(max_examples=100, deadline=None)
 @given(messages, messages, st.floats(0, 2), st.floats(0, 2))
 def test_keys_are_equal_exactly_when_the_requests_are(a, b, s, t):
-    one, two = Keys("o", "m", "d", {"temperature": s}), Keys("o", "m", "d", {"temperature": t})
+    one = Keys("o", "m", "d", {"temperature": s})
+    two = Keys("o", "m", "d", {"temperature": t})
     assert (one.key(a) == two.key(b)) == ((a, s) == (b, t))
 
 
@@ -130,8 +135,16 @@ def test_shipped_replies_are_found_by_the_keys_of_their_prompts(name, monkeypatc
     cassette = recordings.replay(name)
     no_sockets(monkeypatch)
     prompts = [line["request"]["messages"] for line in lines]
-    replies = ask(model, prompts, cassette=cassette, on_length="keep", ids=[line["prompt_id"] for line in lines])
-    assert [(reply.key, reply.text) for reply in replies] == [(line["key"], line["answer"]["text"]) for line in lines]
+    replies = ask(
+        model,
+        prompts,
+        cassette=cassette,
+        on_length="keep",
+        ids=[line["prompt_id"] for line in lines],
+    )
+    assert [(reply.key, reply.text) for reply in replies] == [
+        (line["key"], line["answer"]["text"]) for line in lines
+    ]
     assert all(reply.cached for reply in replies)
     assert len(replies) == 16
 
@@ -147,7 +160,8 @@ def test_any_text_can_be_recorded_and_replayed(fake, path):
     assert cassette.verify() == []
 
 
-# -- modes -------------------------------------------------------------------------------------------------------------
+# -- modes
+# -------------------------------------------------------------------------------------------------------------
 
 
 def no_sockets(monkeypatch):
@@ -167,14 +181,23 @@ def test_replay_gives_the_same_replies_without_a_server_or_a_socket(fake, monkey
     replayed = ask(fake.model(), ["p0", "p1", "p2"], cassette=Cassette(path, mode="replay"))
     assert [r.text for r in replayed] == [r.text for r in recorded]
     assert [r.usage for r in replayed] == [r.usage for r in recorded]
-    assert [(r.cached, r.digest, r.seconds) for r in replayed] == [(True, DIGEST, r.seconds) for r in recorded]
+    assert [(r.cached, r.digest, r.seconds) for r in replayed] == [
+        (True, DIGEST, r.seconds) for r in recorded
+    ]
 
 
-def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake, monkeypatch, recorded, path):
+def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(
+    fake, monkeypatch, recorded, path
+):
     no_sockets(monkeypatch)
     cassette = Cassette(path, mode="replay", command="ragbench run thesis --live")
     with pytest.raises(CallError) as caught:
-        ask(fake.model(), ["p0", "new", "p1", "newer"], ids=["q0", "q17", "q1", "q18"], cassette=cassette)
+        ask(
+            fake.model(),
+            ["p0", "new", "p1", "newer"],
+            ids=["q0", "q17", "q1", "q18"],
+            cassette=cassette,
+        )
     told = str(caught.value)
     assert caught.value.kind == "miss"
     assert "2 of 4 prompts are not on c.sqlite: prompt 'q17', 'q18'" in told
@@ -190,7 +213,9 @@ def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake,
     assert "'q17'" in str(kept[1].error)
 
 
-def test_the_environment_turns_a_replaying_script_into_a_recording_one(fake, monkeypatch, recorded, path):
+def test_the_environment_turns_a_replaying_script_into_a_recording_one(
+    fake, monkeypatch, recorded, path
+):
     monkeypatch.setenv("RAGBENCH_CASSETTE", "record")
     assert run(fake, Cassette(path, mode="replay"), ["p0", "new"])[1] == 1
 
@@ -224,7 +249,9 @@ def test_a_file_that_is_damaged_in_its_middle_gives_one_message(path):
     with Cassette(path) as cassette:
         for n in range(300):
             asked = [{"role": "user", "content": f"{n} " * 50}]
-            cassette.put(keys.key(asked), keys.request(asked), {"ok": True, "text": str(n), "usage": {}})
+            cassette.put(
+                keys.key(asked), keys.request(asked), {"ok": True, "text": str(n), "usage": {}}
+            )
     content = bytearray(path.read_bytes())
     content[len(content) // 2 :] = b"x" * (len(content) // 2)
     path.write_bytes(content)
@@ -251,7 +278,8 @@ def test_a_read_only_folder_can_be_replayed_from(fake, recorded, path, tmp_path)
         tmp_path.chmod(0o755)
 
 
-# -- failures ----------------------------------------------------------------------------------------------------------
+# -- failures
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["truncated", "400", "oom"])
@@ -267,8 +295,14 @@ def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fak
     assert (replayed.ok, replayed.cached, replayed.error.kind) == (False, True, first.error.kind)
     assert (replayed.error.model, replayed.error.status) == (first.error.model, first.error.status)
     assert fake.url in str(first.error)  # told on the screen, and not stored
-    assert (str(replayed.error), replayed.raw) == (str(first.error).replace(fake.url, "the server"), first.raw)
-    assert json.loads(cassette.rows("SELECT answer FROM replies")[0][0])["error"]["kind"] == first.error.kind
+    assert (str(replayed.error), replayed.raw) == (
+        str(first.error).replace(fake.url, "the server"),
+        first.raw,
+    )
+    assert (
+        json.loads(cassette.rows("SELECT answer FROM replies")[0][0])["error"]["kind"]
+        == first.error.kind
+    )
     fake.fault = None
     again = ask(fake.model(), ["p"], cassette=cassette, **options)[0]
     assert (again.ok, again.cached) == (True, False)
@@ -278,7 +312,8 @@ def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fak
 def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(path):
     cassette = Cassette(path)
     keys = Keys("ollama", "m", "d", {})
-    request, key = keys.request([]), keys.key([])
+    request = keys.request([])
+    key = keys.key([])
     answer = {"ok": True, "text": "first", "usage": {}}
     assert cassette.put(key, request, answer)
     assert not cassette.put(key, request, {**answer, "ok": False})
@@ -286,7 +321,8 @@ def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(path):
     assert cassette.get([key])[key]["text"] == "first"
 
 
-# -- digests -----------------------------------------------------------------------------------------------------------
+# -- digests
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_changed_digest_on_the_server_is_an_error_that_says_so(fake, recorded):
@@ -295,9 +331,9 @@ def test_a_changed_digest_on_the_server_is_an_error_that_says_so(fake, recorded)
         run(fake, recorded)
     assert caught.value.kind == "digest"
     assert (
-        f"two digests under one name: c.sqlite was recorded with {DIGEST[:12]}..., the server now has ffffffffffff"
-        in str(caught.value)
-    )
+        f"two digests under one name: c.sqlite was recorded with {DIGEST[:12]}..., the server "
+        "now has ffffffffffff"
+    ) in str(caught.value)
     assert len(fake.calls) == 3
 
 
@@ -334,7 +370,8 @@ def test_recorded_replies_are_served_while_the_server_is_down(fake, recorded):
     assert [(reply.ok, reply.cached) for reply in replies] == [(True, True), (False, False)]
 
 
-# -- export, import, stats, verify -------------------------------------------------------------------------------------
+# -- export, import, stats, verify
+# -------------------------------------------------------------------------------------
 
 
 def test_export_and_import_carry_every_reply_over(fake, tmp_path):
@@ -362,12 +399,18 @@ def test_export_and_import_carry_every_reply_over(fake, tmp_path):
     ("old", "new", "words"),
     [
         ('"p1"', '"p9"', "line 2: ValueError: the key does not belong to the request"),
-        ('"ok": true, "text": "Answer', '"ok": true, "text": "Forged', "the answer was changed after recording"),
+        (
+            '"ok": true, "text": "Answer',
+            '"ok": true, "text": "Forged',
+            "the answer was changed after recording",
+        ),
         ('{"key"', '{key"', "JSONDecodeError"),
         ('"digest"', '"digesd"', "KeyError"),
     ],
 )
-def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, recorded, tmp_path, old, new, words):
+def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(
+    fake, recorded, tmp_path, old, new, words
+):
     recorded.export(tmp_path / "a.jsonl")
     lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
     lines.sort(key=lambda line: '"p1"' in line)  # p1 comes last, then is moved to line 2
@@ -405,17 +448,22 @@ def test_verify_finds_a_changed_answer_and_a_changed_request(fake, recorded, pat
     assert recorded.verify() == []
     recorded.close()
     db = sqlite3.connect(path)
-    db.execute("UPDATE replies SET answer = replace(answer, 'Answer', 'Forged') WHERE prompt_id = '0'")
+    db.execute(
+        "UPDATE replies SET answer = replace(answer, 'Answer', 'Forged') WHERE prompt_id = '0'"
+    )
     db.execute("UPDATE replies SET request = replace(request, 'p1', 'p9') WHERE prompt_id = '1'")
     db.commit()
     db.close()
     problems = Cassette(path, mode="replay").verify()
     assert len(problems) == 2
-    assert any("prompt '0'" in problem and "changed after recording" in problem for problem in problems)
+    assert any(
+        "prompt '0'" in problem and "changed after recording" in problem for problem in problems
+    )
     assert any("prompt '1'" in problem and "does not belong" in problem for problem in problems)
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# -- processes
+# ---------------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys
@@ -439,12 +487,16 @@ def test_two_processes_write_the_same_cassette_and_agree(fake, tmp_path):
     fake.reply = lambda body: f"answer {next(numbers)} to {body['messages'][0]['content']}"
     fake.latency_s = 0.005
     path = tmp_path / "c.sqlite"
-    one, two = child(fake, path, 0, 150), child(fake, path, 50, 200)
-    first, second = one.communicate(timeout=60)[0].strip().split("|"), two.communicate(timeout=60)[0].strip().split("|")
+    one = child(fake, path, 0, 150)
+    two = child(fake, path, 50, 200)
+    first = one.communicate(timeout=60)[0].strip().split("|")
+    second = two.communicate(timeout=60)[0].strip().split("|")
     assert (first[0], second[0]) == ("150", "150")
     cassette = Cassette(path)
     assert (len(cassette), cassette.verify()) == (200, [])
-    replayed = ask(fake.model(), [f"p{n}" for n in range(200)], cassette=Cassette(path, mode="replay"))
+    replayed = ask(
+        fake.model(), [f"p{n}" for n in range(200)], cassette=Cassette(path, mode="replay")
+    )
     texts = [reply.text for reply in replayed]
     assert first[1:] == texts[:150]  # where both asked, both return the reply that was recorded
     assert second[1:] == texts[50:]

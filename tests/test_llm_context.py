@@ -1,4 +1,7 @@
-"""No prompt is cut in silence: Ollama is asked to refuse one that does not fit; a window that is full is no answer."""
+"""No prompt is cut in silence:
+
+Ollama is asked to refuse one that does not fit; a window that is full is no answer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from ragbench.llm.context import Transport
 
 
 def one(prompt, **options):
-    server = {name: options.pop(name) for name in ("overflow", "no_counts", "version") if name in options}
+    server = {
+        name: options.pop(name) for name in ("overflow", "no_counts", "version") if name in options
+    }
     with FakeOllama(**server) as fake:
         return ask(fake.model(**options), [prompt], retries=0)[0], fake.calls
 
@@ -27,7 +32,9 @@ def test_estimate_is_four_plain_characters_or_one_other_per_token():
 @given(st.text(), st.text())
 def test_estimate_never_shrinks_when_text_is_added(a, b):
     assert (
-        max(estimate_tokens(a), estimate_tokens(b)) <= estimate_tokens(a + b) <= estimate_tokens(a) + estimate_tokens(b)
+        max(estimate_tokens(a), estimate_tokens(b))
+        <= estimate_tokens(a + b)
+        <= estimate_tokens(a) + estimate_tokens(b)
     )
 
 
@@ -67,9 +74,12 @@ def test_shift_is_sent_only_where_prompt_and_answer_could_reach_the_window(words
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize(
-    ("headers", "words"), [({}, "more than 67,108,864 bytes"), ({"content-encoding": "zstd"}, "compressed")]
+    ("headers", "words"),
+    [({}, "more than 67,108,864 bytes"), ({"content-encoding": "zstd"}, "compressed")],
 )
-def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(headers, words, status):
+def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
+    headers, words, status
+):
     sent = []
 
     async def endless():

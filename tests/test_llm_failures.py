@@ -1,4 +1,7 @@
-"""Every way a call can go wrong has a name, a host, a model and a remedy; and no secret gets out."""
+"""Every way a call can go wrong has a name, a host, a model and a remedy;
+
+and no secret gets out.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,12 @@ CASES = {
     # fault, kind, words in the message, words in the remedy
     "HTTP 500": (Fault("500"), "server", "HTTP 500: an error was encountered", "log"),
     "out of memory": (Fault("oom"), "server", "more system memory (9.3 GiB)", "log"),
-    "not pulled": (Fault("404"), "no_model", "model 'llama3:8b' not found", "ollama pull llama3:8b"),
+    "not pulled": (
+        Fault("404"),
+        "no_model",
+        "model 'llama3:8b' not found",
+        "ollama pull llama3:8b",
+    ),
     "no money": (Fault("402"), "auth", "HTTP 402: insufficient balance", "OLLAMA_API_KEY"),
     "wrong key": (Fault("401"), "auth", "HTTP 401: unauthorized", "OLLAMA_API_KEY"),
     "bad option": (Fault("400"), "unusable", "invalid options: mirostat", "look at the reply"),
@@ -47,11 +55,26 @@ CASES = {
     "no end mark": (Fault("no_end_mark"), "server", "without its end mark", "log"),
     "half a line": (Fault("half_line"), "server", "no JSON", "log"),
     "error in stream": (Fault("error_line", "unexpected EOF"), "server", "unexpected EOF", "log"),
-    "loop": (Fault("error_line", "token repeat limit reached"), "truncated", "token repeat limit", "num_predict"),
+    "loop": (
+        Fault("error_line", "token repeat limit reached"),
+        "truncated",
+        "token repeat limit",
+        "num_predict",
+    ),
     "empty": (Fault("answer", ""), "unusable", "an empty answer", "num_predict"),
     "blank": (Fault("answer", " \n "), "unusable", "an empty answer", "num_predict"),
-    "cut off": (Fault("truncated"), "truncated", "cut off after 1 tokens (num_predict=2048", "num_predict"),
-    "filtered": (Fault("finish", "content_filter"), "unusable", "'content_filter'", "look at the reply"),
+    "cut off": (
+        Fault("truncated"),
+        "truncated",
+        "cut off after 1 tokens (num_predict=2048",
+        "num_predict",
+    ),
+    "filtered": (
+        Fault("finish", "content_filter"),
+        "unusable",
+        "'content_filter'",
+        "look at the reply",
+    ),
 }
 
 
@@ -70,7 +93,9 @@ def test_each_failure_has_its_kind_its_words_and_its_remedy(name):
 
 
 def test_a_loop_that_ends_without_its_end_mark_is_truncated_not_tried_again_and_kept():
-    with FakeOllama(fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "the lake and " * 40) as fake:
+    with FakeOllama(
+        fault=lambda p, n: Fault("no_end_mark"), reply=lambda body: "the lake and " * 40
+    ) as fake:
         reply = ask(fake.model(), ["p"])[0]
         assert len(fake.calls) == 1
     assert (reply.error.kind, "repeats itself" in str(reply.error)) == ("truncated", True)
@@ -80,16 +105,28 @@ def test_a_loop_that_ends_without_its_end_mark_is_truncated_not_tried_again_and_
 @pytest.mark.parametrize(
     ("asked", "kind", "words", "remedy"),
     [
-        ({"fault": Fault("no_bytes", 30), "deadline_s": 0.3}, "timeout", "not finished after 0.3 s", "deadline_s"),
+        (
+            {"fault": Fault("no_bytes", 30), "deadline_s": 0.3},
+            "timeout",
+            "not finished after 0.3 s",
+            "deadline_s",
+        ),
         # every single read is quick, and the total is not
-        ({"fault": Fault("drip", 0.02), "deadline_s": 0.5}, "timeout", "not finished after 0.5 s", "raise deadline_s"),
+        (
+            {"fault": Fault("drip", 0.02), "deadline_s": 0.5},
+            "timeout",
+            "not finished after 0.5 s",
+            "raise deadline_s",
+        ),
         ({"host": "http://127.0.0.1:9"}, "down", "no connection", "`ollama serve`"),
         ({"host": "http://no-such-host.invalid:11434"}, "down", "no connection", "ollama serve"),
         ({"spec": "ollama:qwen2:7b"}, "no_model", "it has: llama3:8b", "ollama pull qwen2:7b"),
     ],
     ids=["no byte", "slow drip", "server down", "unknown host", "model not pulled"],
 )
-def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time(asked, kind, words, remedy):
+def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time(
+    asked, kind, words, remedy
+):
     start = time.monotonic()
     reply = once(**asked)
     assert time.monotonic() - start < 20
@@ -111,7 +148,11 @@ def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time
         (400, '"all-minilm" does not support chat', "no_model"),
         (302, "", "down"),
         (400, "maximum context length is 512 tokens", "truncated"),
-        (400, "request (9000 tokens) exceeds the available context size (4096 tokens)", "truncated"),
+        (
+            400,
+            "request (9000 tokens) exceeds the available context size (4096 tokens)",
+            "truncated",
+        ),
         (504, "upstream", "server"),
         (500, "llama runner process has terminated: signal: killed", "server"),
         (500, 'option "num_ctx" must be of type integer', "unusable"),
@@ -131,7 +172,10 @@ def chained(outer, inner):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (chained(httpx.ConnectError("x"), socket.gaierror(-2, "Name or service not known")), "down"),
+        (
+            chained(httpx.ConnectError("x"), socket.gaierror(-2, "Name or service not known")),
+            "down",
+        ),
         (httpx.ConnectTimeout(""), "down"),
         (ConnectionError("Failed to connect to Ollama."), "down"),
         (httpx.ReadTimeout(""), "timeout"),
@@ -151,15 +195,23 @@ def test_exceptions_of_the_clients_are_named_even_without_a_message(error, kind)
 
 def test_every_kind_has_an_expectation_and_a_remedy_and_survives_a_process_border():
     for kind, (expected, _) in KINDS.items():
-        error = failure(kind, "seen", "http://h:1", "ollama:m", status=418, retry_after=2.0, raw="half")
+        error = failure(
+            kind, "seen", "http://h:1", "ollama:m", status=418, retry_after=2.0, raw="half"
+        )
         assert expected in str(error)
         assert "do: " in str(error)
         copy = pickle.loads(pickle.dumps(error))
-        assert (str(copy), copy.kind, copy.host, copy.raw) == (str(error), kind, "http://h:1", "half")
+        assert (str(copy), copy.kind, copy.host, copy.raw) == (
+            str(error),
+            kind,
+            "http://h:1",
+            "half",
+        )
         assert (copy.status, copy.retry_after, type(copy)) == (418, 2.0, CallError)
 
 
-# -- secrets -----------------------------------------------------------------------------------------------------------
+# -- secrets
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", [KEY, "0123-house-key-without-a-pattern"])
@@ -179,7 +231,10 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
         cassette.export(tmp_path / "c.jsonl")
         cassette.close()
     assert good.ok
-    assert (told.error.kind, told.raw) == ("unusable", "your key is [secret], is it not?")  # no answer is rewritten
+    assert (told.error.kind, told.raw) == (
+        "unusable",
+        "your key is [secret], is it not?",
+    )  # no answer is rewritten
     assert bad.error.kind == "auth"
     assert "OLLAMA_API_KEY" in bad.error.do
     assert "[secret]" in str(bad.error)
@@ -199,15 +254,29 @@ def test_a_prompt_that_holds_the_key_is_not_sent(fake):
 
 
 def test_a_key_in_the_body_of_requests_is_in_no_option_on_the_cassette_and_in_no_repr():
-    told = {"extra_body": {"api_key": KEY, "more": [{"token": KEY}], "top_k": 3}, "default_query": {"key": KEY}}
-    model = chat_model("openai:x", host="http://127.0.0.1:9/v1", default_headers={"X-Key": KEY}, **told)
-    assert endpoint_of(model).options["extra_body"] == {"more": [{}], "top_k": 3}  # what can change a reply is kept
+    told = {
+        "extra_body": {"api_key": KEY, "more": [{"token": KEY}], "top_k": 3},
+        "default_query": {"key": KEY},
+    }
+    model = chat_model(
+        "openai:x", host="http://127.0.0.1:9/v1", default_headers={"X-Key": KEY}, **told
+    )
+    assert endpoint_of(model).options["extra_body"] == {
+        "more": [{}],
+        "top_k": 3,
+    }  # what can change a reply is kept
     assert KEY not in repr(model)
 
 
 def test_what_looks_like_a_key_is_hidden_in_errors_though_nobody_gave_it():
-    assert redact("Incorrect API key provided: sk-ab***yz12.", ()) == "Incorrect API key provided: [secret]"
-    assert (redact("got Bearer abcdefghij", ()), redact("risk-free", ())) == ("got [secret]", "risk-free")
+    assert (
+        redact("Incorrect API key provided: sk-ab***yz12.", ())
+        == "Incorrect API key provided: [secret]"
+    )
+    assert (redact("got Bearer abcdefghij", ()), redact("risk-free", ())) == (
+        "got [secret]",
+        "risk-free",
+    )
 
 
 def test_secrets_of_headers_bodies_and_addresses_are_found():

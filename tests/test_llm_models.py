@@ -41,7 +41,9 @@ def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
     assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
     assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, None)
     assert model.deadline_s == 600
-    assert endpoint_of(model).options == {"options": {"temperature": 0, "seed": 0, "num_ctx": 8192}}  # of the key
+    assert endpoint_of(model).options == {
+        "options": {"temperature": 0, "seed": 0, "num_ctx": 8192}
+    }  # of the key
     for client in (model._client._client, model._async_client._client):
         assert (client.timeout.read, client.timeout.connect) == (600, 10)
 
@@ -49,10 +51,16 @@ def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
 QUESTION = rb.Question("q", "Who built the mill?", "Ada Ruck", ("Ada Ruck built it.",))
 STEPS = {
     "a grade": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")]), 64),
-    "many grades": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")], per_prompt="ten"), 512),
+    "many grades": (
+        lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")], per_prompt="ten"),
+        512,
+    ),
     "an answer": (lambda model: rb.generate(model, [QUESTION], ["It was built."]), 512),
     "claims": (lambda model: rb.extract_claims(model, ["Ada built it."]), 512),
-    "one claim": (lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."], joint=1), 64),
+    "one claim": (
+        lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."], joint=1),
+        64,
+    ),
     "sub-questions": (lambda model: rb.llm_decomposer(model)("Who built it?"), 512),
     "anything": (lambda model: ask(model, ["Write a document."]), 2048),
 }
@@ -63,7 +71,9 @@ STEPS = {
 def test_a_reply_is_as_long_as_its_step_needs_unless_the_model_names_a_bound(step, own, fake):
     call, bound = STEPS[step]
     call({"use": "ollama:llama3:8b", "host": fake.url, **own})
-    assert {seen.body["options"]["num_predict"] for seen in fake.calls} == {own.get("num_predict", bound)}
+    assert {seen.body["options"]["num_predict"] for seen in fake.calls} == {
+        own.get("num_predict", bound)
+    }
 
 
 def test_a_modelfiles_own_bound_is_not_overruled_and_the_key_stays(fake, tmp_path):
@@ -166,7 +176,12 @@ def test_what_cannot_work_is_named(spec, options, words, monkeypatch):
 def test_a_plain_chat_ollama_gets_the_same_protection(fake):
     from langchain_ollama import ChatOllama
 
-    plain = ChatOllama(model="llama3:8b", base_url=fake.url, num_ctx=512, client_kwargs={"headers": {"x-team": "rag"}})
+    plain = ChatOllama(
+        model="llama3:8b",
+        base_url=fake.url,
+        num_ctx=512,
+        client_kwargs={"headers": {"x-team": "rag"}},
+    )
     fake.fault = lambda prompt, before: Fault("no_end_mark") if prompt == "p1" else None
     replies = ask(plain, ["p0", "p1", "p2"], retries=0)
     assert [reply.error and reply.error.kind for reply in replies] == [None, "server", None]
@@ -189,25 +204,46 @@ def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
     assert fake.calls[-1].body["options"]["stop"] == ["."]
 
 
-# -- the OpenAI protocol -----------------------------------------------------------------------------------------------
+# -- the OpenAI protocol
+# -----------------------------------------------------------------------------------------------
 
 
 def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
-    more = {"temperature": 0.5, "seed": 3, "num_predict": 50, "price": (1.0, 2.0), "digest": "d" * 9}
+    more = {
+        "temperature": 0.5,
+        "seed": 3,
+        "num_predict": 50,
+        "price": (1.0, 2.0),
+        "digest": "d" * 9,
+    }
     reply = ask(fake.model("openai:made", **more), ["a b"])[0]
     sent = fake.calls[0].body
-    assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (0.5, 3, 50, "made")
-    assert (reply.ok, reply.usage.prompt_tokens, reply.finish, reply.digest) == (True, 6, "stop", "d" * 9)
+    assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (
+        0.5,
+        3,
+        50,
+        "made",
+    )
+    assert (reply.ok, reply.usage.prompt_tokens, reply.finish, reply.digest) == (
+        True,
+        6,
+        "stop",
+        "d" * 9,
+    )
     assert reply.usage.cost == pytest.approx((6 * 1.0 + reply.usage.output_tokens * 2.0) / 1e6)
 
 
 @pytest.mark.parametrize("form", ["json_schema", "json_object"])
 def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
     with FakeOllama(openai_schema=form, models={"made": "d"}) as fake:
-        replies = ask(fake.model("openai:made"), ["a", "b", "c"], schema=Word, concurrency=1, retries=0)
+        replies = ask(
+            fake.model("openai:made"), ["a", "b", "c"], schema=Word, concurrency=1, retries=0
+        )
         assert [reply.parsed for reply in replies] == [Word(word="x")] * 3
         forms = [call.body["response_format"]["type"] for call in fake.calls]
-    assert forms == (["json_schema"] * 3 if form == "json_schema" else ["json_schema"] + ["json_object"] * 3)
+    assert forms == (
+        ["json_schema"] * 3 if form == "json_schema" else ["json_schema"] + ["json_object"] * 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +262,9 @@ def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
 )
 def test_failures_of_openai_servers_have_the_same_names(fault, kind):
     with FakeOllama(fault=lambda p, n: fault, models={"made": "d"}) as fake:
-        reply = ask(fake.model("openai:made"), ["p"], retries=0, deadline_s=0.5 if kind == "timeout" else 10)[0]
+        reply = ask(
+            fake.model("openai:made"), ["p"], retries=0, deadline_s=0.5 if kind == "timeout" else 10
+        )[0]
     assert reply.error.kind == kind
     assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
 
@@ -234,7 +272,8 @@ def test_failures_of_openai_servers_have_the_same_names(fault, kind):
 def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
     more = {"cassette": tmp_path / "c.sqlite", "progress": False}
     fine, small = (
-        ask(fake.model("openai:made", **window), ["word " * 300], **more)[0] for window in ({}, {"num_ctx": 304})
+        ask(fake.model("openai:made", **window), ["word " * 300], **more)[0]
+        for window in ({}, {"num_ctx": 304})
     )
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
@@ -251,7 +290,8 @@ def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
     assert endpoint_of(model).secrets == ("sk-topsecret99",)
 
 
-# -- any LangChain model -----------------------------------------------------------------------------------------------
+# -- any LangChain model
+# -----------------------------------------------------------------------------------------------
 
 
 class Scripted(BaseChatModel):
@@ -297,7 +337,9 @@ def test_any_langchain_chat_model_can_be_asked():
 def test_other_models_are_recorded_by_their_options_without_secrets_and_addresses(tmp_path):
     cassette = Cassette(tmp_path / "c.sqlite")
     ask(Scripted(), ["p"], cassette=cassette)
-    assert ask(Scripted(service_url="http://else", token="other-token"), ["p"], cassette=cassette)[0].cached
+    assert ask(Scripted(service_url="http://else", token="other-token"), ["p"], cassette=cassette)[
+        0
+    ].cached
     assert not ask(Scripted(temperature=0.7), ["p"], cassette=cassette)[0].cached
     cassette.close()
     assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
@@ -307,7 +349,10 @@ def test_other_models_are_recorded_by_their_options_without_secrets_and_addresse
 def test_structured_replies_of_other_models_are_validated_all_the_same():
     good, bad = ask(Scripted(), ["json please", "plain"], schema=Word)
     assert good.parsed == Word(word="json please")
-    assert (bad.error, bad.repairs) == (None, 1)  # the repair prompt asks for JSON, and Scripted obeys that
+    assert (bad.error, bad.repairs) == (
+        None,
+        1,
+    )  # the repair prompt asks for JSON, and Scripted obeys that
 
 
 def test_a_model_that_knows_structured_output_is_told_of_the_schema():
@@ -319,7 +364,9 @@ def test_a_model_that_knows_structured_output_is_told_of_the_schema():
 
             told.append(schema)
             call = {"name": "Word", "args": {"word": "by tool"}, "id": "1", "type": "tool_call"}
-            return RunnableLambda(lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None})
+            return RunnableLambda(
+                lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None}
+            )
 
     replies = ask(Knowing(), ["a", "b"], schema=Word)
     assert [reply.parsed for reply in replies] == [Word(word="by tool")] * 2

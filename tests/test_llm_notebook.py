@@ -28,7 +28,12 @@ def run(client, code, timeout=60):
 
     def listen(message):
         content = message["content"]
-        said.append(content.get("text") or content.get("data", {}).get("text/plain") or content.get("evalue") or "")
+        said.append(
+            content.get("text")
+            or content.get("data", {}).get("text/plain")
+            or content.get("evalue")
+            or ""
+        )
 
     reply = client.execute_interactive(code, timeout=timeout, output_hook=listen)
     return reply["content"], "\n".join(said)
@@ -50,7 +55,11 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         assert "OllamaChat" in said
         assert key not in said
         content, said = run(
-            client, "replies = ask(model, prompts[:30], cassette=cassette)\n[r.ok for r in replies].count(True)"
+            client,
+            (
+                "replies = ask(model, prompts[:30], cassette=cassette)\n[r.ok for r in "
+                "replies].count(True)"
+            ),
         )
         assert content["status"] == "ok", content
         assert said.rstrip().endswith("30")
@@ -64,14 +73,20 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         while reply["parent_header"].get("msg_id") != message:
             reply = client.get_shell_msg(timeout=120)
         assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
-        done = int(re.match(r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"])[1])
+        done = int(
+            re.match(
+                r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"]
+            )[1]
+        )
         assert 40 <= done < 100
         time.sleep(1)  # a kernel throws away what it is sent just after an error
         content, said = run(
-            client, "replies = ask(model, prompts, cassette=cassette)\n[r.ok for r in replies].count(True)"
+            client,
+            "replies = ask(model, prompts, cassette=cassette)\n[r.ok for r in replies].count(True)",
         )
         assert said.rstrip().endswith("100")
-        # At least what was done is asked once only; a call that the interrupt broke off may reach the server late.
+        # At least what was done is asked once only; a call that the interrupt broke off may reach
+        # the server late.
         asked = Counter(call.prompt for call in fake.calls)
         assert len(asked) == 100
         assert list(asked.values()).count(1) >= done

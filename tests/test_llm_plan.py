@@ -1,4 +1,7 @@
-"""plan(), Usage and fitness(): the thesis's own count, hand-worked sums, and what speaks against a judge."""
+"""plan(), Usage and fitness():
+
+the thesis's own count, hand-worked sums, and what speaks against a judge.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ class Word(BaseModel):
 
 
 def test_the_thesis_count_is_reproduced():
-    """Thesis, section 3.2.1: 7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations."""
+    """Thesis, section 3.2.1:
+
+    7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations.
+    """
     made = plan(steps(questions=7404, retrievers=5, budgets=10))
     assert (made["grading"].calls, made["generation"].calls) == (37_020, 377_604)
     assert made.total.calls == made.total.remaining == 414_624
@@ -37,7 +43,11 @@ def test_time_is_calls_times_seconds_and_a_sum_with_an_unknown_part_is_unknown()
 
 def test_plans_are_added_by_step_and_asked_by_name():
     both = plan({"a": 3}, seconds_per_call=1) + plan({"b": 4, "a": 1})
-    assert [(step.name, step.calls) for step in (*both, both.total)] == [("a", 4), ("b", 4), ("total", 8)]
+    assert [(step.name, step.calls) for step in (*both, both.total)] == [
+        ("a", 4),
+        ("b", 4),
+        ("total", 8),
+    ]
     assert isinstance(both, Plan)
     long = str(plan({"a step with a long name": 3, "b": 4})).splitlines()
     assert len({len(line) for line in long}) == 1  # the columns stand below their heads
@@ -52,21 +62,37 @@ def test_what_is_recorded_of_a_step_is_subtracted_and_its_median_time_is_taken(t
     seen = len(fake.calls)
     made = plan({"grading": 10, "generation": 5}, model, cassette)
     assert len(fake.calls) == seen  # a plan makes no call
-    first = sorted(reply.seconds for reply in replies)  # asked side by side: which five came first is not known
+    first = sorted(
+        reply.seconds for reply in replies
+    )  # asked side by side: which five came first is not known
     assert (made["grading"].cached, made["grading"].remaining) == (7, 3)
     assert first[0] <= made["grading"].seconds / 3 <= first[-1]
-    assert made["grading"].cost == pytest.approx(3 * (replies[0].usage.prompt_tokens + 10 * 2) / 1e6)
-    assert (made["generation"].cached, made["generation"].remaining) == (0, 5)  # its time is that of the model
+    assert made["grading"].cost == pytest.approx(
+        3 * (replies[0].usage.prompt_tokens + 10 * 2) / 1e6
+    )
+    assert (made["generation"].cached, made["generation"].remaining) == (
+        0,
+        5,
+    )  # its time is that of the model
     assert made["generation"].seconds / 5 == pytest.approx(made["grading"].seconds / 3)
     assert plan({"grading": 7}, model, cassette).total.seconds == 0
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
+# -- usage
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
     a = Usage(calls=1, prompt_tokens=10, output_tokens=4, output_seconds=2.0, seconds=3.0, cost=0.5)
-    b = Usage(calls=2, prompt_tokens=5, output_tokens=6, uncounted=1, output_seconds=3.0, seconds=4.0, cost=0.25)
+    b = Usage(
+        calls=2,
+        prompt_tokens=5,
+        output_tokens=6,
+        uncounted=1,
+        output_seconds=3.0,
+        seconds=4.0,
+        cost=0.25,
+    )
     both = a + b
     assert (both.calls, both.prompt_tokens, both.output_tokens, both.uncounted) == (3, 15, 10, 1)
     assert (both.seconds, both.cost, both.tokens_per_second) == (7.0, 0.75, 2.0)
@@ -95,16 +121,21 @@ def test_usage_of_tries_that_were_not_accepted_is_counted_too(fake):
     assert reply.repairs == 1
 
 
-# -- fitness -----------------------------------------------------------------------------------------------------------
+# -- fitness
+# -----------------------------------------------------------------------------------------------------------
 
 
 def judge_reply(always=None):
-    """Answer the structured questions rightly (or always the same), everything else with the same words."""
+    """Answer the structured questions rightly (or always the same), everything else with the same
+    words.
+    """
 
     def reply(body):
         asked = body["messages"][0]["content"]
         right = [truth for _, statement, truth in STATEMENTS if statement in asked]
-        return json.dumps({"follows": always or right[0]}) if body.get("format") else "one, two, three"
+        return (
+            json.dumps({"follows": always or right[0]}) if body.get("format") else "one, two, three"
+        )
 
     return reply
 
@@ -119,7 +150,8 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert found.about["window"] == "8192 in use, made for 8192"
     assert (found.about["server"], found.digest) == ("Ollama 0.24.0", DIGEST)
     assert "verdict        fit" in str(found)
-    # 600 words a millisecond, 20,000 tokens a second; 5 x (5,500 + 800) + 80 + 3,500 are read, 2,750 written
+    # 600 words a millisecond, 20,000 tokens a second; 5 x (5,500 + 800) + 80 + 3,500 are read,
+    # 2,750 written
     assert found.grid_seconds == pytest.approx(35_080 / 600_000 + 2_750 / 20_000)
     (step,) = plan({"grading": 112}, fake.model())
     assert step.seconds == pytest.approx(2 * found.grid_seconds)
@@ -146,7 +178,9 @@ NUMBER = itertools.count()
     ],
     ids=["another answer each time", "no schema obeyed", "wrong"],
 )
-def test_a_judge_is_not_fit_that_is_not_deterministic_or_not_obedient_or_not_right(fake, reply, seen, problem):
+def test_a_judge_is_not_fit_that_is_not_deterministic_or_not_obedient_or_not_right(
+    fake, reply, seen, problem
+):
     fake.reply = reply
     found = fitness(fake.model())
     assert {name: getattr(found, name) for name in seen} == seen

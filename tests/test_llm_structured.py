@@ -1,4 +1,7 @@
-"""Structured replies: what is accepted, what gets its one repair try, and what ends as a typed failure."""
+"""Structured replies:
+
+what is accepted, what gets its one repair try, and what ends as a typed failure.
+"""
 
 from __future__ import annotations
 
@@ -123,16 +126,24 @@ def test_the_schema_goes_to_the_server_as_json_schema():
     assert (reply.ok, reply.text, reply.repairs, reply.usage.calls) == (True, GOOD, 0, 1)
 
 
-@pytest.mark.parametrize("bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}', f"<think>{GOOD}"])
+@pytest.mark.parametrize(
+    "bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}', f"<think>{GOOD}"]
+)
 def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad):
     (reply,), calls = talk([bad, GOOD])
-    if bad.startswith("<think>"):  # nothing was answered at all: that is an empty answer, not a bad one
+    if bad.startswith(
+        "<think>"
+    ):  # nothing was answered at all: that is an empty answer, not a bad one
         assert reply.error.kind == "unusable"
         return
     assert reply.ok
     assert (reply.repairs, reply.attempts, reply.usage.calls, len(calls)) == (1, 2, 2, 2)
-    first, second = calls[0].body["messages"], calls[1].body["messages"]
-    assert (second[: len(first)], second[len(first)]) == (first, {"role": "assistant", "content": bad})
+    first = calls[0].body["messages"]
+    second = calls[1].body["messages"]
+    assert (second[: len(first)], second[len(first)]) == (
+        first,
+        {"role": "assistant", "content": bad},
+    )
     assert "JSON schema" in second[-1]["content"]
     assert calls[1].body["format"] == calls[0].body["format"]
 
@@ -162,15 +173,25 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
 
 
 def test_a_whole_json_value_with_white_space_up_to_the_limit_is_the_value():
-    with FakeOllama(reply=lambda body: GOOD + " \n" * 9, fault=lambda p, n: Fault("finish", "length")) as fake:
+    with FakeOllama(
+        reply=lambda body: GOOD + " \n" * 9, fault=lambda p, n: Fault("finish", "length")
+    ) as fake:
         reply = ask(fake.model(), ["p"], schema=Verdict)[0]
     assert (reply.parsed, reply.repairs) == (Verdict(label="covered", certainty=3), 0)
 
 
 def test_a_think_tag_that_is_only_named_is_part_of_the_answer():
-    assert without_thinking("HTML has no tag <think>, and no </b>.") == "HTML has no tag <think>, and no </b>."
-    assert without_thinking("Write <think> and </think> around it.") == "Write <think> and </think> around it."
-    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"  # at the beginning only
+    assert (
+        without_thinking("HTML has no tag <think>, and no </b>.")
+        == "HTML has no tag <think>, and no </b>."
+    )
+    assert (
+        without_thinking("Write <think> and </think> around it.")
+        == "Write <think> and </think> around it."
+    )
+    assert (
+        without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"
+    )  # at the beginning only
     verdict = '{"label": "covered", "reason": "it says <think>"}'
 
     class Reasoned(BaseModel):
@@ -184,7 +205,8 @@ def test_a_think_tag_that_is_only_named_is_part_of_the_answer():
 @pytest.mark.parametrize("count", [2, 4])
 def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
     schema = label_schema(3, ("yes", "no"))
-    wrong, right = json.dumps({"labels": ["yes"] * count}), '{"labels": ["yes", "no", "yes"]}'
+    wrong = json.dumps({"labels": ["yes"] * count})
+    right = '{"labels": ["yes", "no", "yes"]}'
     (reply,), _ = talk([wrong, right], schema=schema)
     assert (reply.ok, reply.repairs, reply.parsed.labels) == (True, 1, ["yes", "no", "yes"])
     (reply,), _ = talk([wrong, wrong], schema=schema)
@@ -195,7 +217,11 @@ def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
 
 def test_label_schema_tells_the_server_how_many():
     schema = label_schema(3, ("yes", "no")).model_json_schema()
-    assert schema["properties"]["labels"]["minItems"] == schema["properties"]["labels"]["maxItems"] == 3
+    assert (
+        schema["properties"]["labels"]["minItems"]
+        == schema["properties"]["labels"]["maxItems"]
+        == 3
+    )
     assert label_schema(3, ("yes", "no")) is label_schema(3, ("yes", "no"))
 
 
@@ -206,7 +232,9 @@ def test_each_prompt_may_have_its_own_schema():
     with FakeOllama(reply=reply) as fake:
         model = fake.model()
         plain, two, one = ask(
-            model, ["a", "b", "c"], schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))]
+            model,
+            ["a", "b", "c"],
+            schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))],
         )
     assert (plain.ok, plain.parsed, plain.text) == (True, None, "plain")
     assert two.parsed.labels == ["yes", "yes"]
@@ -219,7 +247,12 @@ def test_repaired_replies_replay_with_their_count_and_are_validated_again(tmp_pa
         model = fake.model()
         first = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
     again = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
-    assert (again.cached, again.repairs, again.parsed, again.usage) == (True, 1, first.parsed, first.usage)
+    assert (again.cached, again.repairs, again.parsed, again.usage) == (
+        True,
+        1,
+        first.parsed,
+        first.usage,
+    )
 
 
 def test_a_schema_must_be_a_pydantic_class():

@@ -1,4 +1,7 @@
-"""Models on this machine: the child process, its files and errors, and the whole live path through a real llama.cpp."""
+"""Models on this machine:
+
+the child process, its files and errors, and the whole live path through a real llama.cpp.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,16 @@ def small(**options):
 
 
 def claims(count):
-    return [f"Claim {n}: the bridge at mile {n} was built in 19{n:02}. Is it covered?" for n in range(count)]
+    return [
+        f"Claim {n}: the bridge at mile {n} was built in 19{n:02}. Is it covered?"
+        for n in range(count)
+    ]
 
 
 def gone(pid):
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
+    ).stdout.strip()
     return not state or state.startswith("Z")
 
 
@@ -53,11 +61,15 @@ def soon(condition, seconds=20.0):
     return condition()
 
 
-# -- files, without a server -------------------------------------------------------------------------------------------
+# -- files, without a server
+# -------------------------------------------------------------------------------------------
 
 
 def one_error(model):
-    """Ask five prompts; every one fails for the same reason, and no more than one call finds it out."""
+    """Ask five prompts;
+
+    every one fails for the same reason, and no more than one call finds it out.
+    """
     replies = ask(model, claims(5), backoff_s=0.01)
     assert {reply.error.kind for reply in replies} == {"no_model"}
     assert sum(reply.attempts for reply in replies) <= 1
@@ -113,20 +125,28 @@ def test_a_model_file_is_known_by_its_name_without_its_path(tmp_path):
 
 
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
-    head = "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: BM25\nN: [0]\n"
+    head = (
+        "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: "
+        "BM25\nN: [0]\n"
+    )
     path = tmp_path / "e.yaml"
-    path.write_text(head + "generator: {a: {use: smollm2, hosts: [1, 2]}, b: {use: 'gguf:models/some.gguf'}}\n")
+    path.write_text(
+        head + "generator: {a: {use: smollm2, hosts: [1, 2]}, b: {use: 'gguf:models/some.gguf'}}\n"
+    )
     made = Experiment.from_yaml(path).generator
     assert [model._server.number for model in made["a"]] == [1, 2]
     assert made["b"]._server.file.path == tmp_path / "models" / "some.gguf"
 
 
-# -- the child process -------------------------------------------------------------------------------------------------
+# -- the child process
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.live
 def test_equal_settings_share_one_server_and_numbers_make_several():
-    one, same, two = small(), small(temperature=0.5), small(host="2")
+    one = small()
+    same = small(temperature=0.5)
+    two = small(host="2")
     assert one._server is same._server
     replies = ask([one, two], claims(4), on_length="keep")
     assert all(reply.ok for reply in replies)
@@ -140,7 +160,8 @@ def test_equal_settings_share_one_server_and_numbers_make_several():
 @pytest.mark.live
 def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
     server = small()._server
-    at, key = f"http://127.0.0.1:{server.port()}/v1", {"Authorization": f"Bearer {server.key}"}
+    at = f"http://127.0.0.1:{server.port()}/v1"
+    key = {"Authorization": f"Bearer {server.key}"}
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
     assert httpx.post(f"{at}/chat/completions", json=body, trust_env=False).status_code == 401
     told = httpx.post(f"{at}/chat/completions", json=body, headers=key, trust_env=False)
@@ -187,7 +208,11 @@ if sys.argv[1] != "end":
 def test_no_server_outlives_its_process(way):
     group = {"start_new_session": True} if way == "interrupt" else {}
     parent = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **group
+        [sys.executable, "-c", SCRIPT, way],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **group,
     )
     pid, fork = map(int, parent.stdout.readline().split())
     if way != "end":
@@ -200,7 +225,9 @@ def test_no_server_outlives_its_process(way):
     try:
         assert soon(lambda: gone(pid))
         if not fork:
-            assert ("KeyboardInterrupt" in parent.communicate(timeout=30)[1]) == (way == "interrupt")
+            assert ("KeyboardInterrupt" in parent.communicate(timeout=30)[1]) == (
+                way == "interrupt"
+            )
     finally:
         parent.kill()
         if fork:
@@ -225,7 +252,8 @@ def test_forked_processes_have_servers_of_their_own():
     assert _in_a_process(None)[1] == here[1]
 
 
-# -- the live path -----------------------------------------------------------------------------------------------------
+# -- the live path
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.live
@@ -242,10 +270,14 @@ def test_every_structured_reply_of_the_real_grammar_is_valid():
 
 @pytest.mark.live
 def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_failure(tmp_path):
-    path, model = tmp_path / "cut.sqlite", small(num_predict=8)
+    path = tmp_path / "cut.sqlite"
+    model = small(num_predict=8)
     prompts = ["Count from one to a hundred in words.", "Name twenty rivers."]
     answers = generate(
-        model, [Question(str(n), text, "") for n, text in enumerate(prompts)], [None, None], cassette=path
+        model,
+        [Question(str(n), text, "") for n, text in enumerate(prompts)],
+        [None, None],
+        cassette=path,
     )
     assert [answer.meta["finish"] for answer in answers] == ["length"] * 2
     assert all(answer.text and "error" not in answer.meta for answer in answers)
@@ -258,10 +290,15 @@ def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_f
 
 
 @pytest.mark.live
-def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(tmp_path, monkeypatch):
-    file, path = tmp_path / "copy.gguf", tmp_path / "live.sqlite"
+def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
+    tmp_path, monkeypatch
+):
+    file = tmp_path / "copy.gguf"
+    path = tmp_path / "live.sqlite"
     shutil.copy(local.smollm2().path, file)
-    first = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path)
+    first = ask(
+        chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path
+    )
     assert {(reply.model, reply.digest) for reply in first} == {("gguf:copy", local.SMOLLM2_SHA256)}
     local.server_for(local.gguf(str(file)), NUM_CTX, None).stop()
     file.unlink()
@@ -272,12 +309,16 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: None)
     cassette = Cassette(path, mode="replay")
-    again = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=cassette)
+    again = ask(
+        chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=cassette
+    )
     assert [(r.text, r.parsed, r.usage, r.digest) for r in again] == [
         (r.text, r.parsed, r.usage, r.digest) for r in first
     ]
     assert cassette.verify() == []
-    assert str(tmp_path) not in "".join(row[0] for row in cassette.rows("SELECT request FROM replies"))
+    assert str(tmp_path) not in "".join(
+        row[0] for row in cassette.rows("SELECT request FROM replies")
+    )
 
 
 @pytest.mark.live
@@ -298,6 +339,9 @@ def test_the_doctor_finds_that_this_model_obeys_and_is_no_judge():
 
 def test_the_child_ends_without_settings():
     child = subprocess.run(
-        [sys.executable, "-m", "ragbench.llm.local"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        [sys.executable, "-m", "ragbench.llm.local"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
     )
     assert (child.returncode, child.stdout) == (0, b"")

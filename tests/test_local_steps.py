@@ -1,4 +1,7 @@
-"""Each paper's model steps with the small model: what it says means little, but every step runs and nothing is lost."""
+"""Each paper's model steps with the small model:
+
+what it says means little, but every step runs and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,11 @@ def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_pa
     assert rows["finish"].isin(["stop", "length"]).all()
     graded = rows["grade"].between(1, 5)
     assert (graded | rows["error_kind"].isin(["unusable", "truncated"])).all()
-    assert {step.name: step.calls for step in planned.steps} == {"retrieve": 1, "generation": 2, "grading": 2}
+    assert {step.name: step.calls for step in planned.steps} == {
+        "retrieve": 1,
+        "generation": 2,
+        "grading": 2,
+    }
     again = Experiment.from_yaml(path).run(progress=False)
     assert again["answer"].tolist() == rows["answer"].tolist()
 
@@ -67,13 +74,20 @@ def test_ragchecker_labels_a_whole_result_with_as_many_calls_as_planned():
     )  # fmt: skip
     done = ragchecker_labels(small(), [row], joint=1, progress=False)
     assert done.unscored == ()
-    assert done.reports["claim check"].prompts == ragchecker_calls([row], joint=1)["claim check"] == 6
+    assert (
+        done.reports["claim check"].prompts == ragchecker_calls([row], joint=1)["claim check"] == 6
+    )
     assert 0 <= claim_metrics_table(done.scored.results)["precision"].iloc[0] <= 1
 
 
 def test_many_claims_at_once_end_with_a_label_each_whatever_the_model_counts():
-    claims = [[f"The bridge at mile {n} was built in {1900 + 7 * n + i}." for i in range(3)] for n in range(2)]
-    judged = check_claims(small(), claims, [f"A bridge stands at mile {n}." for n in range(2)], 3, progress=False)
+    claims = [
+        [f"The bridge at mile {n} was built in {1900 + 7 * n + i}." for i in range(3)]
+        for n in range(2)
+    ]
+    judged = check_claims(
+        small(), claims, [f"A bridge stands at mile {n}." for n in range(2)], 3, progress=False
+    )
     report = judged.report
     assert (report.joint, report.rechecked) == (2, 3 * (report.mismatches + report.unreadable))
     assert all(label in LABELS for row in judged.labels for label in row)
@@ -82,7 +96,8 @@ def test_many_claims_at_once_end_with_a_label_each_whatever_the_model_counts():
 
 
 def test_ragas_cuts_statements_judges_them_and_writes_questions():
-    question, answer = "Where is the bridge?", "The bridge is at mile four. It was built in 1928."
+    question = "Where is the bridge?"
+    answer = "The bridge is at mile four. It was built in 1928."
     cut = extract_statements(small(200), [question], [answer], progress=False)
     assert cut.report.items == 1
     judged = statement_verdicts(
@@ -96,7 +111,11 @@ def test_ragas_cuts_statements_judges_them_and_writes_questions():
 
 def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
     judged = keypoint_verdicts(
-        small(), ["Where is it?"], ["It is at mile four."], [("It is at mile four.", "It is old.")], progress=False
+        small(),
+        ["Where is it?"],
+        ["It is at mile four."],
+        [("It is at mile four.", "It is old.")],
+        progress=False,
     )
     assert len(judged.labels[0]) == 2
     # The longest of these replies never end by themselves: a lower limit tells the same sooner.

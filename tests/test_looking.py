@@ -1,4 +1,7 @@
-"""Notebook 98: an interval for every look, by hand and in simulations; notebook 95: what labels are worth."""
+"""Notebook 98:
+
+an interval for every look, by hand and in simulations; notebook 95: what labels are worth.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ LABELS = parts("95")
 def test_the_capital_is_the_mean_over_stakes_of_the_product_of_what_each_bet_leaves():
     differences = [0.5, -1.0, 0.25, 1.0]
     for mean in (0.0, 0.3, -0.4):
-        each = [np.prod([1 + stake * (d - mean) / (1 + mean) for d in differences]) for stake in BOOK.STAKES]
+        each = [
+            np.prod([1 + stake * (d - mean) / (1 + mean) for d in differences])
+            for stake in BOOK.STAKES
+        ]
         assert np.exp(BOOK.capital(differences, mean)[-1]) == pytest.approx(np.mean(each))
     many = np.random.default_rng(0).uniform(-1, 1, (3, 2, 9))
     np.testing.assert_allclose(BOOK.capital(many)[2, 1], BOOK.capital(many[2, 1]))

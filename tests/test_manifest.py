@@ -22,12 +22,17 @@ from ragbench.prompts import load_prompt, prompt_hash
 
 
 def reply(request):
-    said = f"A reply of {len(request['messages'][-1]['content'])} to seed {request['options']['seed']}."
+    said = (
+        f"A reply of {len(request['messages'][-1]['content'])} to seed "
+        f"{request['options']['seed']}."
+    )
     return graded(request) or said
 
 
 def sized(documents, size=3):
-    return [replace(chunk, text=" ".join(chunk.text.split()[: 10 * size])) for chunk in whole(documents)]
+    return [
+        replace(chunk, text=" ".join(chunk.text.split()[: 10 * size])) for chunk in whole(documents)
+    ]
 
 
 def run_live(folder, server, **changes):
@@ -49,9 +54,16 @@ def told(server, tmp_path_factory):
 
 def test_data_are_named_counted_and_hashed(told, tmp_path):
     data = told["axes"]["data"]["people"]
-    assert (data["name"], data["questions"], data["documents"], data["excluded"]) == ("people", 2, 2, 0)
+    assert (data["name"], data["questions"], data["documents"], data["excluded"]) == (
+        "people",
+        2,
+        2,
+        0,
+    )
     assert {len(data["questions_sha256"]), len(data["documents_sha256"])} == {64}
-    other = replace(people(2), documents=tuple(replace(d, text=d.text + " ") for d in people(2).documents))
+    other = replace(
+        people(2), documents=tuple(replace(d, text=d.text + " ") for d in people(2).documents)
+    )
     experiment(tmp_path, data={"people": other}).run(progress=False)
     changed = load_manifest(tmp_path)["axes"]["data"]["people"]
     assert changed["documents_sha256"] != data["documents_sha256"]
@@ -69,7 +81,9 @@ def test_packages_python_git_and_machine_are_those_of_this_process(told):
     assert told["python"] == platform.python_version()
     for name in ("numpy", "langchain-core", "ollama"):
         assert told["packages"][name] == metadata.version(name)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project_root(), capture_output=True, text=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=project_root(), capture_output=True, text=True
+    )
     if head.returncode == 0:
         assert len(told["git"]["revision"]) == len(head.stdout.strip()) == 40
         assert isinstance(told["git"]["changed"], bool)
@@ -82,7 +96,9 @@ def test_packages_python_git_and_machine_are_those_of_this_process(told):
 def test_git_says_the_revision_and_whether_a_file_of_it_was_changed(tmp_path, monkeypatch):
     def git(*words):
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
 
     monkeypatch.setattr(manifest, "project_root", lambda: tmp_path)
     assert manifest.environment()["git"] is None
@@ -100,7 +116,12 @@ def test_models_stand_with_provider_digest_and_options(told):
     for axis in ("generator", "judge"):
         model = told["axes"][axis]["llama"]
         told_of = {name: model[name] for name in ("provider", "model", "digest", "num_ctx")}
-        assert told_of == {"provider": "ollama", "model": "llama3:8b", "digest": DIGEST, "num_ctx": 2048}
+        assert told_of == {
+            "provider": "ollama",
+            "model": "llama3:8b",
+            "digest": DIGEST,
+            "num_ctx": 2048,
+        }
         assert model["options"]["options"]["temperature"] == 0.0
     assert "127.0.0.1" not in json.dumps(told)
 
@@ -114,8 +135,16 @@ def test_prompts_are_hashed_by_what_they_say(told):
 def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert told["seeds"] == {"generator/llama": 3, "judge/llama": 3, "order": 7}
     parameters = told["parameters"]
-    assert (parameters["N"], parameters["k"], parameters["match"]) == ([0, 4, 20], {"a": [2], "b": [2]}, "substring")
-    assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == ("one", 4000, 4)
+    assert (parameters["N"], parameters["k"], parameters["match"]) == (
+        [0, 4, 20],
+        {"a": [2], "b": [2]},
+        "substring",
+    )
+    assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == (
+        "one",
+        4000,
+        4,
+    )
     assert parameters["options"] == QUICK
     assert parameters["tokenizer"] == "words"
     assert (told["grid"]["retriever"], told["grid"]["judge"]) == (["b", "a"], ["llama"])

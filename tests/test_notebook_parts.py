@@ -8,18 +8,29 @@ from notebook_parts import parts
 from ragbench import papers
 from ragbench.records import Document, Question
 
-# Notebook 41: what people are asked by RAGEval's section 4, and the numbers from labels and from a model's verdicts
+# Notebook 41: what people are asked by RAGEval's section 4, and the numbers from labels and from a
+# model's verdicts
 
 DRAGONBALL = parts("41")
 
 
-def asked(number, domain="finance", language="en", kind="factual", points=("It rose.", "It fell.", "It stayed.")):
+def asked(
+    number,
+    domain="finance",
+    language="en",
+    kind="factual",
+    points=("It rose.", "It fell.", "It stayed."),
+):
     about = {"domain": domain, "language": language, "doc_ids": ("d1",), "keypoints": points}
-    return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about)
+    return Question(
+        f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about
+    )
 
 
 def table_of(*rows):
-    return pd.DataFrame(rows, columns=["kind", "item", "aspect", "label", "annotator"], dtype=object)
+    return pd.DataFrame(
+        rows, columns=["kind", "item", "aspect", "label", "annotator"], dtype=object
+    )
 
 
 def score(item, said, annotator="ana"):
@@ -31,7 +42,9 @@ def test_a_sample_goes_by_seed_and_name_and_not_by_order_or_by_what_else_there_i
     english = [q for q in questions if q.meta["language"] == "en"]
     chosen = DRAGONBALL.drawn(questions, 10)
     assert DRAGONBALL.drawn(questions[::-1], 10) == chosen
-    assert [q for q in DRAGONBALL.drawn(questions, 60) if q in english] == DRAGONBALL.drawn(english, 30)
+    assert [q for q in DRAGONBALL.drawn(questions, 60) if q in english] == DRAGONBALL.drawn(
+        english, 30
+    )
     assert sorted(q.id for q in chosen) != sorted(q.id for q in questions[:10])
 
 
@@ -51,8 +64,15 @@ def test_items_show_what_annotators_are_given():
 
 
 def test_scores_are_averaged_by_hand():
-    given = {"finance/en/factual/a": 5, "finance/en/factual/b": 3, "finance/en/summary/c": 4, "law/zh/summary/d": 2}
-    labels = table_of(*(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo"))
+    given = {
+        "finance/en/factual/a": 5,
+        "finance/en/factual/b": 3,
+        "finance/en/summary/c": 4,
+        "law/zh/summary/d": 2,
+    }
+    labels = table_of(
+        *(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo")
+    )
     means = DRAGONBALL.quality_means(labels, ["language", "domain"]).set_index("language")
     assert means[["domain", "mean", "n"]].to_dict("index") == {
         "zh": {"domain": "law", "mean": 3.0, "n": 1},
@@ -66,7 +86,10 @@ def test_scores_are_averaged_by_hand():
 def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
     table = DRAGONBALL.table_2(table_of(score("finance/zh/factual/a", 4)))
     printed = papers.published("rageval", "Table 2")
-    assert table[["row", "column"]].to_numpy().tolist() == printed[["row", "column"]].to_numpy().tolist()
+    assert (
+        table[["row", "column"]].to_numpy().tolist()
+        == printed[["row", "column"]].to_numpy().tolist()
+    )
     assert table.iloc[0].tolist() == ["CN", "Finance", 4, 1, 69]
     assert table["value"].isna().sum() == 5
     assert (table.loc[1:, ["n", "unscored"]] == [0, 70]).all(axis=None)
@@ -81,7 +104,11 @@ def verdicts_of(*counts):
 
 def test_key_point_shares_are_eq_3_to_5_and_an_unread_verdict_leaves_them_out():
     shares = DRAGONBALL.keypoint_shares(verdicts_of((2, 1, 1, 0), (1, 0, 0, 1)), "true")
-    assert shares.iloc[0].to_dict() == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
+    assert shares.iloc[0].to_dict() == {
+        "completeness": 0.5,
+        "hallucination": 0.25,
+        "irrelevance": 0.25,
+    }
     assert shares.iloc[1].isna().all()
 
 
@@ -90,20 +117,28 @@ def test_points_found_are_pooled_over_questions_and_not_averaged():
     assert DRAGONBALL.pooled("true", rows) == 1 / 4
 
 
-# Notebook 14: shares by region, and probabilities of the grades' groups that no question has a hand in
+# Notebook 14: shares by region, and probabilities of the grades' groups that no question has a hand
+# in
 
 CALIBRATION = parts("14")
 
 
 def test_region_shares_by_hand_with_the_borders_between():
     scores = np.array([0.0, 0.105, 0.3, 0.67, 0.68, 1.0, 1.0, 0.1])
-    assert CALIBRATION.region_shares(scores) == {"above k": 0.375, "between": 0.375, "below h": 0.25}
+    assert CALIBRATION.region_shares(scores) == {
+        "above k": 0.375,
+        "between": 0.375,
+        "below h": 0.25,
+    }
 
 
 def test_isotonic_groups_follow_the_shares_at_each_score():
     groups = np.array([0, 0, 0, 1, 0, 1, 1, 2, 1, 2, 2, 2])
     shares = [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
-    assert CALIBRATION.isotonic(np.repeat([0.1, 0.5, 0.9], 4), groups, [0.1, 0.5, 0.9]).tolist() == shares
+    assert (
+        CALIBRATION.isotonic(np.repeat([0.1, 0.5, 0.9], 4), groups, [0.1, 0.5, 0.9]).tolist()
+        == shares
+    )
 
 
 def brier(probabilities, truth):
@@ -115,15 +150,19 @@ def test_calibrated_probabilities_beat_the_boxes_on_unseen_questions():
     question = np.repeat(np.arange(600), 5)
     scores = rng.random(question.size)
     odds = np.exp(np.stack([0 * scores, 8 * scores - 1, 18 * scores - 8], axis=1))
-    group = (rng.random(question.size)[:, None] > np.cumsum(odds / odds.sum(1, keepdims=True), axis=1)).sum(1)
-    truth, made = group, CALIBRATION.cross_validated(scores, group, question)
+    group = (
+        rng.random(question.size)[:, None] > np.cumsum(odds / odds.sum(1, keepdims=True), axis=1)
+    ).sum(1)
+    truth = group
+    made = CALIBRATION.cross_validated(scores, group, question)
     assert all(np.allclose(p.sum(axis=1), 1) and (p >= 0).all() for p in made.values())
     reached = {name: brier(p, truth) for name, p in made.items()}
     assert reached["isotonic"] < reached["h and k with shares"] < reached["h and k"]
 
 
 def test_calibration_does_not_see_the_question_it_predicts():
-    # Scores are the questions' own numbers and grades are drawn: a model that saw a question would know its grade.
+    # Scores are the questions' own numbers and grades are drawn: a model that saw a question would
+    # know its grade.
     question = np.repeat(np.arange(80), 5)
     truth = np.random.default_rng(0).choice([0, 1, 2], 80)[question]
     made = CALIBRATION.cross_validated(question / 80, truth, question)

@@ -1,4 +1,6 @@
-"""Every notebook runs from top to bottom with small parameters, and leaves its figures and ledger rows."""
+"""Every notebook runs from top to bottom with small parameters, and leaves its figures and ledger
+rows.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,11 @@ from ragbench.recordings import RECORDINGS, manifest
 
 @dataclass(frozen=True)
 class Book:
-    """A notebook: small parameters, the figures it leaves, and its measured rows in the ledger, by item.
+    """A notebook: small parameters, the figures it leaves, and its measured rows in the ledger, by
+    item.
 
-    Rows of the recorded models are counted apart, since they grow with the recordings: ``recorded`` names their items.
-    ``live`` names, by item, the parts that one switch makes live.
+    Rows of the recorded models are counted apart, since they grow with the recordings: ``recorded``
+    names their items. ``live`` names, by item, the parts that one switch makes live.
     """
 
     small: dict[str, Any]
@@ -81,7 +84,9 @@ BOOKS = {
         },
     ),
     "15_thesis_related_protocols": Book({"RESAMPLES": 50}),
-    "20_ragchecker_metrics": Book({"CLAIMS": 200}, "20_table_3 20_tables_6_15 20_correlation_with_f1"),
+    "20_ragchecker_metrics": Book(
+        {"CLAIMS": 200}, "20_table_3 20_tables_6_15 20_correlation_with_f1"
+    ),
     "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
     "22_ragchecker_systems": Book({"RESAMPLES": 50}, "22_systems 22_in_retrieved"),
     "23_ragchecker_diagnosis": Book(
@@ -117,7 +122,9 @@ BOOKS = {
 
 def parameters(path) -> str:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return next("".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", []))
+    return next(
+        "".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", [])
+    )
 
 
 def by_a_recorded_model(ledger: pd.DataFrame) -> pd.Series:
@@ -140,7 +147,9 @@ def mixed_replies(request) -> str:
 
 @pytest.fixture(scope="session")
 def process(tmp_path_factory):
-    """One process for the notebooks, as in `run_all`, the folder that it writes to, and the server that it may ask."""
+    """One process for the notebooks, as in `run_all`, the folder that it writes to, and the server
+    that it may ask.
+    """
     folder = tmp_path_factory.mktemp("notebooks")
     with FakeOllama(reply=mixed_replies) as server, _shared_kernel() as kernel:
         yield kernel, folder, server
@@ -148,12 +157,21 @@ def process(tmp_path_factory):
 
 @pytest.fixture
 def run(process, monkeypatch):
-    """Run a notebook in that process; return the folder with all it wrote, and the calls that reached the server."""
+    """Run a notebook in that process;
+
+    return the folder with all it wrote, and the calls that reached the server.
+    """
     kernel, out, server = process
     shutil.rmtree(out)
     out.mkdir()
-    monkeypatch.delenv("RAGBENCH_DATA", raising=False)  # full size on the recorded data: test_ledger.py
-    for name, value in {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": server.url}.items():
+    monkeypatch.delenv(
+        "RAGBENCH_DATA", raising=False
+    )  # full size on the recorded data: test_ledger.py
+    for name, value in {
+        "RAGBENCH_FIGURES": out,
+        "RAGBENCH_RESULTS": out,
+        "OLLAMA_HOST": server.url,
+    }.items():
         monkeypatch.setenv(name, str(value))
 
     def run(path, parameters):
@@ -193,7 +211,11 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
 
 def tracked_files() -> dict[str, str]:
     folders = [published_figures(), published_figures().parent / "notebooks"]
-    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for folder in folders for p in sorted(folder.iterdir())}
+    return {
+        str(p): hashlib.sha256(p.read_bytes()).hexdigest()
+        for folder in folders
+        for p in sorted(folder.iterdir())
+    }
 
 
 @pytest.mark.slow
@@ -209,9 +231,15 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
     assert list(run_all(parameters={"RESAMPLES": 50, "NOBODY": 1})) == [path.stem]
     written = [*(tmp_path / "figures").glob("13_*")]
     assert len(written) == 2 * 4  # two figures in four files
-    assert [made.name for made in written if made.read_bytes() != (again / made.name).read_bytes()] == []
-    one, both = ((folder / "ledger.csv").read_text().splitlines() for folder in (again, tmp_path / "figures"))
-    measured = {line for line in one if "reference labels" in line}  # a run of one's own begins with the published rest
+    assert [
+        made.name for made in written if made.read_bytes() != (again / made.name).read_bytes()
+    ] == []
+    one, both = (
+        (folder / "ledger.csv").read_text().splitlines() for folder in (again, tmp_path / "figures")
+    )
+    measured = {
+        line for line in one if "reference labels" in line
+    }  # a run of one's own begins with the published rest
     assert len(measured) > 30
     assert measured <= set(both)
     assert (tmp_path / "notebooks" / path.name).is_file()
@@ -248,20 +276,27 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
         mine = [(path.stem, kernel) for path, _, kernel in ran if path.stem[0] == digit]
         assert [stem for stem, _ in mine] == sorted(stem for stem, _ in mine)
         assert len({kernel for _, kernel in mine}) == 1
-    assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
+    assert (
+        len({kernel for _, _, kernel in ran}) <= 2
+    )  # packages are loaded once for each of two lanes
     assert "100%" in capsys.readouterr().err  # the bar goes on with them
 
 
 def notebook(path, *cells):
     """Write a notebook; a text is a code cell."""
-    nbformat.write(new_notebook(cells=[new_code_cell(c) if isinstance(c, str) else c for c in cells]), path)
+    nbformat.write(
+        new_notebook(cells=[new_code_cell(c) if isinstance(c, str) else c for c in cells]), path
+    )
     return path
 
 
 def said(path):
     """What each code cell printed or returned."""
     cells = (cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
-    return ["".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs) for cell in cells]
+    return [
+        "".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+        for cell in cells
+    ]
 
 
 @pytest.fixture
@@ -271,9 +306,15 @@ def book(tmp_path):
     return notebook(tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), parameters, shown)
 
 
-def test_a_notebook_runs_with_other_parameters_stays_as_it_was_and_says_how_far_it_is(book, tmp_path):
-    before, shares = book.read_bytes(), []
-    assert said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb", moved=shares.append))[-1] == "42\n"
+def test_a_notebook_runs_with_other_parameters_stays_as_it_was_and_says_how_far_it_is(
+    book, tmp_path
+):
+    before = book.read_bytes()
+    shares = []
+    assert (
+        said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb", moved=shares.append))[-1]
+        == "42\n"
+    )
     assert book.read_bytes() == before
     assert shares == [1 / 3] * 3  # of the cells with code, the one with the parameters among them
 
@@ -284,8 +325,12 @@ def test_an_unknown_parameter_is_named(book, tmp_path):
 
 
 def test_a_failing_cell_is_named_and_the_copy_kept(run, process, tmp_path):
-    book = notebook(tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), "10", "print(10)", "1 / 0")
-    with pytest.raises(NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"):
+    book = notebook(
+        tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), "10", "print(10)", "1 / 0"
+    )
+    with pytest.raises(
+        NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"
+    ):
         run(book, None)
     assert said(process[1] / book.name)[:2] == ["10", "10\n"]
 
@@ -296,7 +341,9 @@ def test_notebooks_are_found_by_paper_and_in_order():
     assert all(p.stem.startswith("1") for p in find("thesis"))
 
 
-def test_notebooks_of_one_kernel_share_its_process_but_no_name_or_option_of_tables_even_after_a_failure(tmp_path):
+def test_notebooks_of_one_kernel_share_its_process_but_no_name_or_option_of_tables_even_after_a_failure(
+    tmp_path,
+):
     wide = "import pandas; pandas.options.display.max_colwidth = 7"
     first = notebook(tmp_path / "1.ipynb", f"{wide}; import os; left = 3; os.getpid()", "1 / 0")
     kept = "('left' in globals(), __import__('pandas').options.display.max_colwidth)"
@@ -313,11 +360,17 @@ def test_notebooks_of_one_kernel_share_its_process_but_no_name_or_option_of_tabl
 
 @pytest.mark.slow
 def test_a_readers_own_plot_shows_after_ours(run, tmp_path):
-    ours = "import pandas as pd\nfrom ragbench import plots\ntable = pd.DataFrame({'a': ['x'], 'b': [1.0], 'c': ['y']})"
+    ours = (
+        "import pandas as pd\nfrom ragbench import plots\ntable = pd.DataFrame({'a': ['x'], "
+        "'b': [1.0], 'c': ['y']})"
+    )
     ours += "\nplots.grouped_bars(table, 'a', 'b', 'c', 'b', 'title')"
     out, _ = run(notebook(tmp_path / "own.ipynb", ours, "table['b'].plot();"), None)
     cells = nbformat.read(out / "own.ipynb", 4).cells
-    assert [["image/png" in output.data for output in cell.outputs] for cell in cells] == [[True], [True]]
+    assert [["image/png" in output.data for output in cell.outputs] for cell in cells] == [
+        [True],
+        [True],
+    ]
 
 
 @pytest.mark.posix
@@ -325,9 +378,14 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
     begun = tmp_path / "begun"
     long = notebook(
         tmp_path / "2_long.ipynb",
-        f"print('on its way', flush=True); open({str(begun)!r}, 'w').close(); import time; time.sleep(200)",
+        (
+            f"print('on its way', flush=True); open({str(begun)!r}, 'w').close(); import time; "
+            "time.sleep(200)"
+        ),
     )
-    never = notebook(tmp_path / "1_never.ipynb", "1")  # papers run in another order than their numbers
+    never = notebook(
+        tmp_path / "1_never.ipynb", "1"
+    )  # papers run in another order than their numbers
     monkeypatch.setattr(notebooks, "find", lambda series: [long, never])
     monkeypatch.setattr("ragbench.onnx_models.cores", lambda: 1)
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
@@ -349,18 +407,33 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
 
 
 def own_files(folder, **settings):
-    """Write two questions, a document and an experiment over them; return the file of the experiment."""
-    (folder / "q.csv").write_text("question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n")
+    """Write two questions, a document and an experiment over them;
+
+    return the file of the experiment.
+    """
+    (folder / "q.csv").write_text(
+        "question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n"
+    )
     (folder / "docs").mkdir()
-    (folder / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
-    given = {"name": "mine", "data": {"mine": {"questions": "q.csv", "documents": "docs"}}, "chunker": "token_chunks"}
-    (folder / "mine.yaml").write_text(json.dumps(given | {"k": 1, "N": [50]} | settings))  # JSON is YAML
+    (folder / "docs" / "mill.txt").write_text(
+        "Ada Ruck founded the mill in 1841. It stands in Ely."
+    )
+    given = {
+        "name": "mine",
+        "data": {"mine": {"questions": "q.csv", "documents": "docs"}},
+        "chunker": "token_chunks",
+    }
+    (folder / "mine.yaml").write_text(
+        json.dumps(given | {"k": 1, "N": [50]} | settings)
+    )  # JSON is YAML
     return str(folder / "mine.yaml")
 
 
 @pytest.mark.slow
 def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
-    file = own_files(tmp_path, retriever=["BM25"], generator="ollama:llama3:8b", judge="ollama:llama3:8b")
+    file = own_files(
+        tmp_path, retriever=["BM25"], generator="ollama:llama3:8b", judge="ollama:llama3:8b"
+    )
     out, calls = run(TEMPLATE, {"EXPERIMENT": file, "EXPORT": True})
     words = "".join(said(out / "91_your_experiment.ipynb"))
     assert len(calls) >= 4  # two answers, two grades
@@ -371,8 +444,16 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(run, tmp_path):
 @pytest.mark.slow
 def test_the_template_compares_prompts_as_a_factor_by_grades(run, tmp_path):
     (tmp_path / "short.txt").write_text("Answer in one word. {query} {documents}")
-    models = {"generator": {"plain": "ollama:llama3:8b", "short": "ollama:llama3:8b"}, "judge": "ollama:llama3:8b"}
-    file = own_files(tmp_path, retriever=["BM25", "SIM"], **models, prompts={"short": str(tmp_path / "short.txt")})
+    models = {
+        "generator": {"plain": "ollama:llama3:8b", "short": "ollama:llama3:8b"},
+        "judge": "ollama:llama3:8b",
+    }
+    file = own_files(
+        tmp_path,
+        retriever=["BM25", "SIM"],
+        **models,
+        prompts={"short": str(tmp_path / "short.txt")},
+    )
     out, _ = run(TEMPLATE, {"EXPERIMENT": file})
     words = (out / "91_your_experiment.ipynb").read_text()
     assert "Generator, prompt" in words
@@ -380,29 +461,50 @@ def test_the_template_compares_prompts_as_a_factor_by_grades(run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("metrics", "numbers"), [(["lexical", "ragchecker"], ["lexical"]), (["bleu"], ["bleu"])])
-def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(metrics, numbers, run, tmp_path):
+@pytest.mark.parametrize(
+    ("metrics", "numbers"), [(["lexical", "ragchecker"], ["lexical"]), (["bleu"], ["bleu"])]
+)
+def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(
+    metrics, numbers, run, tmp_path
+):
     contexts = [["Ada Ruck founded the mill in 1841."], ["It stands in Ely.", "It rains."]]
-    mine = {"Question": ["Who founded it?", "Where is it?"], "Response": ["Ada Ruck.", None], "Contexts": contexts}
+    mine = {
+        "Question": ["Who founded it?", "Where is it?"],
+        "Response": ["Ada Ruck.", None],
+        "Contexts": contexts,
+    }
     mine["Reference"] = ["Ada Ruck founded the mill.", "The mill stands in Ely."]
     pd.DataFrame(mine).to_csv(tmp_path / "mine.csv", index=False)
     changed = {"ANSWERS": str(tmp_path / "mine.csv"), "METRICS": metrics}
     out, _ = run(next(p for p in find() if p.stem.startswith("93")), changed)
     cells = json.loads((out / "93_score_your_answers.ipynb").read_text())["cells"]
-    shown = "".join(str(o.get("data", o.get("text"))) for cell in cells for o in cell.get("outputs", []))
-    assert f"2 answers, {len(find_numbers(numbers))} numbers each" in shown  # no model: RAGChecker's are left out
+    shown = "".join(
+        str(o.get("data", o.get("text"))) for cell in cells for o in cell.get("outputs", [])
+    )
+    assert (
+        f"2 answers, {len(find_numbers(numbers))} numbers each" in shown
+    )  # no model: RAGChecker's are left out
     assert "one system: nothing to compare" in shown
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, book in BOOKS.items() if book.live])
-def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, run, tmp_path):
+def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(
+    name, run, tmp_path
+):
     path = next(p for p in find() if p.stem == name)
-    live = {"DATA": "minihop", "LIMIT": 6, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
+    live = {
+        "DATA": "minihop",
+        "LIMIT": 6,
+        "MODEL": "ollama:llama3:8b",
+        "CASSETTE": str(tmp_path / "c.sqlite"),
+    }
     out, calls = run(path, live)
     opening = load_prompt("multiquery_decomposition").partition("{")[0]
     decomposed = sum(opening in call.prompt for call in calls)
-    assert decomposed == (0 if name.startswith("12") else live["LIMIT"])  # once a question; notebook 12 has BM25 alone
+    assert decomposed == (
+        0 if name.startswith("12") else live["LIMIT"]
+    )  # once a question; notebook 12 has BM25 alone
     ledger = pd.read_csv(out / "ledger.csv")
     replayed = by_a_recorded_model(ledger)
     ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]

@@ -28,19 +28,35 @@ def record(table: pd.DataFrame, **options):
 
 
 def test_table_3_1_is_transcribed_cell_by_cell():
-    table = papers.published("thesis", "Table 3.1").pivot(index="row", columns="column", values="value")
+    table = papers.published("thesis", "Table 3.1").pivot(
+        index="row", columns="column", values="value"
+    )
     table.index = table.index.astype(int)
     table = table.sort_index()
     assert table.shape == (10, 5)
     # column sums of the thesis's table, added up from the print
-    assert table.sum().round(2).to_dict() == {"BM25": 5.4, "MLQ": 3.82, "MMR": 4.16, "REO": 2.22, "SIM": 4.52}
-    assert table.loc[1000].to_dict() == {"BM25": 0.62, "MLQ": 0.43, "MMR": 0.46, "REO": 0.26, "SIM": 0.52}
+    assert table.sum().round(2).to_dict() == {
+        "BM25": 5.4,
+        "MLQ": 3.82,
+        "MMR": 4.16,
+        "REO": 2.22,
+        "SIM": 4.52,
+    }
+    assert table.loc[1000].to_dict() == {
+        "BM25": 0.62,
+        "MLQ": 0.43,
+        "MMR": 0.46,
+        "REO": 0.26,
+        "SIM": 0.52,
+    }
     assert (table.diff().dropna() >= 0).all().all()
     assert (table["BM25"] > table["SIM"]).all()
 
 
 def test_table_3_2_counts_a_hundred_answers_in_every_row():
-    table = papers.published("thesis", "Table 3.2").pivot(index="row", columns="column", values="value")
+    table = papers.published("thesis", "Table 3.2").pivot(
+        index="row", columns="column", values="value"
+    )
     assert (table.filter(like="grade").sum(axis=1) == 100).all()
     assert table["seconds"].sum() == pytest.approx(9.69)
     assert table.loc["1000", "grade 5"] == 57
@@ -48,7 +64,14 @@ def test_table_3_2_counts_a_hundred_answers_in_every_row():
 
 def test_table_3_3_and_figure_3_2_add_up_to_rounding():
     shares = papers.published("thesis", "Table 3.3").groupby("row")["value"].sum()
-    assert shares.round(2).to_dict() == {"LLM only": 1.0, "BM25": 0.99, "SIM": 1.0, "MMR": 1.0, "MLQ": 1.01, "REO": 1.0}
+    assert shares.round(2).to_dict() == {
+        "LLM only": 1.0,
+        "BM25": 0.99,
+        "SIM": 1.0,
+        "MMR": 1.0,
+        "MLQ": 1.01,
+        "REO": 1.0,
+    }
     panels = papers.published("thesis", "Figure 3.2").groupby("row")["value"].sum()
     assert ((panels - 100).abs() < 0.02).all()
 
@@ -59,7 +82,10 @@ def test_figure_3_1_s_counts_read_off_the_picture_give_its_shares_and_agree_with
     assert counts.to_dict() == {"grade 5": 3130, "grades 2, 3, 4": 3690, "grade 1": 570}
     assert (100 * counts / counts.sum()).round(1).to_dict() == figure["value"].to_dict()
     assert figure["unit"].str.contains("read off the picture").all()
-    bm25 = papers.published("thesis", "Table 3.3").query("row == 'BM25'").set_index("column")["value"] * 100
+    bm25 = (
+        papers.published("thesis", "Table 3.3").query("row == 'BM25'").set_index("column")["value"]
+        * 100
+    )
     middle = bm25[["grade 2", "grade 3", "grade 4"]].sum()
     expected = {"grade 5": bm25["grade 5"], "grades 2, 3, 4": middle, "grade 1": bm25["grade 1"]}
     assert figure["value"].to_dict() == pytest.approx(expected, abs=1.5)  # three rounded shares
@@ -78,7 +104,10 @@ def test_measured_cells_stand_beside_the_published_ones_and_are_replaced_by_the_
     record(cells(value=[0.3]), by="second")
     frame = papers.ledger("thesis", "Table 3.1")
     mine = frame[(frame["row"] == "100") & (frame["column"] == "BM25")]
-    assert mine[["published", "ours", "ours_by"]].values.tolist() == [[0.4, 0.5, "first"], [0.4, 0.3, "second"]]
+    assert mine[["published", "ours", "ours_by"]].values.tolist() == [
+        [0.4, 0.5, "first"],
+        [0.4, 0.3, "second"],
+    ]
     assert mine.iloc[0][["n", "unscored"]].tolist() == [20, 3]
     assert len(frame) == 51
 
@@ -98,7 +127,10 @@ def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():
     assert str(table["n"].dtype) == "Int64"
     mine = papers.side_by_side("thesis", "Table 3.1", "me")
     assert mine.index.tolist() == [("100", "SIM")]
-    assert (mine.loc[("100", "SIM"), "ours"], list(mine.columns)[:3]) == (0.44, ["paper", "recorded", "ours"])
+    assert (mine.loc[("100", "SIM"), "ours"], list(mine.columns)[:3]) == (
+        0.44,
+        ["paper", "recorded", "ours"],
+    )
 
 
 def test_a_number_that_is_not_comparable_has_no_difference():
@@ -113,7 +145,8 @@ def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_d
     monkeypatch.setenv("RAGBENCH_FIGURES", str(published_figures()))
     table = papers.not_run()
     assert not table.duplicated(["paper", "item"]).any()
-    # Of each item with cells some are open; each open item has its line, with a reason, and each reason an open item.
+    # Of each item with cells some are open; each open item has its line, with a reason, and each
+    # reason an open item.
     assert (table["measured"] + table["beside"] <= table["cells"]).all()
     assert table["needs"].notna().all()
     silent = table[table["cells"] == 0].groupby("paper")["item"].agg(list).to_dict()
@@ -128,7 +161,12 @@ def test_items_that_were_not_measured_are_those_of_the_ledger_and_stand_in_the_d
 
 def test_a_cell_is_measured_once_a_number_compares():
     def open_cells():
-        return papers.not_run().set_index("item").loc["Table 3.1", ["cells", "measured", "beside"]].tolist()
+        return (
+            papers.not_run()
+            .set_index("item")
+            .loc["Table 3.1", ["cells", "measured", "beside"]]
+            .tolist()
+        )
 
     assert open_cells() == [50, 0, 0]
     every = {(paper, item) for paper in papers.PAPERS for item in papers.published_items(paper)}
@@ -167,7 +205,9 @@ def test_cells_beyond_the_paper_stand_last():
 
 
 def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures):
-    rows = pd.DataFrame({"row": ["100", "100", "200"], "column": ["BM25", "SIM", "BM25"], "value": [0.41, 0.3, 0.5]})
+    rows = pd.DataFrame(
+        {"row": ["100", "100", "200"], "column": ["BM25", "SIM", "BM25"], "value": [0.41, 0.3, 0.5]}
+    )
     record(rows.assign(n=[10, 10, 9], unscored=[0, 0, 1]), by="BM25|x")
     text = papers.write_markdown().read_text()
     assert "### Table 3.1, ours: BM25|x" in text
@@ -183,8 +223,13 @@ def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures)
 
 
 def read_back(text):
-    """Read the tables of a ledger: {(paper's title, item and maker): rows of cells}, as a Markdown reader sees them."""
-    tables, paper, head = {}, "", ""
+    """Read the tables of a ledger:
+
+    {(paper's title, item and maker): rows of cells}, as a Markdown reader sees them.
+    """
+    tables = {}
+    paper = ""
+    head = ""
     for line in text.splitlines():
         if line.startswith("## "):
             paper = line[3:]
@@ -203,13 +248,20 @@ def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(o
             table = papers.published(paper, item)
             papers.record(paper, item, table.assign(value=np.arange(len(table)) + 0.5), by="x | y")
     tables = read_back(papers.write_markdown().read_text())
-    frame = pd.read_csv(own_figures / "ledger.csv", dtype={"row": str, "column": str}).query("ours_by == 'x | y'")
+    frame = pd.read_csv(own_figures / "ledger.csv", dtype={"row": str, "column": str}).query(
+        "ours_by == 'x | y'"
+    )
     assert frame["row"].str.contains("|", regex=False).any()
     seen = 0
     for (paper, item), cells in frame.groupby(["paper", "item"], sort=False):
         head, _, *rows = tables[papers.PAPERS[paper], f"{item}, ours: x | y"]
         assert len({len(row) for row in (head, *rows)}) == 1
-        found = {(row[0], column): text for row in rows for column, text in zip(head[1:], row[1:], strict=True) if text}
+        found = {
+            (row[0], column): text
+            for row in rows
+            for column, text in zip(head[1:], row[1:], strict=True)
+            if text
+        }
         assert set(found) == set(zip(cells["row"], cells["column"], strict=True))
         for cell in cells.itertuples():
             *published, ours = found[cell.row, cell.column].split(" -> ")
@@ -237,7 +289,9 @@ def test_wrong_use_is_named(call, message):
 
 
 def test_counts_of_the_ledger_are_whole_numbers():
-    table = pd.DataFrame({"row": ["BM25", "SIM"], "column": "100", "value": [0.5, 0.25], "n": [7.0, math.nan]})
+    table = pd.DataFrame(
+        {"row": ["BM25", "SIM"], "column": "100", "value": [0.5, 0.25], "n": [7.0, math.nan]}
+    )
     lines = record(table, by="x").read_text().splitlines()
     assert [line.split(",")[9] for line in lines if ",x," in line] == ["7", ""]
 

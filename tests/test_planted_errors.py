@@ -24,16 +24,27 @@ FACTS = ["Ann Lee built a mill in 1841.", "Sue Roe bought the mill of Ann Lee."]
 @pytest.fixture(autouse=True)
 def over_these_documents(monkeypatch):
     documents = {
-        title.split(" (")[0]: Document(title.split(" (")[0], title, " ".join(sentences), sentences, {"topic": "x"})
+        title.split(" (")[0]: Document(
+            title.split(" (")[0], title, " ".join(sentences), sentences, {"topic": "x"}
+        )
         for title, sentences in SENTENCES.items()
     }
     names = BOOK.put.__globals__
     monkeypatch.setitem(names, "documents", documents)
-    monkeypatch.setitem(names, "kinds", {name: BOOK.kind_of(document) for name, document in documents.items()})
+    monkeypatch.setitem(
+        names, "kinds", {name: BOOK.kind_of(document) for name, document in documents.items()}
+    )
 
 
 def planted(error, answer="Sue Roe bought it from Ann Lee.", facts=FACTS, others=(), seed=0):
-    case = BOOK.Case(answer, "Sue Roe", list(facts), ["Ann Lee", "Sue Roe", "Ely"], list(others), random.Random(seed))
+    case = BOOK.Case(
+        answer,
+        "Sue Roe",
+        list(facts),
+        ["Ann Lee", "Sue Roe", "Ely"],
+        list(others),
+        random.Random(seed),
+    )
     plant = BOOK.ERRORS[error][2]
     return plant(case)
 
@@ -111,4 +122,6 @@ def test_the_change_is_said_in_words():
 )
 def test_the_verdict_of_a_change(claim, worse, p, said):
     assert BOOK.verdict_of({"claim": claim, "worse": worse, "p_holm": p, "n": 9}) == said
-    assert BOOK.verdict_of({"claim": claim, "worse": np.nan, "p_holm": np.nan, "n": 0}) == "undefined"
+    assert (
+        BOOK.verdict_of({"claim": claim, "worse": np.nan, "p_holm": np.nan, "n": 0}) == "undefined"
+    )

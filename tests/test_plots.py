@@ -21,7 +21,11 @@ from ragbench.metrics import claims
 
 @pytest.fixture
 def curves():
-    cells = {"retriever": ["BM25", "BM25", "REO", "REO"], "N": [100, 200] * 2, "mean": [0.4, 0.5, 0.1, 0.2]}
+    cells = {
+        "retriever": ["BM25", "BM25", "REO", "REO"],
+        "N": [100, 200] * 2,
+        "mean": [0.4, 0.5, 0.1, 0.2],
+    }
     return pd.DataFrame(cells | {"low": [0.3, 0.4, 0.0, 0.1], "high": [0.5, 0.6, 0.2, 0.3]})
 
 
@@ -32,7 +36,10 @@ def test_curves_show_ours_beside_the_paper(curves):
     np.testing.assert_allclose(left.lines[1].get_ydata(), [0.1, 0.2])
     assert len(left.collections) == 2  # one band per retriever
     assert len(right.collections) == 0
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["BM25", "REO"]  # beside the curves, not on them
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
+        "BM25",
+        "REO",
+    ]  # beside the curves, not on them
     assert left.lines[0].get_marker() != left.lines[1].get_marker()
 
 
@@ -70,7 +77,9 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
 
 
 def test_bars_stand_in_groups_with_their_intervals():
-    frame = pd.DataFrame({"kind": ["a", "a", "b", "b"], "who": ["x", "y"] * 2, "mean": [1.0, 2, 3, 4]})
+    frame = pd.DataFrame(
+        {"kind": ["a", "a", "b", "b"], "who": ["x", "y"] * 2, "mean": [1.0, 2, 3, 4]}
+    )
     frame = frame.assign(low=frame["mean"] - 0.5, high=frame["mean"] + 0.25)
     axis = plots.grouped_bars(frame, "kind", "mean", "who", "score", "t").axes[0]
     assert [round(p.get_height(), 2) for p in axis.patches] == [1, 3, 2, 4]
@@ -87,14 +96,18 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert paths["png"].read_bytes()[:4] == b"\x89PNG"
     assert b"Two curves." in paths["png"].read_bytes()
     assert paths["pdf"].read_bytes()[:4] == b"%PDF"
-    named = plots.save_figure(figure, "99_y", curves.assign(retriever="=1+1"), "Two curves.")["csv"].read_text()
+    named = plots.save_figure(figure, "99_y", curves.assign(retriever="=1+1"), "Two curves.")[
+        "csv"
+    ].read_text()
     assert "'=1+1" in named  # no formula to a spreadsheet
     # What is changed after saving is laid out anew.
     assert isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
     pd.testing.assert_frame_equal(pd.read_csv(paths["csv"]), curves)
     first = {k: p.read_bytes() for k, p in paths.items()}
     plots.save_figure(plots.ir_score_curves(curves), "99_x", curves, "Two curves.")
-    assert first == {k: p.read_bytes() for k, p in paths.items()}  # the same numbers give the same bytes
+    assert first == {
+        k: p.read_bytes() for k, p in paths.items()
+    }  # the same numbers give the same bytes
     with pytest.raises(ConfigError, match="empty alt text"):
         plots.save_figure(figure, "99_x", curves, " ")
     figure.set_size_inches(17, 4)  # too wide for a page
@@ -109,8 +122,17 @@ def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
     assert ends == [0.25, 0.02, 1.0, 1.0]
     assert [t.get_text() for t in axis.texts] == ["0.25", "0.75", "0.98"]
     legend = axis.get_figure().legends[0]
-    assert [t.get_text() for t in legend.get_texts()] == ["grade 1: no answer", "grade 2: partly wrong"]
-    assert [*plots.GRADE_NAMES.values()] == ["no answer", "partly wrong", "incomplete", "wrong", "right"]
+    assert [t.get_text() for t in legend.get_texts()] == [
+        "grade 1: no answer",
+        "grade 2: partly wrong",
+    ]
+    assert [*plots.GRADE_NAMES.values()] == [
+        "no answer",
+        "partly wrong",
+        "incomplete",
+        "wrong",
+        "right",
+    ]
 
 
 def test_score_panels_sort_each_group_and_draw_both_thresholds():
@@ -157,7 +179,9 @@ def test_heat_map_hides_panels_without_a_table_and_survives_a_constant_column(sy
 
 
 def test_dots_stand_on_their_row_with_their_interval():
-    frame = pd.DataFrame({"metric": ["m", "n"] * 2, "who": list("xxyy"), "r": [0.1, 0.2, 0.3, 0.4], "aspect": "a"})
+    frame = pd.DataFrame(
+        {"metric": ["m", "n"] * 2, "who": list("xxyy"), "r": [0.1, 0.2, 0.3, 0.4], "aspect": "a"}
+    )
     frame = frame.assign(low=frame["r"] - 0.1, high=frame["r"] + 0.2)
     axis = plots.dots(frame, "metric", "r", "who", xlabel="correlation", panel="aspect").axes[0]
     points = [c.lines[0] for c in axis.containers]
@@ -166,7 +190,9 @@ def test_dots_stand_on_their_row_with_their_interval():
     segments = axis.containers[1].lines[2][0].get_segments()
     np.testing.assert_allclose([s[:, 0] for s in segments], [[0.2, 0.5], [0.3, 0.6]])
     assert axis.yaxis_inverted()
-    bare = plots.dots(frame.drop(columns=["low", "high", "aspect"]), "metric", "r", "who", xlabel="r")
+    bare = plots.dots(
+        frame.drop(columns=["low", "high", "aspect"]), "metric", "r", "who", xlabel="r"
+    )
     assert len(bare.axes) == 1
     assert not bare.axes[0].containers[0].lines[2]
 
@@ -199,9 +225,15 @@ def test_settings_show_means_intervals_and_the_papers_value():
         for system, mean in (("BM25", level + step), ("MiniLM", level - step))
         if panel == "EN" or system == "BM25"
     ]
-    ours = pd.DataFrame(rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"])
-    paper = pd.DataFrame({"panel": ["EN"], "setting": ["k4"], "measure": ["recall"], "mean": [0.77]})
-    figure = plots.settings(ours, "setting", ["k2", "k4"], "panel", "measure", paper=paper, join=False, spread=0.16)
+    ours = pd.DataFrame(
+        rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"]
+    )
+    paper = pd.DataFrame(
+        {"panel": ["EN"], "setting": ["k4"], "measure": ["recall"], "mean": [0.77]}
+    )
+    figure = plots.settings(
+        ours, "setting", ["k2", "k4"], "panel", "measure", paper=paper, join=False, spread=0.16
+    )
     assert [a.get_title() for a in figure.axes] == ["CN", "EN", "", ""]
     recall = figure.axes[1]
     assert recall.get_ylabel() == ""
@@ -219,9 +251,19 @@ def test_settings_show_means_intervals_and_the_papers_value():
 
 
 def test_a_panel_with_larger_values_than_the_first_stays_in_view():
-    rows = [("CN", "k2", "BM25", "eir", 0.05, 0.04, 0.06), ("EN", "k2", "BM25", "eir", 0.25, 0.2, 0.3)]
-    ours = pd.DataFrame(rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"])
-    assert plots.settings(ours, "setting", ["k2"], "panel", "measure", join=False).axes[1].get_ylim()[1] > 0.3
+    rows = [
+        ("CN", "k2", "BM25", "eir", 0.05, 0.04, 0.06),
+        ("EN", "k2", "BM25", "eir", 0.25, 0.2, 0.3),
+    ]
+    ours = pd.DataFrame(
+        rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"]
+    )
+    assert (
+        plots.settings(ours, "setting", ["k2"], "panel", "measure", join=False)
+        .axes[1]
+        .get_ylim()[1]
+        > 0.3
+    )
 
 
 def ranks() -> pd.DataFrame:
@@ -231,19 +273,27 @@ def ranks() -> pd.DataFrame:
         for criterion, level in (("safety", 0.5), ("clarity", 0.4))
         for writer, share in (("RAGEval", level + more), ("zero-shot", level - 0.2))
     ]
-    return pd.DataFrame(rows, columns=["language", "domain", "criterion", "writer", "first", "low", "high", "n"])
+    return pd.DataFrame(
+        rows, columns=["language", "domain", "criterion", "writer", "first", "low", "high", "n"]
+    )
 
 
 def first_ranks(frame: pd.DataFrame):
     frame = frame.assign(panel=frame["domain"] + ", " + frame["language"])
-    return plots.grouped_bars(frame, "criterion", "first", "writer", "share ranked first", panel="panel")
+    return plots.grouped_bars(
+        frame, "criterion", "first", "writer", "share ranked first", panel="panel"
+    )
 
 
 def test_bars_are_the_shares_by_writer_and_criterion():
     figure = first_ranks(ranks())
     chinese, english = figure.axes
     assert [a.get_title() for a in figure.axes] == ["law, zh (n = 20)", "law, en (n = 20)"]
-    bars = {c.get_label(): [b.get_height() for b in c] for c in english.containers if isinstance(c, BarContainer)}
+    bars = {
+        c.get_label(): [b.get_height() for b in c]
+        for c in english.containers
+        if isinstance(c, BarContainer)
+    }
     np.testing.assert_allclose(bars["RAGEval"], [0.6, 0.5])
     np.testing.assert_allclose(bars["zero-shot"], [0.3, 0.2])
     ends = english.collections[0].get_segments()
@@ -259,10 +309,14 @@ def test_panels_without_data_are_hidden():
 
 def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
     rows = [("CN", "a", 0.5, 0.3, 0.2), ("CN", "b", 0.2, 0.2, 0.6), ("EN", "a", 0.7, 0.1, 0.2)]
-    frame = pd.DataFrame(rows, columns=["language", "generator", "completeness", "hallucination", "irrelevance"])
+    frame = pd.DataFrame(
+        rows, columns=["language", "generator", "completeness", "hallucination", "irrelevance"]
+    )
     colours = list(plots.VERDICT_COLOURS.values())
     look = {"panel": "language", "colours": colours, "hatches": plots.VERDICT_HATCHES}
-    chinese, english = plots.stacked_shares(frame, "generator", list(plots.VERDICT_COLOURS), **look).axes
+    chinese, english = plots.stacked_shares(
+        frame, "generator", list(plots.VERDICT_COLOURS), **look
+    ).axes
     ends = [[b.get_x() + b.get_width() for b in c] for c in chinese.containers]
     np.testing.assert_allclose(ends, [[0.5, 0.2], [0.8, 0.4], [1, 1]])
     assert len({c[0].get_hatch() for c in chinese.containers}) == 3
@@ -300,18 +354,30 @@ def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
         low, high = axis.get_xlim()
         assert low < 0.1
         assert high > 1.4
-    assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[1].get_xlim() == (0, 2)
+    assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[
+        1
+    ].get_xlim() == (0, 2)
 
 
 def test_counts_of_a_matrix_can_be_read_where_all_are_equal_too():
     for counts in (np.ones((2, 2), int), np.array([[9, 1], [1, 9]]), np.zeros((2, 2), int)):
         axis = plots.confusion(counts, ["a", "b"], "t", "x", "y").axes[0]
         shades = axis.images[0].norm(counts).ravel()
-        assert [text.get_color() == "white" for text in axis.texts] == [bool(shade > 0.5) for shade in shades]
+        assert [text.get_color() == "white" for text in axis.texts] == [
+            bool(shade > 0.5) for shade in shades
+        ]
 
 
-NAMES = [f"llama3.{i}:8b-instruct-q4_K_M, LongContextReorder, k = 10, N = {300 + i}" for i in range(13)]
-LONG_METRICS = [*claims.METRICS, "reference_recall", "effective_information_rate", "rouge_l", "ir_score"]
+NAMES = [
+    f"llama3.{i}:8b-instruct-q4_K_M, LongContextReorder, k = 10, N = {300 + i}" for i in range(13)
+]
+LONG_METRICS = [
+    *claims.METRICS,
+    "reference_recall",
+    "effective_information_rate",
+    "rouge_l",
+    "ir_score",
+]
 
 
 def table_of(**columns) -> pd.DataFrame:
@@ -323,7 +389,9 @@ def table_of(**columns) -> pd.DataFrame:
 
 def grades_of(**columns) -> pd.DataFrame:
     return (
-        table_of(**columns).assign(**dict.fromkeys(plots.GRADE_NAMES, 0.2)).assign(**{"grade 2": 0.05, "grade 3": 0.35})
+        table_of(**columns)
+        .assign(**dict.fromkeys(plots.GRADE_NAMES, 0.2))
+        .assign(**{"grade 2": 0.05, "grade 3": 0.35})
     )
 
 
@@ -385,10 +453,15 @@ KINDS = {
 
 
 def unreadable(figure, monkeypatch) -> list[str]:
-    """What of a figure's texts is cut, lies on another text or a panel, or is too small on a sheet of paper."""
-    drawn, draw = [], Text.draw
+    """What of a figure's texts is cut, lies on another text or a panel, or is too small on a sheet
+    of paper.
+    """
+    drawn = []
+    draw = Text.draw
     with monkeypatch.context() as patch:
-        patch.setattr(Text, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer))[1])
+        patch.setattr(
+            Text, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer))[1]
+        )
         FigureCanvasAgg(figure).draw()
     texts = [t for t in dict.fromkeys(drawn) if t.get_visible() and t.get_text().strip()]
     boxes = [t.get_window_extent() for t in texts]
@@ -401,8 +474,14 @@ def unreadable(figure, monkeypatch) -> list[str]:
         if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1:
             found.append(f"{t.get_text()!r} lies on {u.get_text()!r}")
     panels = [axis.get_window_extent() for axis in figure.axes if axis.get_visible()]
-    legends = [one.get_window_extent() for one in (*figure.legends, *(a.get_legend() for a in figure.axes)) if one]
-    found += ["a legend lies on a panel" for one in legends for panel in panels if one.overlaps(panel)]
+    legends = [
+        one.get_window_extent()
+        for one in (*figure.legends, *(a.get_legend() for a in figure.axes))
+        if one
+    ]
+    found += [
+        "a legend lies on a panel" for one in legends for panel in panels if one.overlaps(panel)
+    ]
     found += ["a panel has no room" for panel in panels if min(panel.size) < 50]
     return found
 
@@ -426,7 +505,10 @@ def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
     axes.plot([0, 1], label="line")
     axes.legend()
     found = " ".join(unreadable(figure, monkeypatch))
-    assert all(fault in found for fault in ("is cut", "'two' is small", "'one' lies on 'two'", "a legend lies on"))
+    assert all(
+        fault in found
+        for fault in ("is cut", "'two' is small", "'one' lies on 'two'", "a legend lies on")
+    )
 
 
 def test_no_two_of_thirteen_systems_have_one_colour_and_line():

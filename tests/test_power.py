@@ -27,15 +27,21 @@ def test_a_pilot_worked_by_hand():
     found = stats.power_analysis(*asked, difference=0.3)
     assert (found.n, found.n_missing, found.difference) == (5, 1, 0.3)
     assert found.sd == pytest.approx(math.sqrt(0.025))
-    # d = 1.897: G*Power gives 5 pairs for 0.8, below the 6 without which no permutation test reaches 0.05.
+    # d = 1.897: G*Power gives 5 pairs for 0.8, below the 6 without which no permutation test
+    # reaches 0.05.
     assert found.needed == stats.questions_needed(0.3, found.sd) == 6
     assert stats.detectable_difference(np.subtract(*asked)) == found.detectable
 
 
 def test_the_textbook_sizes_come_out_of_differences_with_that_effect():
-    # Cohen's tables: d = 0.2, 0.5, 0.8 take 199, 34, 15 pairs. What the pilot's own mean is does not matter.
+    # Cohen's tables: d = 0.2, 0.5, 0.8 take 199, 34, 15 pairs. What the pilot's own mean is does
+    # not matter.
     pilot = pairs(40, 0.31, 1.0)
-    assert [stats.power_analysis(pilot, difference=d).needed for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert [stats.power_analysis(pilot, difference=d).needed for d in (0.2, 0.5, 0.8)] == [
+        199,
+        34,
+        15,
+    ]
     assert stats.power_analysis(pairs(40, 0.31, 0.5), difference=-0.1).needed == 199
 
 
@@ -46,25 +52,33 @@ def test_simulated_runs_of_the_needed_size_find_the_difference_as_often_as_asked
     rejected = (reference.ttest_1samp(runs, 0, axis=1).pvalue < 0.05).mean()
     assert rejected == pytest.approx(0.9, abs=0.01)
     short = reference.ttest_1samp(runs[:, : int(found.needed) // 2], 0, axis=1).pvalue < 0.05
-    assert short.mean() == pytest.approx(stats.paired_power(int(found.needed) // 2, 0.3, 1.0), abs=0.012)
+    assert short.mean() == pytest.approx(
+        stats.paired_power(int(found.needed) // 2, 0.3, 1.0), abs=0.012
+    )
 
 
 def test_with_clusters_their_means_are_what_varies():
-    values, cluster = [0.1, 0.3, 0.6, 0.5, 0.7, 0.2, NAN], list("aabccdd")
+    values = [0.1, 0.3, 0.6, 0.5, 0.7, 0.2, NAN]
+    cluster = list("aabccdd")
     means = [0.2, 0.6, 0.6, 0.2]
     found = stats.power_analysis(values, difference=0.2, cluster=cluster)
     alone = stats.power_analysis(means, difference=0.2)
     assert (found.n, found.n_missing, found.clustered) == (4, 1, True)
-    assert (found.sd, found.needed, found.power) == pytest.approx((alone.sd, alone.needed, alone.power))
+    assert (found.sd, found.needed, found.power) == pytest.approx(
+        (alone.sd, alone.needed, alone.power)
+    )
     assert "clusters" in str(found)
 
 
 def test_planned_by_clusters_a_run_finds_the_difference_as_often_as_asked_and_planned_by_questions_it_does_not():
-    rng, found = np.random.default_rng(3), {"clusters": [], "questions": []}
+    rng = np.random.default_rng(3)
+    found = {"clusters": [], "questions": []}
 
     def run(clusters):
         cluster = np.repeat(np.arange(clusters), 5)
-        return 0.15 + rng.normal(0, 0.3, clusters)[cluster] + rng.normal(0, 0.3, cluster.size), cluster
+        return 0.15 + rng.normal(0, 0.3, clusters)[cluster] + rng.normal(
+            0, 0.3, cluster.size
+        ), cluster
 
     differences, cluster = run(400)  # a pilot that knows the spread
     needed = stats.power_analysis(differences, difference=0.15, cluster=cluster).needed
@@ -72,15 +86,21 @@ def test_planned_by_clusters_a_run_finds_the_difference_as_often_as_asked_and_pl
     for name, clusters in (("clusters", needed), ("questions", by_questions)):
         for _ in range(250):
             differences, cluster = run(math.ceil(clusters))
-            test = stats.paired_permutation_test(differences, 0 * differences, cluster=cluster, resamples=199)
+            test = stats.paired_permutation_test(
+                differences, 0 * differences, cluster=cluster, resamples=199
+            )
             found[name].append(test.p_value <= 0.05)
     assert 0.72 <= np.mean(found["clusters"]) <= 0.88
     assert np.mean(found["questions"]) < 0.6
 
 
-@pytest.mark.parametrize(("n", "power", "alpha"), [(2, 0.8, 0.05), (20, 0.8, 0.05), (300, 0.95, 0.01)])
+@pytest.mark.parametrize(
+    ("n", "power", "alpha"), [(2, 0.8, 0.05), (20, 0.8, 0.05), (300, 0.95, 0.01)]
+)
 def test_the_detectable_difference_has_the_power_asked_for(n, power, alpha):
-    least = stats.power_analysis(pairs(n, 1.0, 0.4), difference=1, power=power, alpha=alpha).detectable
+    least = stats.power_analysis(
+        pairs(n, 1.0, 0.4), difference=1, power=power, alpha=alpha
+    ).detectable
     assert stats.paired_power(n, least, 0.4, alpha) == pytest.approx(power, abs=1e-6)
 
 
@@ -102,13 +122,21 @@ def test_equal_differences_need_what_a_permutation_test_needs_to_reach_alpha_at_
         assert math.isnan(found.detectable)
         assert stats.power_analysis([0.1] * (floor - 1), difference=0.1, alpha=alpha).power == 0.0
         assert stats.paired_permutation_test(np.full(floor, 0.1), np.zeros(floor)).p_value < alpha
-        assert stats.paired_permutation_test(np.full(floor - 1, 0.1), np.zeros(floor - 1)).p_value > alpha
+        assert (
+            stats.paired_permutation_test(np.full(floor - 1, 0.1), np.zeros(floor - 1)).p_value
+            > alpha
+        )
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(-1, 1).map(lambda score: round(score, 9)), min_size=2, max_size=30), st.floats(0.1, 50))
+@given(
+    st.lists(st.floats(-1, 1).map(lambda score: round(score, 9)), min_size=2, max_size=30),
+    st.floats(0.1, 50),
+)
 def test_sign_and_unit_of_the_scores_do_not_matter(differences, unit):
-    found, other = (stats.power_analysis(np.array(differences) * f, difference=0.1 * f) for f in (1, -unit))
+    found, other = (
+        stats.power_analysis(np.array(differences) * f, difference=0.1 * f) for f in (1, -unit)
+    )
     assert other.power == pytest.approx(found.power, rel=1e-6, nan_ok=True)
     assert other.sd == pytest.approx(found.sd * unit, rel=1e-9)
     if math.isfinite(found.needed) and math.isfinite(other.needed):
@@ -124,10 +152,18 @@ def test_said_in_one_line():
 
 test_what_cannot_work_is_said = refusals(
     (lambda: stats.power_analysis([1, 2]), "the smallest difference that matters"),
-    (lambda: stats.power_analysis([1, 2], [1], difference=1), DataError, "lengths that differ: a 2, b 1"),
+    (
+        lambda: stats.power_analysis([1, 2], [1], difference=1),
+        DataError,
+        "lengths that differ: a 2, b 1",
+    ),
     (lambda: stats.power_analysis([math.inf, 1], difference=1), DataError, "infinite a"),
     (lambda: stats.power_analysis(["x"], difference=1), DataError, "not numbers"),
-    (lambda: stats.power_analysis([1, 2], difference=1, cluster=["a"]), DataError, "1 group labels for 2"),
+    (
+        lambda: stats.power_analysis([1, 2], difference=1, cluster=["a"]),
+        DataError,
+        "1 group labels for 2",
+    ),
     (lambda: stats.power_analysis([1, 2], difference=1, power=0.04), "power 0.04"),
     (lambda: stats.power_analysis([1, 2], difference=1, alpha=0), "alpha 0"),
     (lambda: stats.power_analysis([1, 2], difference=math.inf), "difference inf"),

@@ -29,7 +29,8 @@ def test_multi_query_prompts_ask_for_one_question_per_line():
 
 
 def test_a_users_file_is_read_by_path_whatever_its_line_ends(tmp_path):
-    unix, windows = tmp_path / "a.txt", tmp_path / "b.md"
+    unix = tmp_path / "a.txt"
+    windows = tmp_path / "b.md"
     unix.write_bytes("Ask: é {question}\nnow\n".encode())
     windows.write_bytes(b"\xef\xbb\xbf" + "Ask: é {question}\r\nnow".encode())
     assert load_prompt(unix) == load_prompt(str(windows)) == "Ask: é {question}\nnow"
@@ -72,14 +73,24 @@ test_a_wrong_name_or_field_is_named = refusals(
 
 def header(name):
     """What stands between the two marks at the top of one of our own prompts."""
-    return (files("ragbench.prompts") / f"{name}.txt").read_text(encoding="utf-8").split("---\n")[1].strip()
+    return (
+        (files("ragbench.prompts") / f"{name}.txt")
+        .read_text(encoding="utf-8")
+        .split("---\n")[1]
+        .strip()
+    )
 
 
-PAPERS = r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, sections? \d)"
+PAPERS = (
+    r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, "
+    r"sections? \d)"
+)
 
 
 @pytest.mark.parametrize("name", _prompt_ids())
-def test_every_prompt_says_which_section_it_follows_and_where_it_departs_in_a_header_that_is_not_sent(name):
+def test_every_prompt_says_which_section_it_follows_and_where_it_departs_in_a_header_that_is_not_sent(
+    name,
+):
     follows, departs, *points = header(name).split("\n")
     assert re.match(rf"Follows: (none of the papers|{PAPERS})", follows)
     assert departs == "Departs:"
@@ -107,11 +118,16 @@ def sent(name):
 
 
 def test_the_thesis_prompts_ask_for_what_figure_2_4_asks_and_no_more():
-    documents, alone = sent("thesis_with_documents"), sent("thesis_query_only")
+    documents = sent("thesis_with_documents")
+    alone = sent("thesis_query_only")
     assert "only" in documents
     assert all("one sentence" in text for text in (documents, alone))
     # Asking to admit missing facts raises the share of grade 1.
-    assert not any(word in text for text in (documents, alone) for word in ("say so", "do not hold", "do not know"))
+    assert not any(
+        word in text
+        for text in (documents, alone)
+        for word in ("say so", "do not hold", "do not know")
+    )
 
 
 def test_the_grading_prompt_has_the_five_criteria_of_section_2_4_and_widens_none():
@@ -124,7 +140,9 @@ def test_the_grading_prompt_has_the_five_criteria_of_section_2_4_and_widens_none
     assert texts[3:] == ["fully incorrect (hallucination).", "fully correct."]
 
 
-@pytest.mark.parametrize("name", ["steps_statements", "steps_verdicts", "steps_questions", "steps_sentences"])
+@pytest.mark.parametrize(
+    "name", ["steps_statements", "steps_verdicts", "steps_questions", "steps_sentences"]
+)
 def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):
     field, *rest = re.findall(r'object whose field "(\w+)"', load_prompt(name))
     (shown,) = re.findall(r'^\{".+\}$', load_prompt(name), flags=re.M)
@@ -135,7 +153,10 @@ def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):
 
 def test_ragchecker_prompts_ask_for_the_answer_between_tags_after_context_and_question():
     for name in ("ragchecker_default", "ragchecker_optimised"):
-        places = [sent(name).index(part) for part in ("<context>", "{documents}", "</context>", "{query}", "<answer>")]
+        places = [
+            sent(name).index(part)
+            for part in ("<context>", "{documents}", "</context>", "{query}", "<answer>")
+        ]
         assert places == sorted(places)
 
 

@@ -29,10 +29,17 @@ ROW = {
 
 def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_lines):
     (row,) = loaded = data.load_wikieval(write_lines("w.jsonl", {**ROW, "provenance": "here"}))
-    assert (row.question, row.answer, row.poor_answer, row.source) == ("Who built it?", "Ann did.", "", "Tower")
+    assert (row.question, row.answer, row.poor_answer, row.source) == (
+        "Who built it?",
+        "Ann did.",
+        "",
+        "Tower",
+    )
     assert row.context_v2 == ("Ann built it.", "It is tall.")
     assert row.meta == {"provenance": "here"}
-    f, a, c = (loaded.pairs(d)[0] for d in ("faithfulness", "answer_relevance", "context_relevance"))
+    f, a, c = (
+        loaded.pairs(d)[0] for d in ("faithfulness", "answer_relevance", "context_relevance")
+    )
     assert (f.better, f.worse, f.context) == ("Ann did.", "Bob did.", "Ann built it.")
     assert (a.better, a.worse, a.context) == ("Ann did.", "", "")
     assert (c.better, c.worse) == ("Ann built it.", "Ann built it.\n\nIt is tall.")
@@ -93,7 +100,10 @@ def test_recorded_rows_are_read_by_the_columns_of_their_metric():
                "parse_status": "partial", "statements_truncated": "0"},
     }  # fmt: skip
     ids = {"Who built it?": "wikieval-01"}
-    read = {name: BOOK.read_run(pd.DataFrame([common | cells]), ids).iloc[0] for name, cells in rows.items()}
+    read = {
+        name: BOOK.read_run(pd.DataFrame([common | cells]), ids).iloc[0]
+        for name, cells in rows.items()
+    }
     assert {(row.id, row.better) for row in read.values()} == {("wikieval-01", True)}
     assert [row.score for row in read.values()] == [0.5, 0.25, 1.0]
     assert [row.truncated for row in read.values()] == [True, False, False]
@@ -106,7 +116,10 @@ def test_recorded_rows_are_read_by_the_columns_of_their_metric():
 def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original_copy(data_mirror):
     rows = data.load_wikieval()
     assert len(rows) == 50
-    original = {r.question: r for r in data.load_wikieval(data_mirror / "wikieval" / "wikieval_first10_original.jsonl")}
+    original = {
+        r.question: r
+        for r in data.load_wikieval(data_mirror / "wikieval" / "wikieval_first10_original.jsonl")
+    }
     same = [r for r in rows if r.question in original]
     assert len(same) == 10
     for row in same:
@@ -119,8 +132,13 @@ def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original
 @pytest.fixture(scope="module")
 def runs(data_mirror):
     ids = {row.question: row.id for row in data.load_wikieval()}
-    files = {name: data_mirror / "wikieval" / f"ragas_llama3_8b_{name}.csv.gz" for name in BOOK.RUNS}
-    return {n: BOOK.read_run(pd.read_csv(f, dtype=str, keep_default_na=False), ids) for n, f in files.items()}
+    files = {
+        name: data_mirror / "wikieval" / f"ragas_llama3_8b_{name}.csv.gz" for name in BOOK.RUNS
+    }
+    return {
+        n: BOOK.read_run(pd.read_csv(f, dtype=str, keep_default_na=False), ids)
+        for n, f in files.items()
+    }
 
 
 @pytest.mark.data
@@ -139,7 +157,10 @@ def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_an
     def differences(noncommittal):
         made = [
             answer_relevance(
-                vectors[r.question], [vectors[t] for t in r.guesses], flags=r.flags, noncommittal=noncommittal
+                vectors[r.question],
+                [vectors[t] for t in r.guesses],
+                flags=r.flags,
+                noncommittal=noncommittal,
             )
             for r in run.itertuples()
         ]
@@ -151,10 +172,15 @@ def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_an
 
 @pytest.mark.data
 def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
-    read = {name: runs[name]["replies"].map(BOOK.read_verdicts).explode().tolist() for name in ("ff", "ff_base")}
+    read = {
+        name: runs[name]["replies"].map(BOOK.read_verdicts).explode().tolist()
+        for name in ("ff", "ff_base")
+    }
     assert read["ff"] == runs["ff"]["labels"].explode().tolist()
     counts = [
-        [BOOK.readability(name, runs[name])[key] for key in ("labels", "unread")] for name in BOOK.RUNS if name != "ar"
+        [BOOK.readability(name, runs[name])[key] for key in ("labels", "unread")]
+        for name in BOOK.RUNS
+        if name != "ar"
     ]
     assert counts == [[460, 0], [429, 270], [50, 0], [50, 6]]
 
@@ -164,17 +190,29 @@ def test_the_recorded_column_of_table_1(runs):
     names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
     table = agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
     assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
-    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [20, 1, 4]]
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [
+        [23, 1, 1],
+        [14, 1, 10],
+        [20, 1, 4],
+    ]
     assert table["n"].tolist() == [25, 25, 25]
     whole = {("w", d): BOOK.recorded_pairs(runs[n], whole=True) for n, d in names.items()}
     table = agreement_table(whole)
-    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [16, 1, 2]]
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [
+        [23, 1, 1],
+        [14, 1, 10],
+        [16, 1, 2],
+    ]
     assert table["unscored"].tolist() == [0, 0, 6]
 
 
 def test_table_1_is_as_printed():
-    table = papers.published("ragas", "Table 1").pivot(index="row", columns="column", values="value")
-    assert table.loc["RAGAS", ["faithfulness", "answer relevance", "context relevance"]].tolist() == [0.95, 0.78, 0.70]
+    table = papers.published("ragas", "Table 1").pivot(
+        index="row", columns="column", values="value"
+    )
+    assert table.loc[
+        "RAGAS", ["faithfulness", "answer relevance", "context relevance"]
+    ].tolist() == [0.95, 0.78, 0.70]
     assert table.to_numpy().sum() == pytest.approx(5.76)
     section = papers.published("ragas", "Section 4")
     assert section[section["row"] == "two annotators"]["value"].tolist() == [95, 90, 95]

@@ -1,4 +1,7 @@
-"""RAGAS's metrics from labels and vectors: worked by hand, against slow versions, and where they are undefined."""
+"""RAGAS's metrics from labels and vectors:
+
+worked by hand, against slow versions, and where they are undefined.
+"""
 
 import math
 
@@ -22,7 +25,12 @@ from ragbench.metrics.reference_free import (
 
 def test_faithfulness_is_the_share_of_supported_statements():
     assert faithfulness([1, 1, 0, 1, 0]) == 0.6
-    assert faithfulness(["Yes", "No"]) == faithfulness([True, False]) == faithfulness(np.array([1, 0])) == 0.5
+    assert (
+        faithfulness(["Yes", "No"])
+        == faithfulness([True, False])
+        == faithfulness(np.array([1, 0]))
+        == 0.5
+    )
     assert math.isnan(faithfulness([]))
     assert faithfulness([], empty=0.0) == 0.0
 
@@ -39,7 +47,12 @@ def test_an_unread_verdict_makes_the_score_undefined_or_does_what_is_asked_by_na
 
 def test_the_table_of_answers_says_why_a_score_is_missing():
     table = faithfulness_table([["Yes", "No"], [], ["Yes", None], None])
-    assert table["status"].tolist() == ["scored", "no statements", "unread verdicts", "statements unread"]
+    assert table["status"].tolist() == [
+        "scored",
+        "no statements",
+        "unread verdicts",
+        "statements unread",
+    ]
     assert table["n"].tolist() == [2, 0, 2, 0]
     assert table["supported"].tolist() == [1, 0, 1, 0]
     assert table["unread"].tolist() == [0, 0, 1, 0]
@@ -47,7 +60,8 @@ def test_the_table_of_answers_says_why_a_score_is_missing():
 
 
 def test_answer_relevance_is_the_mean_cosine_and_lengths_do_not_matter():
-    question, generated = [3.0, 4.0], [[6.0, 8.0], [4.0, -3.0], [5.0, 0.0]]
+    question = [3.0, 4.0]
+    generated = [[6.0, 8.0], [4.0, -3.0], [5.0, 0.0]]
     assert answer_relevance(question, generated) == pytest.approx((1 + 0 + 0.6) / 3)
 
 
@@ -71,14 +85,16 @@ def test_answer_relevance_equals_a_loop_over_questions(vectors):
         assert got == -9.0
     elif min(lengths) > 1e-12:
         cosines = [
-            sum(a * b for a, b in zip(question, g, strict=True)) / n for g, n in zip(generated, lengths, strict=True)
+            sum(a * b for a, b in zip(question, g, strict=True)) / n
+            for g, n in zip(generated, lengths, strict=True)
         ]
         assert got == pytest.approx(sum(cosines) / len(cosines), abs=1e-9)
         assert -1 <= got <= 1
 
 
 def test_an_evasive_answer_is_zero_only_when_asked_for_by_name():
-    question, same = [1.0, 0.0], [[1.0, 0.0]] * 3
+    question = [1.0, 0.0]
+    same = [[1.0, 0.0]] * 3
     assert answer_relevance(question, same, flags=[0, 1, 0]) == 1.0
     assert answer_relevance(question, same, noncommittal="zero", flags=[0, 1, 0]) == 0.0
     assert answer_relevance(question, same, noncommittal="zero", flags=[0, 0, 0]) == 1.0
@@ -92,18 +108,27 @@ def test_zero_vectors_and_no_questions_are_undefined():
 
 def test_very_large_and_very_small_vectors_have_a_direction():
     for size in (1e-200, 1e200):
-        assert answer_relevance([size, 0.0], [[size, size], [size, 0.0]]) == pytest.approx((0.5**0.5 + 1) / 2)
+        assert answer_relevance([size, 0.0], [[size, size], [size, 0.0]]) == pytest.approx(
+            (0.5**0.5 + 1) / 2
+        )
 
 
 def test_the_table_of_relevance_counts_flags_and_zero_vectors():
-    one, nothing = [1.0, 0.0], [0.0, 0.0]
+    one = [1.0, 0.0]
+    nothing = [0.0, 0.0]
     table = answer_relevance_table(
         [one, one, one, nothing, one],
         [[one, one], [one, nothing], None, [one], []],
         noncommittal="zero",
         flags=[[0, 1], [0, 0], None, [0], []],
     )
-    assert table["status"].tolist() == ["scored", "zero vector", "questions unread", "zero vector", "no questions"]
+    assert table["status"].tolist() == [
+        "scored",
+        "zero vector",
+        "questions unread",
+        "zero vector",
+        "no questions",
+    ]
     assert table["answer_relevance"].iloc[0] == 0.0
     assert table["answer_relevance"].isna().tolist() == [False, True, True, True, True]
     assert table["noncommittal"].tolist() == [1, 0, 0, 0, 0]
@@ -112,7 +137,12 @@ def test_the_table_of_relevance_counts_flags_and_zero_vectors():
         answer_relevance_table([one], [[one], [one]])
 
 
-SENTENCES = ["The tower is tall.", "It was built in 1896.", "Trams stopped there.", "It cost 25,000."]
+SENTENCES = [
+    "The tower is tall.",
+    "It was built in 1896.",
+    "Trams stopped there.",
+    "It cost 25,000.",
+]
 
 
 def test_context_relevance_is_extracted_over_all_sentences():
@@ -142,7 +172,11 @@ def test_a_one_sentence_context_is_zero_or_one_and_an_empty_one_undefined():
     assert math.isnan(context_relevance(None, SENTENCES))
 
 
-@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n + 2), max_size=12))))
+@given(
+    st.integers(1, 8).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n + 2), max_size=12))
+    )
+)
 def test_context_relevance_counts_distinct_known_sentences(drawn):
     total, chosen = drawn
     sentences = [f"Sentence {chr(97 + i)} ends." for i in range(total)]
@@ -156,7 +190,13 @@ def test_the_table_of_contexts_reports_altered_sentences():
         [[SENTENCES[0], "It was built in 1900."], None, [], ["Insufficient Information"], 1],
         [SENTENCES, SENTENCES, [], SENTENCES, 2],
     )
-    assert table["status"].tolist() == ["scored", "extraction unread", "empty context", "scored", "scored"]
+    assert table["status"].tolist() == [
+        "scored",
+        "extraction unread",
+        "empty context",
+        "scored",
+        "scored",
+    ]
     assert table["altered"].tolist() == [1, 0, 0, 0, 0]
     assert table["extracted"].tolist() == [1, 0, 0, 0, 1]
     assert table["insufficient"].tolist() == [False, False, True, True, False]
@@ -164,7 +204,8 @@ def test_the_table_of_contexts_reports_altered_sentences():
     assert table["n"].tolist() == [4, 4, 0, 4, 2]
 
 
-VECTOR, SAME = [1.0, 0.0], [[1.0, 0.0]] * 3
+VECTOR = [1.0, 0.0]
+SAME = [[1.0, 0.0]] * 3
 test_bad_input_is_named = refusals(
     (lambda: faithfulness([1, "maybe"]), DataError, "verdict 1 is 'maybe'"),
     (lambda: faithfulness([0.5]), DataError, "verdict 0"),
@@ -173,11 +214,27 @@ test_bad_input_is_named = refusals(
     (lambda: context_relevance([], True), DataError, "sentences is bool"),
     (lambda: faithfulness([1], unread="drop"), "unknown treatment of unread verdicts 'drop'"),
     (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero"), "without flags"),
-    (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, 0]), DataError, "flags 2, generated 3"),
-    (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, "0", 0]), DataError, "flag 1 is '0'"),
-    (lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, None, 0]), DataError, "flag 1 is unread"),
+    (
+        lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, 0]),
+        DataError,
+        "flags 2, generated 3",
+    ),
+    (
+        lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, "0", 0]),
+        DataError,
+        "flag 1 is '0'",
+    ),
+    (
+        lambda: answer_relevance(VECTOR, SAME, noncommittal="zero", flags=[0, None, 0]),
+        DataError,
+        "flag 1 is unread",
+    ),
     (lambda: answer_relevance(VECTOR, SAME, noncommittal="zeros"), "did you mean 'zero'"),
-    (lambda: answer_relevance(VECTOR, [[1.0, 0.0, 0.0]]), DataError, r"shape \(2,\) and generated .* \(1, 3\)"),
+    (
+        lambda: answer_relevance(VECTOR, [[1.0, 0.0, 0.0]]),
+        DataError,
+        r"shape \(2,\) and generated .* \(1, 3\)",
+    ),
     (lambda: answer_relevance([VECTOR], SAME), DataError, "pass the question as one vector"),
     (lambda: answer_relevance([1.0, float("nan")], SAME), DataError, "NaN or infinity"),
     (lambda: answer_relevance(VECTOR, [[1.0, 0.0], [1.0]]), DataError, "no table of numbers"),

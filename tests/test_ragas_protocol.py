@@ -1,4 +1,7 @@
-"""The pairwise protocol of RAGAS's Table 1: a made scorer, a model on the loopback, the recorded runs."""
+"""The pairwise protocol of RAGAS's Table 1:
+
+a made scorer, a model on the loopback, the recorded runs.
+"""
 
 import json
 import math
@@ -82,7 +85,9 @@ class Lengths:
     def answer_relevance(self, questions, answers):
         self.seen = ("answer_relevance", questions, answers)
         scores = [float(len(a)) if a else NAN for a in answers]
-        return pd.DataFrame({"score": scores, "status": ["scored" if a else "empty answer" for a in answers]})
+        return pd.DataFrame(
+            {"score": scores, "status": ["scored" if a else "empty answer" for a in answers]}
+        )
 
     def context_relevance(self, questions, contexts):
         self.seen = ("context_relevance", questions, contexts)
@@ -101,7 +106,10 @@ def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
         assert table["worse"].iloc[0] == 5.0
         texts = ["long answer", "x", "short", ""]
         other = ["c1", "c2"] * 2 if dimension == "faithfulness" else ["q1?", "q2?"] * 2
-        assert scorer.seen == (dimension, *((texts, other) if dimension == "faithfulness" else (other, texts)))
+        assert scorer.seen == (
+            dimension,
+            *((texts, other) if dimension == "faithfulness" else (other, texts)),
+        )
     table = score_pairs(scorer, PAIRS, "answer_relevance")
     assert table["status"].tolist() == ["scored", "empty answer"]
     with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
@@ -109,7 +117,10 @@ def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
 
 
 def model_reply(body):
-    """Statements are sentences, supported when the context has them; a question is asked back by the answer's name."""
+    """Statements are sentences, supported when the context has them;
+
+    a question is asked back by the answer's name.
+    """
     prompt = body["messages"][0]["content"]
     fields = body["format"]["properties"]
     if "claims" in fields:
@@ -129,15 +140,32 @@ def model_reply(body):
     return json.dumps(made)
 
 
-F = [Pair("w", "Who built the tower?", "Ann built it.", "Rob built it. Ann built it.", "Ann built it. It is tall.")]
-C = [Pair("w", F[0].question, "Ann built it. It is tall.", "Ann built it. It is tall. Moss grows. Rain falls.")]
+F = [
+    Pair(
+        "w",
+        "Who built the tower?",
+        "Ann built it.",
+        "Rob built it. Ann built it.",
+        "Ann built it. It is tall.",
+    )
+]
+C = [
+    Pair(
+        "w",
+        F[0].question,
+        "Ann built it. It is tall.",
+        "Ann built it. It is tall. Moss grows. Rain falls.",
+    )
+]
 
 
 def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
     with FakeOllama(reply=model_reply) as server:
         scorer = ModelRagas(server.model(), minilm, **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
-        a = score_pairs(scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance")
+        a = score_pairs(
+            scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance"
+        )
         c = score_pairs(scorer, C, "context_relevance")
         calls = len(server.calls)
     assert (f["better"].item(), f["worse"].item()) == (1.0, 0.5)
@@ -178,7 +206,9 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
         if "score" in body["format"]["properties"]:
             return json.dumps({"score": 5})
         prompt = body["messages"][0]["content"]
-        return json.dumps({"better": 1 if prompt.index("Ann did.") < prompt.index("Ferns grow.") else 2})
+        return json.dumps(
+            {"better": 1 if prompt.index("Ann did.") < prompt.index("Ferns grow.") else 2}
+        )
 
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
@@ -201,31 +231,55 @@ def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(
 
 def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
     shipped = pd.read_csv(packaged_data("recordings", "ragas_baselines.csv"))
-    assert shipped.columns.tolist() == ["dimension", "id", "better", "worse", "better_first", "better_second"]
+    assert shipped.columns.tolist() == [
+        "dimension",
+        "id",
+        "better",
+        "worse",
+        "better_first",
+        "better_second",
+    ]
     assert shipped.groupby("dimension").size().to_dict() == dict.fromkeys(DIMENSIONS, 50)
     assert shipped[["better", "worse"]].stack().between(0, 10).all()
     assert set(shipped[["better_first", "better_second"]].stack().dropna()) <= {1, 2}
-    ledger = pd.read_csv(published_figures() / "ledger.csv").query("paper == 'ragas'").set_index(["row", "column"])
+    ledger = (
+        pd.read_csv(published_figures() / "ledger.csv")
+        .query("paper == 'ragas'")
+        .set_index(["row", "column"])
+    )
     for dimension, own in shipped.groupby("dimension"):
-        scored, ranked = own.dropna(subset=["better", "worse"]), own.dropna(subset=["better_first", "better_second"])
-        wins = [(row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()]
-        right = [((row.better_first == 1) + (row.better_second == 2)) / 2 for row in ranked.itertuples()]
+        scored = own.dropna(subset=["better", "worse"])
+        ranked = own.dropna(subset=["better_first", "better_second"])
+        wins = [
+            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
+        ]
+        right = [
+            ((row.better_first == 1) + (row.better_second == 2)) / 2 for row in ranked.itertuples()
+        ]
         for name, values in {"GPT Score": wins, "GPT Ranking": right}.items():
-            cell = ledger.loc[f"{name}: Qwen2.5-Coder-1.5B (construction)", dimension.replace("_", " ")]
+            cell = ledger.loc[
+                f"{name}: Qwen2.5-Coder-1.5B (construction)", dimension.replace("_", " ")
+            ]
             assert cell["ours"] == pytest.approx(sum(values) / len(values))
             assert cell["n"] + cell["unscored"] == 50
 
 
 def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
     texts = pd.read_json(packaged_data("recordings", "ragas_metrics.jsonl.gz"), lines=True)
-    assert texts.groupby(["dimension", "side"]).size().to_dict() == dict.fromkeys(product(DIMENSIONS, SIDES), 50)
+    assert texts.groupby(["dimension", "side"]).size().to_dict() == dict.fromkeys(
+        product(DIMENSIONS, SIDES), 50
+    )
     assert set(texts["verdicts"].dropna().explode()) == {"Yes", "No"}
     assert texts["cosines"].dropna().map(len).eq(3).all()
     wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
     for dimension, own in texts.groupby("dimension"):
-        pairs = as_pairs(own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score")
+        pairs = as_pairs(
+            own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score"
+        )
         scored = pairs.dropna().round(6)
-        won = [(row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()]
+        won = [
+            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
+        ]
         assert (sum(won), len(won)) == wins[dimension]
 
 
@@ -240,7 +294,13 @@ def run(labels, replies, score, parse_status, truncated, **more):
     )
 
 
-RUN = run([[1, 1], [0, 1]], [["Verdict: 1"] * 2, ["Hm.", "Verdict: 1"]], [1.0, 0.25], ["ok", "failed"], [False, True])
+RUN = run(
+    [[1, 1], [0, 1]],
+    [["Verdict: 1"] * 2, ["Hm.", "Verdict: 1"]],
+    [1.0, 0.25],
+    ["ok", "failed"],
+    [False, True],
+)
 
 
 def test_rescoring_shows_rows_that_do_not_come_out():
@@ -261,7 +321,12 @@ def test_readability_counts_labels_rows_flags_and_cut_replies():
 
 
 def text(dimension, **labels):
-    return {"dimension": dimension, "verdicts": math.nan, "cosines": math.nan, "extracted": math.nan} | labels
+    return {
+        "dimension": dimension,
+        "verdicts": math.nan,
+        "cosines": math.nan,
+        "extracted": math.nan,
+    } | labels
 
 
 def test_scores_come_from_verdicts_cosines_and_counts():
@@ -270,7 +335,11 @@ def test_scores_come_from_verdicts_cosines_and_counts():
     assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
     assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
     unread = [text("faithfulness", verdicts=["Yes", None]), text("faithfulness", verdicts=[])]
-    unread += [text("faithfulness"), text("answer_relevance"), text("context_relevance", sentences=math.nan)]
+    unread += [
+        text("faithfulness"),
+        text("answer_relevance"),
+        text("context_relevance", sentences=math.nan),
+    ]
     assert all(math.isnan(score(each)) for each in unread)
 
 
@@ -306,7 +375,12 @@ def test_texts_are_labelled_without_keeping_them(minilm):
     with FakeOllama(reply=model_reply) as server:
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
         table, reports = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
-    assert [report.step for report in reports] == ["statements", "verdicts", "questions", "sentences"]
+    assert [report.step for report in reports] == [
+        "statements",
+        "verdicts",
+        "questions",
+        "sentences",
+    ]
     assert (reports[1].items, reports[1].joint) == (3, 0)  # one statement a prompt
     better, worse = (table[table["side"] == side] for side in SIDES)
     assert better["verdicts"].dropna().tolist() == [["Yes"]]
@@ -314,7 +388,11 @@ def test_texts_are_labelled_without_keeping_them(minilm):
     assert worse["cosines"].dropna().map(len).tolist() == [3]
     assert worse[["extracted", "sentences", "altered"]].dropna().to_numpy().tolist() == [[1, 4, 0]]
     assert better["words"].tolist() == [3, 3, 6]
-    assert not table.astype(str).apply(lambda column: column.str.contains("Ann|built|tall")).any(axis=None)
+    assert (
+        not table.astype(str)
+        .apply(lambda column: column.str.contains("Ann|built|tall"))
+        .any(axis=None)
+    )
 
 
 def test_what_could_not_be_read_is_none():
@@ -325,7 +403,9 @@ def test_what_could_not_be_read_is_none():
 
 
 def test_scores_of_texts_are_laid_side_by_side():
-    texts = pd.DataFrame({"id": list("abba"), "side": ["better"] * 2 + ["worse"] * 2, "score": [1, 2, 3, 4]})
+    texts = pd.DataFrame(
+        {"id": list("abba"), "side": ["better"] * 2 + ["worse"] * 2, "score": [1, 2, 3, 4]}
+    )
     assert as_pairs(texts, "score").to_numpy().tolist() == [["a", 1, 4], ["b", 2, 3]]
 
 
@@ -336,10 +416,13 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
         ["made", "answer relevance", 0.75, 2, 1]
     ]
-    cells = papers.cells(table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement")
+    cells = papers.cells(
+        table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement"
+    )
     papers.record("ragas", "Table 1", cells.assign(note=NOTE), by="a test")
     row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
-    # Agreement with the construction never stands in the paper's row, which is agreement with people.
+    # Agreement with the construction never stands in the paper's row, which is agreement with
+    # people.
     assert row["row"] == "RAGAS (construction)"
     assert math.isnan(row["published"])
     assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)

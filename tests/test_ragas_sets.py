@@ -15,7 +15,9 @@ QUIET = {"progress": False, "retries": 0}
 
 PAGES = [
     Document("1", "Clock Tower", "The Clock Tower stands in Vadodara. It was finished in 1896."),
-    Document("2", "Raopura", "Raopura is a market. The Clock Tower rises beside it. Trams ran there."),
+    Document(
+        "2", "Raopura", "Raopura is a market. The Clock Tower rises beside it. Trams ran there."
+    ),
     Document("3", "Moss", "Moss is green. It grows on stone."),
 ]
 
@@ -46,7 +48,9 @@ def reply(body):
 
 def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_mentions():
     with FakeOllama(reply=reply) as server:
-        made = ragas_pairs.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+        made = ragas_pairs.make_ragas_set(
+            chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET
+        )
         prompts = [call.prompt for call in server.calls]
     assert len(made) == 3
     assert not made.failed
@@ -58,11 +62,15 @@ def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_ment
     assert (tower.meta["padding"], moss.meta["padding"]) == ("back-links", "model")
     assert moss.context_v2 == (PAGES[2].text, "More moss. Still more.")
     # The ungrounded and the incomplete answer are written without the page.
-    blind = [p for p in prompts if p.startswith(("Answer the question.", "Give an incomplete answer"))]
+    blind = [
+        p for p in prompts if p.startswith(("Answer the question.", "Give an incomplete answer"))
+    ]
     assert blind
     assert not any("Vadodara" in p or "In 1896." in p for p in blind)
     assert all("When was it finished?" in p for p in blind)
-    assert any(p.startswith("Use the information in the context") and "Vadodara" in p for p in prompts)
+    assert any(
+        p.startswith("Use the information in the context") and "Vadodara" in p for p in prompts
+    )
     assert len(prompts) == 4 * 3 + 2  # nobody mentions pages 2 and 3
     assert raopura.meta["padding"] == "model"
 
@@ -72,7 +80,9 @@ def test_a_page_whose_call_fails_is_left_out_and_listed():
         return "" if "Moss is green" in body["messages"][0]["content"] else reply(body)
 
     with FakeOllama(reply=sometimes) as server:
-        made = ragas_pairs.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+        made = ragas_pairs.make_ragas_set(
+            chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET
+        )
     assert [row.id for row in made] == ["1", "2"]
     ((page, why),) = made.failed
     assert page == "3"

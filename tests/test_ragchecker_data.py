@@ -16,7 +16,14 @@ from notebook_parts import parts
 
 from ragbench.data import load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text, from_ragchecker, to_ragchecker
+from ragbench.data.ragchecker import (
+    ASPECTS,
+    LABELS,
+    RetrievedText,
+    claim_text,
+    from_ragchecker,
+    to_ragchecker,
+)
 from ragbench.errors import DataError
 
 RECORD = {
@@ -24,7 +31,10 @@ RECORD = {
     "query": "Which moon is largest?",
     "gt_answer": "Ganymede.",
     "response": "Titan, I think.",
-    "retrieved_context": [{"doc_id": "a", "text": "Ganymede is a moon."}, {"text": "No id.", "score": 0.5}],
+    "retrieved_context": [
+        {"doc_id": "a", "text": "Ganymede is a moon."},
+        {"text": "No id.", "score": 0.5},
+    ],
     "response_claims": [["Titan", "is", "largest"], "Titan is a moon."],
     "gt_answer_claims": [["Ganymede", "is", "largest"]],
     "answer2response": ["Contradiction", "Neutral"],
@@ -41,7 +51,9 @@ def file(*records: dict, **rest) -> dict:
 
 def test_fields_arrive_under_the_names_of_the_metrics():
     result = from_ragchecker(file(RECORD)).results[0]
-    assert (result.id, result.question, result.reference, result.response) == tuple(list(RECORD.values())[:4])
+    assert (result.id, result.question, result.reference, result.response) == tuple(
+        list(RECORD.values())[:4]
+    )
     assert result.chunks == (
         RetrievedText(text="Ganymede is a moon.", doc_id="a"),
         RetrievedText(text="No id.", extra={"score": 0.5}),
@@ -53,7 +65,10 @@ def test_fields_arrive_under_the_names_of_the_metrics():
     assert result.response_in_chunks == (("Neutral", "Contradiction"), ("Neutral", "Entailment"))
     assert result.reference_in_chunks == (("Entailment", "Neutral"),)
     assert result.missing() == ()
-    assert [claim_text(claim) for claim in result.response_claims] == ["Titan is largest", "Titan is a moon."]
+    assert [claim_text(claim) for claim in result.response_claims] == [
+        "Titan is largest",
+        "Titan is a moon.",
+    ]
 
 
 KEPT = ("model", "seconds", "note")  # unknown fields: a null of them is kept
@@ -73,7 +88,9 @@ def without_nulls(value):
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 labels = st.sampled_from(LABELS)
-extras = st.dictionaries(st.sampled_from(["model", "seconds", "note"]), st.none() | st.integers() | texts, max_size=2)
+extras = st.dictionaries(
+    st.sampled_from(["model", "seconds", "note"]), st.none() | st.integers() | texts, max_size=2
+)
 
 
 @st.composite
@@ -91,18 +108,31 @@ def records(draw):
         "response2answer": several(labels, m),
         "retrieved2response": several(several(labels, k), n),
         "retrieved2answer": several(several(labels, k), m),
-        "metrics": st.dictionaries(texts, st.none() | st.floats(0, 1) | st.integers(0, 1), max_size=3),
+        "metrics": st.dictionaries(
+            texts, st.none() | st.floats(0, 1) | st.integers(0, 1), max_size=3
+        ),
     }
-    fixed = {"query": texts, "gt_answer": texts, "response": texts, "retrieved_context": several(chunk, k)}
+    fixed = {
+        "query": texts,
+        "gt_answer": texts,
+        "response": texts,
+        "retrieved_context": several(chunk, k),
+    }
     if not k:
         fixed["retrieved_context"] = st.just([]) | st.none()
-    record = st.fixed_dictionaries(fixed, optional={name: st.none() | value for name, value in optional.items()})
+    record = st.fixed_dictionaries(
+        fixed, optional={name: st.none() | value for name, value in optional.items()}
+    )
     return draw(record) | draw(extras)
 
 
 # busy machines: the time one example takes says nothing about the code
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(records(), max_size=3), st.none() | st.fixed_dictionaries({"overall": st.just({"f1": 0.5})}), extras)
+@given(
+    st.lists(records(), max_size=3),
+    st.none() | st.fixed_dictionaries({"overall": st.just({"f1": 0.5})}),
+    extras,
+)
 def test_any_file_is_written_as_it_was_read(rows, metrics, rest):
     data = {"results": [row | {"query_id": i} for i, row in enumerate(rows)]} | rest
     data |= {} if metrics is None else {"metrics": metrics}
@@ -119,7 +149,9 @@ def test_sentences_come_back_whole_from_ragchecker_which_takes_them_for_lists_of
     assert from_ragchecker(file(through)) == from_ragchecker(file(given))
     triple = RECORD | {"gt_answer_claims": [["x", "=", "y"]]}
     assert from_ragchecker(file(triple)).results[0].reference_claims == (("x", "=", "y"),)
-    with pytest.raises(DataError, match=r"'response_claims\.0' is \[\]\n  expected: .*a sentence, or a triple"):
+    with pytest.raises(
+        DataError, match=r"'response_claims\.0' is \[\]\n  expected: .*a sentence, or a triple"
+    ):
         from_ragchecker(file(RECORD | {"response_claims": [[], "ok"]}))
 
 
@@ -135,13 +167,31 @@ def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
     ("change", "said"),
     [
         ({"gt_answer": 5}, ["'gt_answer' is 5"]),
-        ({"retrieved_context": [{"doc_id": "a"}]}, ["no field 'retrieved_context.0.text' (it has 'doc_id')"]),
-        ({"response_claims": ["ok", ["Titan", "is"]]}, ["'response_claims.1' is ['Titan', 'is']", "triple"]),
-        ({"answer2response": ["Neutral", "entailment"]}, ["'answer2response.1' is 'entailment'", *LABELS]),
-        ({"answer2response": ["Neutral"]}, ["answer2response has 1", "response_claims has 2", "do not pad"]),
+        (
+            {"retrieved_context": [{"doc_id": "a"}]},
+            ["no field 'retrieved_context.0.text' (it has 'doc_id')"],
+        ),
+        (
+            {"response_claims": ["ok", ["Titan", "is"]]},
+            ["'response_claims.1' is ['Titan', 'is']", "triple"],
+        ),
+        (
+            {"answer2response": ["Neutral", "entailment"]},
+            ["'answer2response.1' is 'entailment'", *LABELS],
+        ),
+        (
+            {"answer2response": ["Neutral"]},
+            ["answer2response has 1", "response_claims has 2", "do not pad"],
+        ),
         ({"response2answer": []}, ["response2answer has 0", "gt_answer_claims has 1"]),
-        ({"retrieved2response": [["Neutral", "Neutral"]]}, ["retrieved2response has 1", "answer2response has 2"]),
-        ({"retrieved2response": [["Neutral"], ["Neutral"]]}, ["retrieved2response[0] has 1 labels", "2 labels"]),
+        (
+            {"retrieved2response": [["Neutral", "Neutral"]]},
+            ["retrieved2response has 1", "answer2response has 2"],
+        ),
+        (
+            {"retrieved2response": [["Neutral"], ["Neutral"]]},
+            ["retrieved2response[0] has 1 labels", "2 labels"],
+        ),
         ({"metrics": {"f1": True}}, ["'metrics.f1' is True", "a number, or null"]),
     ],
 )
@@ -156,7 +206,13 @@ def test_bad_field_is_named_with_the_id_of_its_result(change, said):
     ("data", "said"),
     [
         ([RECORD], "here: 'the record' is "),
-        ({"data": [RECORD]}, r"here: no field 'results' \(it has 'data'\)(.|\n)*do: write \{\"results\": \[\.\.\.\]\}"),
+        (
+            {"data": [RECORD]},
+            (
+                r"here: no field 'results' \(it has 'data'\)(.|\n)*do: write \{\"results\": "
+                r"\[\.\.\.\]\}"
+            ),
+        ),
         ({"results": RECORD}, "here: 'results' is {.*\n  expected: Input should be a valid list"),
     ],
 )
@@ -167,7 +223,11 @@ def test_foreign_json_is_told_what_was_expected(data, said):
 
 @pytest.mark.parametrize("matrix", [[], [[], []]])
 def test_result_without_retrieved_texts_may_hold_a_row_per_claim_or_none(matrix):
-    bare = RECORD | {"retrieved_context": [], "retrieved2response": matrix, "retrieved2answer": [[]]}
+    bare = RECORD | {
+        "retrieved_context": [],
+        "retrieved2response": matrix,
+        "retrieved2answer": [[]],
+    }
     assert to_ragchecker(from_ragchecker(file(bare)))["results"][0] == bare
 
 
@@ -185,7 +245,10 @@ def test_recorded_files_come_out_as_they_went_in(data_mirror, tmp_path, name):
 
 
 def human(instance: int, annotator: int, **labels) -> dict:
-    sides = {f"model{i}": {"model_name": f"m{i}", "response": f"r{instance}{i}", "critiques": "c"} for i in (1, 2)}
+    sides = {
+        f"model{i}": {"model_name": f"m{i}", "response": f"r{instance}{i}", "critiques": "c"}
+        for i in (1, 2)
+    }
     given = {f"{aspect}_label": annotator - 1 for aspect in ASPECTS} | labels
     shared = {"dataset": "kiwi", "query_id": "7", "query": "why?", "gt_answer": "so"}
     return {"instance_id": instance} | shared | sides | given
@@ -200,15 +263,22 @@ def scored(instance: int, *values: float) -> dict:
 
 @pytest.fixture
 def meta_folder(tmp_path):
-    rows = [human(i, a, overall_label=label) for i, a, label in ((0, 0, 2), (0, 1, -1), (1, 0, 0), (1, 1, 1))]
+    rows = [
+        human(i, a, overall_label=label)
+        for i, a, label in ((0, 0, 2), (0, 1, -1), (1, 0, 0), (1, 1, 1))
+    ]
     (tmp_path / "human_labeled_data.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
-    (tmp_path / "baseline_ragchecker.json").write_text(json.dumps([scored(1, 0.25, 1), scored(0, 0, 0.5)]))
+    (tmp_path / "baseline_ragchecker.json").write_text(
+        json.dumps([scored(1, 0.25, 1), scored(0, 0, 0.5)])
+    )
     return tmp_path
 
 
 def rewrite(folder, name, change) -> None:
     path = next(folder.glob(f"{name}*"))
-    rows = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_text())
+    rows = json.loads(
+        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_text()
+    )
     change(rows)
     path.unlink()
     (folder / name).write_text(json.dumps(rows))
@@ -221,17 +291,33 @@ def test_pairs_carry_both_annotators_and_the_scores_of_their_own_responses(meta_
     assert meta["correctness"].tolist() == [[-1, 0], [-1, 0]]
     assert meta["recorded completeness"].tolist() == [[0, 0.5], [0.25, 1]]
     about = ["domain", "query_id", "question", "reference", "models", "responses"]
-    assert meta.loc["1", about].tolist() == ["kiwi", "7", "why?", "so", ("m1", "m2"), ("r11", "r12")]
+    assert meta.loc["1", about].tolist() == [
+        "kiwi",
+        "7",
+        "why?",
+        "so",
+        ("m1", "m2"),
+        ("r11", "r12"),
+    ]
 
 
-HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
+HUMAN = "human_labeled_data.json"
+SCORES = "baseline_ragchecker.json"
 
 
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        (HUMAN, lambda r: r[1].update(overall_label=3), "'overall_label' is 3\n.*less than or equal to 2"),
-        (HUMAN, lambda r: r[1].update(overall_label=True), "'overall_label' is True\n.*valid integer"),
+        (
+            HUMAN,
+            lambda r: r[1].update(overall_label=3),
+            "'overall_label' is 3\n.*less than or equal to 2",
+        ),
+        (
+            HUMAN,
+            lambda r: r[1].update(overall_label=True),
+            "'overall_label' is True\n.*valid integer",
+        ),
         (HUMAN, lambda r: r[1].pop("gt_answer"), "record 2: no field 'gt_answer'"),
         (HUMAN, lambda r: r[2]["model2"].pop("response"), "record 3: no field 'model2.response'"),
         (HUMAN, lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
@@ -283,9 +369,15 @@ def test_recorded_meta_evaluation_has_280_pairs_in_ten_domains(data_mirror):
 
 @pytest.mark.data
 def test_recorded_claim_labels_have_the_published_counts(data_mirror):
-    rows = [row for _, row in read_jsonl(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")]
+    rows = [
+        row for _, row in read_jsonl(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")
+    ]
     labels = [(row["setting"], claim["human_label"]) for row in rows for claim in row["claims"]]
-    assert Counter(label for _, label in labels) == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
+    assert Counter(label for _, label in labels) == {
+        "Entailment": 7176,
+        "Neutral": 2622,
+        "Contradiction": 935,
+    }
     assert Counter(row["setting"] for row in rows) == dict.fromkeys(parts("20").SETS, 700)
     assert sum(not row["claims"] for row in rows) == 195
     zero = Counter(label for setting, label in labels if setting == "zero_context")

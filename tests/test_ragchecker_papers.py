@@ -1,4 +1,6 @@
-"""RAGChecker's published tables as transcribed, and the rows of Table 2 that recorded data give again."""
+"""RAGChecker's published tables as transcribed, and the rows of Table 2 that recorded data give
+again.
+"""
 
 from functools import partial
 from types import SimpleNamespace
@@ -14,12 +16,17 @@ from ragbench.metrics.claims import METRICS
 from ragbench.metrics.lexical import bleu, rouge_l
 from ragbench.stats import annotator_agreement, correlation, preference_correlation
 
-SYSTEMS = [f"{r}_{g}" for r in ("BM25", "E5-Mistral") for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")]
+SYSTEMS = [
+    f"{r}_{g}"
+    for r in ("BM25", "E5-Mistral")
+    for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")
+]
 DOMAIN_TABLES = [table for _, table in BENCHMARK.values()]
 NOISE = ["relevant_noise_sensitivity", "irrelevant_noise_sensitivity"]
 CORRELATIONS = [f"{aspect} {method}" for aspect in ASPECTS for method in ("pearson", "spearman")]
 
-# Sums over the twelve numbers of each system's row, from a second reading of the paper (systems in the paper's order).
+# Sums over the twelve numbers of each system's row, from a second reading of the paper (systems in
+# the paper's order).
 ROW_SUMS = {
     "Table 3": [491.0, 467.7, 477.5, 470.0, 517.8, 497.5, 510.1, 499.5],
     "Table 6": [475.7, 467.4, 473.1, 471.1, 487.6, 478.9, 491.2, 491.7],
@@ -83,7 +90,13 @@ def test_tables_of_systems_have_every_cell_and_the_row_sums_of_a_second_reading(
 def test_tables_of_correlations_and_of_the_checker_have_the_row_sums_of_a_second_reading():
     assert wide("Table 5").columns.tolist() == CORRELATIONS
     assert wide("Table 5").sum(axis=1).round(2).to_dict() == TABLE_5_SUMS
-    assert wide("Table 16").columns.tolist() == ["accuracy", "factual f1", "non-factual f1", "pearson", "spearman"]
+    assert wide("Table 16").columns.tolist() == [
+        "accuracy",
+        "factual f1",
+        "non-factual f1",
+        "pearson",
+        "spearman",
+    ]
     assert wide("Table 16").sum(axis=1).round(2).to_dict() == TABLE_16_SUMS
 
 
@@ -103,7 +116,10 @@ def test_faithfulness_hallucination_and_self_knowledge_add_up_in_all_88_rows():
 
 def test_precision_noise_and_hallucination_add_up_but_for_up_to_three_points():
     deficits = pd.concat(
-        {item: 100 - wide(item)[["precision", *NOISE, "hallucination"]].sum(axis=1) for item in DOMAIN_TABLES}
+        {
+            item: 100 - wide(item)[["precision", *NOISE, "hallucination"]].sum(axis=1)
+            for item in DOMAIN_TABLES
+        }
     )
     assert len(deficits) == 80
     assert deficits.min() > -0.2  # four roundings
@@ -115,17 +131,21 @@ def test_precision_noise_and_hallucination_add_up_but_for_up_to_three_points():
 
 def test_metrics_of_the_retriever_do_not_depend_on_the_generator():
     for item in ROW_SUMS:
-        by_retriever = wide(item)[["claim_recall", "context_precision"]].groupby(lambda name: name.split("_")[0])
+        by_retriever = wide(item)[["claim_recall", "context_precision"]].groupby(
+            lambda name: name.split("_")[0]
+        )
         assert (by_retriever.nunique() == 1).all().all(), item
 
 
 def test_table_2_repeats_table_5_but_for_the_overall_pearson_of_bertscore():
-    selected, full = (
-        wide("Table 2"),
-        wide("Table 5").rename({"Human | Annotator sanity check": "Human | Annotator correlation"}),
+    selected = wide("Table 2")
+    full = wide("Table 5").rename(
+        {"Human | Annotator sanity check": "Human | Annotator correlation"}
     )
     assert len(selected) == 9
-    differing = [(r, c) for r in selected.index for c in CORRELATIONS if selected.loc[r, c] != full.loc[r, c]]
+    differing = [
+        (r, c) for r in selected.index for c in CORRELATIONS if selected.loc[r, c] != full.loc[r, c]
+    ]
     assert differing == [("BERTScore | BERTScore", "overall pearson")]
     assert selected.loc[differing[0]] == 35.51
     assert full.loc[differing[0]] == 33.51
@@ -165,7 +185,13 @@ def meta(data_mirror):
 
 def hundredths(scores, meta) -> list[float]:
     return [
-        round(100 * preference_correlation(*scores(aspect).T, np.stack(meta[aspect]), method, resamples=0).estimate, 2)
+        round(
+            100
+            * preference_correlation(
+                *scores(aspect).T, np.stack(meta[aspect]), method, resamples=0
+            ).estimate,
+            2,
+        )
         for aspect in ASPECTS
         for method in ("pearson", "spearman")
     ]
@@ -187,7 +213,11 @@ def test_recorded_scores_and_annotators_give_the_published_rows_of_table_2(meta)
 @pytest.mark.data
 def test_annotators_agree_within_one_step_as_published(meta):
     rates = [annotator_agreement(np.stack(meta[aspect])).estimate for aspect in ASPECTS]
-    assert round(100 * sum(rates) / 3, 2) == wide("Section 4.2").loc["annotators", "agreement within one step"] == 90.95
+    assert (
+        round(100 * sum(rates) / 3, 2)
+        == wide("Section 4.2").loc["annotators", "agreement within one step"]
+        == 90.95
+    )
     assert [round(100 * rate, 2) for rate in rates] == [90.71, 91.79, 90.36]
 
 
@@ -196,12 +226,16 @@ def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta):
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
     for name, metric in parts("21").jieba_metrics().items():
         sides = zip(meta["responses"], meta["reference"], strict=True)
-        scores = np.array([[metric(response, reference) for response in both] for both, reference in sides])
+        scores = np.array(
+            [[metric(response, reference) for response in both] for both, reference in sides]
+        )
         assert hundredths(lambda aspect, scores=scores: scores, meta) == row("Table 2", name)
 
 
 def test_bleu_of_the_published_form_worked_by_hand():
-    published = partial(bleu, tokenizer=list, smoothing="none", effective_order=False, brevity_penalty=False)
+    published = partial(
+        bleu, tokenizer=list, smoothing="none", effective_order=False, brevity_penalty=False
+    )
     # response: a _ c _ s (5, 4, 3, 2 n-grams); shared with "a c r": a _ c _ / a_ _c c_ / 2 / 1
     expected = (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     assert published("a c s", "a c r") == pytest.approx(expected)
@@ -214,9 +248,19 @@ def test_bleu_of_the_published_form_worked_by_hand():
 def test_rouge_l_on_tokens_of_ones_own_equals_the_library():
     from rouge_score.rouge_scorer import RougeScorer
 
-    texts = ("a cat sat on the mat", "the mat sat on a cat", "", "on", "a a a cat", "猫坐在垫子上 cat")
+    texts = (
+        "a cat sat on the mat",
+        "the mat sat on a cat",
+        "",
+        "on",
+        "a a a cat",
+        "猫坐在垫子上 cat",
+    )
     library = RougeScorer(["rougeL"], tokenizer=SimpleNamespace(tokenize=list))
     for response in texts:
         for reference in texts:
             expected = library.score(reference, response)["rougeL"].fmeasure
-            assert rouge_l(response, reference, tokenizer=list) == pytest.approx(expected), (response, reference)
+            assert rouge_l(response, reference, tokenizer=list) == pytest.approx(expected), (
+                response,
+                reference,
+            )

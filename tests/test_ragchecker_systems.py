@@ -1,4 +1,7 @@
-"""RAGChecker's experiment: rows to results and metrics, a model live and replayed; notebook 22's parts."""
+"""RAGChecker's experiment:
+
+rows to results and metrics, a model live and replayed; notebook 22's parts.
+"""
 
 import json
 import re
@@ -19,7 +22,8 @@ from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
 BOOK = notebook_parts("22")
-E, N = "Entailment", "Neutral"
+E = "Entailment"
+N = "Neutral"
 SYSTEM = ["retriever", "generator"]
 
 
@@ -35,9 +39,16 @@ TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was buil
 CLAIMED = {"claims": ({"text": "The Nile is long."},)}
 QUESTIONS = (
     Question("q1", "Which river is long?", "The river Nile is long.", meta=CLAIMED),
-    Question("q2", "When was the dam built?", "The dam was built in 1902. It is old.", meta={"claims": None}),
+    Question(
+        "q2",
+        "When was the dam built?",
+        "The dam was built in 1902. It is old.",
+        meta={"claims": None},
+    ),
 )
-SMALL = Dataset("small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS)))
+SMALL = Dataset(
+    "small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS))
+)
 
 
 GRID = rc.grid("small", SMALL, dict.fromkeys(("BM25", "SIM"), None.__class__), {"copier": str})
@@ -49,7 +60,9 @@ def place(question, retriever):
 
 def rows_of(*parts):
     columns = ["question_id", "retriever", "hits", "answer", "status"]
-    rows = pd.DataFrame(parts, columns=columns).assign(generator="copier", k=20, chunker=rc.DEFAULT.chunker)
+    rows = pd.DataFrame(parts, columns=columns).assign(
+        generator="copier", k=20, chunker=rc.DEFAULT.chunker
+    )
     return rows.assign(kind="", context_tokens=1)
 
 
@@ -63,8 +76,15 @@ ROWS = rows_of(
 
 def test_rows_become_results_with_their_texts_and_shipped_claims():
     first, second, third = rc.results(GRID, ROWS)
-    assert (first.id, first.question, first.reference) == (place("q1", "BM25"), QUESTIONS[0].text, QUESTIONS[0].answer)
-    assert first.chunks == (RetrievedText(text=TEXTS[0], doc_id="d0"), RetrievedText(text=TEXTS[1], doc_id="d1"))
+    assert (first.id, first.question, first.reference) == (
+        place("q1", "BM25"),
+        QUESTIONS[0].text,
+        QUESTIONS[0].answer,
+    )
+    assert first.chunks == (
+        RetrievedText(text=TEXTS[0], doc_id="d0"),
+        RetrievedText(text=TEXTS[1], doc_id="d1"),
+    )
     assert first.extra == {"question_id": "q1", "retriever": "BM25", "generator": "copier"}
     assert (first.reference_claims, third.reference_claims) == (("The Nile is long.",), None)
     assert (second.response, third.id) == ("The dam is old.", place("q2", "SIM"))
@@ -77,8 +97,11 @@ def test_rows_of_other_data_are_refused():
 
 
 def result(retriever, correct, found):
-    """An answer to q1 with one claim per letter of ``correct`` and the reference's two claims in two chunks."""
-    n, about = len(correct), {"question_id": "q1", "retriever": retriever, "generator": "copier"}
+    """An answer to q1 with one claim per letter of ``correct`` and the reference's two claims in
+    two chunks.
+    """
+    n = len(correct)
+    about = {"question_id": "q1", "retriever": retriever, "generator": "copier"}
     return RagResult(
         place("q1", retriever), "?", "r", "a", (RetrievedText(text="0"), RetrievedText(text="1")),
         ("c",) * n, ("r1", "r2"), tuple(E if c == "1" else N for c in correct), (E, N),
@@ -95,7 +118,12 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     scores = rc.scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
-    assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == ["q1", "BM25", 1, 0.5]
+    assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == [
+        "q1",
+        "BM25",
+        1,
+        0.5,
+    ]
     table = means(scores, SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
     assert len(table) == 2 * len(METRICS)
@@ -110,7 +138,9 @@ def test_a_run_shows_all_20_chunks(tmp_path, minilm):
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    (cut,) = rc.grid("small", data, rc.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]).chunker.values()
+    (cut,) = rc.grid(
+        "small", data, rc.RETRIEVERS, settings=[rc.Setting(size=7, overlap=0.0)]
+    ).chunker.values()
     texts = [c.text for c in cut([Document("d", "T", "unbelievably unbelievably")])]
     assert texts == ["unbelievably unbel", "ievably"]  # within words, as in the recorded runs
 

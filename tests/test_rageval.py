@@ -39,13 +39,32 @@ def _results(monkeypatch, tmp_path):
 def small_dataset() -> Dataset:
     """Two reports with the same first sentence; only the title tells them apart."""
     documents = (
-        Document("a", "Marn Ltd", "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.", (), EN),
-        Document("b", "Voss Ltd", "Profit fell to 3 crowns in the third quarter. A mill was sold in May.", (), EN),
+        Document(
+            "a",
+            "Marn Ltd",
+            "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.",
+            (),
+            EN,
+        ),
+        Document(
+            "b",
+            "Voss Ltd",
+            "Profit fell to 3 crowns in the third quarter. A mill was sold in May.",
+            (),
+            EN,
+        ),
     )
     fell = "Profit fell to 3 crowns in the third quarter."
     questions = (
         Question("q1", "What was the profit of Voss?", "3", (fell,), "f", meta=EN),
-        Question("q2", "Was a mill sold?", "yes", ("A mill was sold in May.", "Staff stayed as it was."), "f", meta=EN),
+        Question(
+            "q2",
+            "Was a mill sold?",
+            "yes",
+            ("A mill was sold in May.", "Staff stayed as it was."),
+            "f",
+            meta=EN,
+        ),
         Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
     )
     return Dataset("small", questions, documents)
@@ -79,7 +98,8 @@ def reports(language: str = "en", documents: int = 3) -> Dataset:
     """Reports of companies that write alike, and three questions about each."""
     title, *sentences, asked = REPORTS[language]
     about = {"language": language, "domain": "finance"}
-    texts, questions = [], []
+    texts = []
+    questions = []
     for i, name in enumerate(NAMES[language][:documents]):
         facts = {"name": name, "year": 1900 + 7 * i, "n": 3 + i}
         first, profit, mill, staff = (sentence.format(**facts) for sentence in sentences)
@@ -108,8 +128,9 @@ def scores(rows, question: str, **where) -> tuple[float, float]:
 
 def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
     rows = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1), "2": (50, 2)})
-    # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title "profit" stands in a#0
-    # and b#0 alike and the tie falls to a#0; with it, only Voss's chunks have "voss", and b#0 has both terms.
+    # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title
+    # "profit" stands in a#0 and b#0 alike and the tie falls to a#0; with it, only Voss's chunks
+    # have "voss", and b#0 has both terms.
     assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
     assert scores(rows, "q1", k=1, prefix=True) == (1.0, 1.0)
     assert scores(rows, "q1", k=2, prefix=False) == (1.0, pytest.approx(9 / 18))
@@ -122,8 +143,13 @@ def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_
     rows = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1)}, prefix=[True])
     recall = means(rows, BY, rageval.MEASURES).query("metric == 'recall'").iloc[0]
     assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
-    zeros = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1)}, prefix=[True], empty=0.0)
-    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
+    zeros = rageval.retrieval_rows(
+        small_dataset(), ENGLISH, {"1": (50, 1)}, prefix=[True], empty=0.0
+    )
+    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [
+        pytest.approx(1.5 / 3),
+        pytest.approx(2 / 3),
+    ]
 
 
 def test_a_failed_search_is_unscored_and_not_zero():
@@ -142,8 +168,10 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
     language = data.questions[0].meta["language"]
     chunks = []
     for document in data.documents:
-        text, start = document.text, None
-        made, position = [], 0
+        text = document.text
+        start = None
+        made = []
+        position = 0
         for sentence in split_sentences(text, language):
             at = text.find(sentence, position)
             position = at + len(sentence)
@@ -160,7 +188,8 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
         for (name, piece, _), bag in zip(chunks, bags, strict=True):
             score = 0.0
             for term in terms(question.text):
-                df, tf = sum(term in b for b in bags), bag.count(term)
+                df = sum(term in b for b in bags)
+                tf = bag.count(term)
                 idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
                 score += idf * tf / (tf + 1.2 * (0.25 + 0.75 * len(bag) / average)) if tf else 0.0
             if score > 0:
@@ -169,12 +198,14 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
         if not question.references:
             result.append((float("nan"), float("nan")))
             continue
-        whole, words = 0, 0
+        whole = 0
+        words = 0
         count = len if language == "zh" else lambda s: len(s.split())
         for reference in question.references:
             sentences = split_sentences(reference, language)
             if all(any(s in p for p in passages) for s in sentences):
-                whole, words = whole + 1, words + sum(map(count, sentences))
+                whole = whole + 1
+                words = words + sum(map(count, sentences))
         total = sum(map(count, passages))
         result.append((whole / len(question.references), words / total if total else float("nan")))
     return result
@@ -198,7 +229,8 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
 
 
 def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data, make = reports(documents=5), {"BM25": rageval.bm25("en")}
+    data = reports(documents=5)
+    make = {"BM25": rageval.bm25("en")}
     both = rageval.retrieval_rows(data, make, {"2": (64, 2), "6": (64, 6)}, prefix=[True])
     alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
     assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
@@ -211,9 +243,15 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
     rows = rageval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
-    keys = [tuple(r) for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)]
+    keys = [
+        tuple(r)
+        for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)
+    ]
     assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
-    assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {"size": 90, "k": 1}
+    assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {
+        "size": 90,
+        "k": 1,
+    }
 
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
@@ -228,14 +266,18 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
 
 
 def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
-    document = Document("d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN)
+    document = Document(
+        "d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN
+    )
     got = [c.text for c in sentence_chunks([document], 25)]
     assert got == ["One is here. Two is here.", "Three is a much longer sentence.", "Four."]
     assert [c.text for c in sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
     assert [c.id for c in sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
 
 
-@given(st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"]))
+@given(
+    st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"])
+)
 def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, language):
     document = SETS[language].documents[0]
     plain = Document(document.id, document.title, document.text)
@@ -247,30 +289,51 @@ def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, langu
         own = split_sentences(after.text, language)
         assert len(own) == 1 or length(after.text, unit) <= size
         if before is not None:
-            joined = document.text[document.text.index(before.text) : document.text.index(own[0]) + len(own[0])]
-            assert length(joined, unit) > size, "the first sentence would have fitted into the chunk before"
+            joined = document.text[
+                document.text.index(before.text) : document.text.index(own[0]) + len(own[0])
+            ]
+            assert length(joined, unit) > size, (
+                "the first sentence would have fitted into the chunk before"
+            )
 
 
 SETS = {language: reports(language, 1) for language in ("en", "zh")}
 
 
 def length(text: str, unit: str) -> int:
-    return len(text) if unit == "characters" else len(default_tokenizer().encode(text, add_special_tokens=False).ids)
+    return (
+        len(text)
+        if unit == "characters"
+        else len(default_tokenizer().encode(text, add_special_tokens=False).ids)
+    )
 
 
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     documents = reports(documents=6).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
     chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
-    torn = {how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made) for how, made in chunks.items()}
+    torn = {
+        how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
+        for how, made in chunks.items()
+    }
     assert torn["characters"] == torn["tokens"] == 0
     assert torn["windows"] >= len(chunks["windows"]) / 2
     assert len(chunks["characters"]) > len(chunks["tokens"])
-    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(length(d.text, "tokens") for d in documents)
+    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(
+        length(d.text, "tokens") for d in documents
+    )
 
 
 def test_character_bigrams_by_hand():
-    assert rageval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
+    assert rageval.character_bigrams("公司于2012年，上市A股。") == [
+        "公司",
+        "司于",
+        "2012",
+        "年",
+        "上市",
+        "a",
+        "股",
+    ]
     assert rageval.character_bigrams("，。 ") == []
 
 
@@ -303,16 +366,27 @@ def test_queries_are_cut_after_128_tokens():
     short, cut = rageval.cut_queries(["a few words", long])
     assert short == "a few words"
     assert cut.split() == ["word"] * 128
-    assert rageval.cut_queries(["word " * 128, "word " * 129]) == ["word " * 128, ("word " * 128).strip()]
+    assert rageval.cut_queries(["word " * 128, "word " * 129]) == [
+        "word " * 128,
+        ("word " * 128).strip(),
+    ]
     data = small_dataset()
-    asked = [replace(data.questions[0], text="what " * 128 + "profit of Voss?")]  # stop words: no passage is found
-    rows = rageval.retrieval_rows(replace(data, questions=tuple(asked)), ENGLISH, {"1": (50, 1)}, prefix=[True])
+    asked = [
+        replace(data.questions[0], text="what " * 128 + "profit of Voss?")
+    ]  # stop words: no passage is found
+    rows = rageval.retrieval_rows(
+        replace(data, questions=tuple(asked)), ENGLISH, {"1": (50, 1)}, prefix=[True]
+    )
     assert rows["recall"].tolist() == [0.0]
     assert rows["eir"].isna().all()
 
 
 def test_dense_uses_the_embedder_it_is_given():
-    letters = {"letters": partial(make_retriever, "SIM", embedder=Bags(*string.ascii_lowercase, inside=True))}
+    letters = {
+        "letters": partial(
+            make_retriever, "SIM", embedder=Bags(*string.ascii_lowercase, inside=True)
+        )
+    }
     rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
     assert rows["recall"].tolist()[:2] == [1.0, 1.0]
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
@@ -348,11 +422,25 @@ def dragonball() -> Dataset:
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
         (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
         (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
-        (lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}), "en, zh.*\n.*one language"),
-        (lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}), "no questions"),
+        (
+            lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}),
+            "en, zh.*\n.*one language",
+        ),
+        (
+            lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}),
+            "no questions",
+        ),
         (lambda: rageval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
-        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}), "chunker is empty"),
-        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}), "k has 0"),
+        (
+            lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}),
+            "chunker is empty",
+        ),
+        (
+            lambda: rageval.retrieval_rows(
+                small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}
+            ),
+            "k has 0",
+        ),
     ],
 )
 def test_bad_input_says_what_to_do(call, message):
@@ -366,7 +454,9 @@ def mixed() -> Dataset:
     return Dataset("mixed", (one, other), small_dataset().documents)
 
 
-@pytest.mark.skipif(shared_data("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
+@pytest.mark.skipif(
+    shared_data("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval"
+)
 def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     few, all_of_it = (rageval.dragonball(documents=n) for n in (4, 40))
     assert len(few.documents) == 4

@@ -38,20 +38,31 @@ def test_table_3_rows_add_up_to_one_but_for_gpt_4o_in_chinese():
     table = wide("Table 3")
     assert table.shape == (8, 8)
     for language in ("CN", "EN"):
-        total = sum(table[f"{m} {language}"] for m in ("Completeness", "Hallucination", "Irrelevance"))
+        total = sum(
+            table[f"{m} {language}"] for m in ("Completeness", "Hallucination", "Irrelevance")
+        )
         off = total[(total - 1).abs() > 0.0012].round(4).to_dict()
         assert off == ({"GPT-4o": 0.9956} if language == "CN" else {})
     assert table["Rouge-L CN"].idxmax() == table["Rouge-L EN"].idxmax() == "Baichuan-2-7B-chat"
-    assert table[["Rouge-L CN", "Rouge-L EN"]].sum().round(4).to_dict() == {"Rouge-L CN": 1.8539, "Rouge-L EN": 1.9077}
+    assert table[["Rouge-L CN", "Rouge-L EN"]].sum().round(4).to_dict() == {
+        "Rouge-L CN": 1.8539,
+        "Rouge-L EN": 1.9077,
+    }
 
 
 def test_table_4_has_forty_cells_and_the_text_disagrees_with_three_of_them():
-    table, text = wide("Table 4"), wide("Section 5.3")
+    table = wide("Table 4")
+    text = wide("Section 5.3")
     assert table.size == 40
     generated = ["Completeness CN", "Completeness EN", "Hallucination CN", "Hallucination EN"]
     generated += ["Irrelevance CN", "Irrelevance EN"]
     sums = table.sum().round(4)
-    assert sums[["Recall CN", "Recall EN", "EIR CN", "EIR EN"]].tolist() == [2.869, 2.8508, 0.1838, 0.5139]
+    assert sums[["Recall CN", "Recall EN", "EIR CN", "EIR EN"]].tolist() == [
+        2.869,
+        2.8508,
+        0.1838,
+        0.5139,
+    ]
     assert sums[generated].tolist() == [2.4413, 2.7203, 1.009, 0.4689, 0.5491, 0.8109]
     generation = sum(table[f"{m} CN"] for m in ("Completeness", "Hallucination", "Irrelevance"))
     assert ((generation - 1).abs() < 0.0060).all()
@@ -61,12 +72,15 @@ def test_table_4_has_forty_cells_and_the_text_disagrees_with_three_of_them():
 def test_table_5_repeats_retrieval_but_not_generation_where_the_setting_is_the_same():
     table = wide("Table 5")
     assert table.size == 60
-    same, again = table.loc["TopK 2"], table.loc["Chunk-TopK 512-2"]
+    same = table.loc["TopK 2"]
+    again = table.loc["Chunk-TopK 512-2"]
     retrieval = [c for c in table if c.startswith(("Recall", "EIR"))]
     assert (same[retrieval] == again[retrieval]).all()
     assert (same["Completeness CN"], again["Completeness CN"]) == (0.5004, 0.4932)
     for language in ("CN", "EN"):
-        total = sum(table[f"{m} {language}"] for m in ("Completeness", "Hallucination", "Irrelevance"))
+        total = sum(
+            table[f"{m} {language}"] for m in ("Completeness", "Hallucination", "Irrelevance")
+        )
         assert ((total - 1).abs() < 0.0006).all(), total
 
 
@@ -84,7 +98,15 @@ POINTS = ("1. It rose.", "2) It fell.", "It stayed.")
 
 def question(number, keypoints=POINTS):
     about = {"domain": "finance", "language": "en", "doc_ids": ("d1",), "keypoints": keypoints}
-    return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), "factual", "", about)
+    return Question(
+        f"q{number}",
+        f"Question {number}?",
+        "It rose. It fell.",
+        ("It rose.",),
+        "factual",
+        "",
+        about,
+    )
 
 
 def recorded_answer(number, *passages):
@@ -94,18 +116,29 @@ def recorded_answer(number, *passages):
 def test_a_model_answers_from_the_recorded_passages_under_the_papers_limit():
     with FakeOllama(reply=lambda body: "It rose. " * 400) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
-        (answer,) = rageval.answer_recorded(model, [question(1)], [recorded_answer(1, "(Marn) A.", "(Voss) B.")])
+        (answer,) = rageval.answer_recorded(
+            model, [question(1)], [recorded_answer(1, "(Marn) A.", "(Voss) B.")]
+        )
     (call,) = server.calls
     assert "Passages:\n(Marn) A.\n\n(Voss) B.\n\nQuestion: Question 1?" in call.prompt
     assert call.body["options"]["num_predict"] == 256
     assert answer.meta["prompt_sha256"] == prompt_hash("rageval_answer_en")
-    assert (answer.meta["finish"], answer.text[:9]) == ("length", "It rose. ")  # cut, and kept as in the paper
+    assert (answer.meta["finish"], answer.text[:9]) == (
+        "length",
+        "It rose. ",
+    )  # cut, and kept as in the paper
 
 
 def test_key_points_are_judged_one_by_one_without_their_numbers():
     def reply(body):
         prompt = str(body["messages"])
-        verdict = "covered" if "1. It rose." in prompt else "contradicted" if "1. It fell." in prompt else "neither"
+        verdict = (
+            "covered"
+            if "1. It rose." in prompt
+            else "contradicted"
+            if "1. It fell." in prompt
+            else "neither"
+        )
         return json.dumps({"labels": [verdict]})
 
     with FakeOllama(reply=reply) as server:
@@ -138,13 +171,21 @@ def of_kind(number, kind, answer):
 
 
 def test_another_questions_true_answer_is_the_next_one_of_its_kind():
-    kinds = [("factual", "a"), ("summary", "b"), ("factual", "c"), ("factual", "d"), ("summary", "e")]
+    kinds = [
+        ("factual", "a"),
+        ("summary", "b"),
+        ("factual", "c"),
+        ("factual", "d"),
+        ("summary", "e"),
+    ]
     questions = [of_kind(number, *each) for number, each in enumerate(kinds)]
     assert rageval.answers_of_others(questions) == ["c", "e", "d", "a", "b"]
 
 
 def test_one_key_point_of_each_drawn_answerable_question_is_a_control():
-    questions = [of_kind(number, "unanswerable" if number % 2 else "factual", "a") for number in range(40)]
+    questions = [
+        of_kind(number, "unanswerable" if number % 2 else "factual", "a") for number in range(40)
+    ]
     drawn = rageval.stray_points(questions, 9)
     assert len(drawn) == 9
     assert all(place % 2 == 0 and point in POINTS for place, point in drawn.items())
@@ -180,17 +221,30 @@ def test_the_shipped_table_has_scores_and_counts_and_no_text():
     table = pd.read_csv(packaged_data("recordings", "rageval_finance.csv"))
     assert len(table) == table["question_id"].nunique() == 350
     assert table[["rouge_l", "recorded rouge_l"]].stack().between(0, 1).all()
-    assert table[table["kind"] != "unanswerable"]["recorded rouge_l"].mean() == pytest.approx(0.2749, abs=5e-5)
-    points = {whose: table[[f"{whose} {v}" for v in VERDICTS]].sum().tolist() for whose in ("true", "other")}
+    assert table[table["kind"] != "unanswerable"]["recorded rouge_l"].mean() == pytest.approx(
+        0.2749, abs=5e-5
+    )
+    points = {
+        whose: table[[f"{whose} {v}" for v in VERDICTS]].sum().tolist()
+        for whose in ("true", "other")
+    }
     assert points == {"true": [967, 109, 0], "other": [43, 17, 0]}
-    assert {name for name in table if not pd.api.types.is_numeric_dtype(table[name])} == {"kind", "finish"}
+    assert {name for name in table if not pd.api.types.is_numeric_dtype(table[name])} == {
+        "kind",
+        "finish",
+    }
 
 
 def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_where_the_docs_say_so():
     recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz"))
     assert recorded.groupby(["retriever", "setting"])["question_id"].nunique().eq(2134).all()
     assert recorded["document"].nunique() == 40
-    mean = recorded[recorded["setting"] == "TopK 5"].groupby(["kind", "retriever"])["recall"].mean().unstack()
+    mean = (
+        recorded[recorded["setting"] == "TopK 5"]
+        .groupby(["kind", "retriever"])["recall"]
+        .mean()
+        .unstack()
+    )
     assert (mean["E5-small"] < mean["BM25"])["numerical comparison"]
     assert (mean["E5-small"] > mean["BM25"]).drop(["numerical comparison", "unanswerable"]).all()
 
@@ -202,6 +256,8 @@ def test_the_recorded_scores_of_bm25_are_those_that_are_measured_now():
     settings = {"TopK 5": rageval.SETTINGS["TopK 5"]}
     now = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("zh")}, settings, prefix=[True])
     recorded = pd.read_csv(packaged_data("recordings", "rageval_dense.csv.gz"))
-    then = recorded[(recorded["retriever"] == "BM25") & (recorded["setting"] == "TopK 5")].set_index("question_id")
+    then = recorded[
+        (recorded["retriever"] == "BM25") & (recorded["setting"] == "TopK 5")
+    ].set_index("question_id")
     now = now.set_index("question_id").loc[then.index]
     pd.testing.assert_frame_equal(now[["recall", "eir"]], then[["recall", "eir"]], atol=1e-6)

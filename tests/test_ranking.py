@@ -1,4 +1,7 @@
-"""Rankings against relevant documents: values by hand, against slow definitions and recorded columns."""
+"""Rankings against relevant documents:
+
+values by hand, against slow definitions and recorded columns.
+"""
 
 import math
 
@@ -14,7 +17,9 @@ from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
-    lambda order: st.tuples(st.just(order), st.sets(st.sampled_from("abcdefghxyz")), st.integers(1, 8))
+    lambda order: st.tuples(
+        st.just(order), st.sets(st.sampled_from("abcdefghxyz")), st.integers(1, 8)
+    )
 )
 
 
@@ -27,7 +32,8 @@ def value(measure, *arguments, **options):
 
 
 def test_values_by_hand():
-    found, wanted = ["x", "a", "y", "b"], {"a", "b", "c"}
+    found = ["x", "a", "y", "b"]
+    wanted = {"a", "b", "c"}
     assert value("R@2", found, wanted) == pytest.approx(1 / 3)
     assert value("R@10", found, wanted) == pytest.approx(2 / 3)
     assert value("Success@1", found, wanted) == 0.0
@@ -38,11 +44,15 @@ def test_values_by_hand():
     assert value("AP", found, wanted) == pytest.approx((1 / 2 + 2 / 4) / 3)
     # gains at ranks 2 and 4 over the ideal at 1, 2, 3
     ideal = 1 + 1 / math.log2(3) + 1 / 2
-    assert value("nDCG", found, wanted) == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / ideal)
+    assert value("nDCG", found, wanted) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(5)) / ideal
+    )
 
 
 def test_graded_gains_are_weighed():
-    assert value("nDCG", ["b", "a"], {"a": 3, "b": 1}) == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
+    assert value("nDCG", ["b", "a"], {"a": 3, "b": 1}) == pytest.approx(
+        (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
+    )
 
 
 def test_hits_count_by_document_and_a_document_gains_once():
@@ -67,7 +77,9 @@ def test_values_equal_slow_definitions(case):
     order, wanted, k = case
     if not wanted:
         return
-    assert value(f"R@{k}", order, wanted) == pytest.approx(len([w for w in wanted if w in order[:k]]) / len(wanted))
+    assert value(f"R@{k}", order, wanted) == pytest.approx(
+        len([w for w in wanted if w in order[:k]]) / len(wanted)
+    )
     ranks = [order.index(w) + 1 for w in wanted if w in order[:k]]
     assert value(f"RR@{k}", order, wanted) == pytest.approx(1 / min(ranks) if ranks else 0)
     # scikit-learn ranks every candidate: those not retrieved come last, in any order, beyond k
@@ -78,13 +90,16 @@ def test_values_equal_slow_definitions(case):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["first500_bm25_results.csv.gz", "first500_dense_minilm_results.csv.gz"])
+@pytest.mark.parametrize(
+    "name", ["first500_bm25_results.csv.gz", "first500_dense_minilm_results.csv.gz"]
+)
 def test_recorded_recall_and_reciprocal_rank_columns_are_reproduced_exactly(recorded, name):
     rows = recorded(f"hotpotqa/{name}")
     assert len(rows) == 500
     checked = 0
     for row in rows:
-        found, wanted = row["retrieved_titles"].split(" | "), row["gold_titles"].split(" | ")
+        found = row["retrieved_titles"].split(" | ")
+        wanted = row["gold_titles"].split(" | ")
         names = [*(f"{m}@{k}" for k in (2, 5, 10) for m in ("R", "Success")), "RR@10", "RR@50"]
         ours = rank_scores(found, wanted, names)
         ours |= {f"full@{k}": float(ours[f"R@{k}"] == 1) for k in (2, 5, 10)}
@@ -117,7 +132,8 @@ test_bad_input_is_named = refusals(
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted"), [([2.0, 1.0], [1]), ([2, 1], [1.0]), (["2", "1"], [1.0]), ([2.0, 1.0], ["1"])]
+    ("found", "wanted"),
+    [([2.0, 1.0], [1]), ([2, 1], [1.0]), (["2", "1"], [1.0]), ([2.0, 1.0], ["1"])],
 )
 def test_a_number_as_an_id_is_one_id_however_it_is_written(found, wanted):
     assert rank_scores(found, wanted, ["RR"]) == {"RR": 0.5}

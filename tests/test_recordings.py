@@ -1,4 +1,7 @@
-"""Recordings of real models: the shipped one replays whole, and a small one made here shows what each check finds."""
+"""Recordings of real models:
+
+the shipped one replays whole, and a small one made here shows what each check finds.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,14 @@ def _results_of_its_own(monkeypatch, tmp_path):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    monkeypatch.setattr(local._Server, "_start", lambda self: pytest.fail("a replay started a server"))
+    monkeypatch.setattr(
+        local._Server, "_start", lambda self: pytest.fail("a replay started a server")
+    )
     monkeypatch.setattr(local, "_sha256", lambda *_: pytest.fail("a replay read the weights"))
 
 
-# -- what is shipped ---------------------------------------------------------------------------------------------------
+# -- what is shipped
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,17 +51,21 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
     assert shipping.verify(name) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids])
-def test_shipped_rows_are_replays_of_the_covered_questions_without_a_grade_and_start_no_server(name, no_model):
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids]
+)
+def test_shipped_rows_are_replays_of_the_covered_questions_without_a_grade_and_start_no_server(
+    name, no_model
+):
     plan = recordings.manifest(name)["grids"]["retrievers"]
     rows = recordings.rows(name, "retrievers")
     assert sorted(rows["question_id"].unique()) == sorted(plan["questions"])
     assert plan["covered"] == len(plan["questions"]) > 0
     cells = rows.groupby("retriever")["N"].agg(["min", "max", "size"])
     expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(recordings.WITHOUT_MLQ, 300)
-    assert {name: {*row} for name, row in zip(cells.index, cells.to_numpy().tolist(), strict=True)} == {
-        name: {n, plan["covered"]} for name, n in expected.items()
-    }
+    assert {
+        name: {*row} for name, row in zip(cells.index, cells.to_numpy().tolist(), strict=True)
+    } == {name: {n, plan["covered"]} for name, n in expected.items()}
     assert rows["cached"].all()
     assert rows["grade"].isna().all()
     assert set(rows["digest"]) == {recordings.manifest(name)["digest"]}
@@ -73,7 +83,12 @@ def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_
         distracted = DISTRACTED if told["grids"]["distracted"]["covered"] else ()
         assert conditions == {"question alone", *EVIDENCE, *distracted}
     score = rows.groupby("condition")["ir_score"].mean()
-    assert score["both hops"] == 1 > max(score["first hop"], score["second hop"]) > score["neither hop"]
+    assert (
+        score["both hops"]
+        == 1
+        > max(score["first hop"], score["second hop"])
+        > score["neither hop"]
+    )
     assert rows["cached"].all()
 
 
@@ -82,7 +97,10 @@ def test_shipped_recordings_are_small_and_say_whose_words_they_are():
     assert sum(sizes.values()) < 15e6
     for name in NAMES:
         told = recordings.manifest(name)
-        assert told["options"]["max_completion_tokens"] == recordings.RECORDINGS[name].options["num_predict"]
+        assert (
+            told["options"]["max_completion_tokens"]
+            == recordings.RECORDINGS[name].options["num_predict"]
+        )
         assert list(told["grids"]) == list(recordings.RECORDINGS[name].grids)
         assert set(told["licence"]) == {"weights", "texts in the prompts"}
         assert set(told["versions"]) >= {"ragbench", "xllamacpp"}
@@ -96,15 +114,22 @@ def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
     assert [q.id for q in recordings.in_order(turned)] == ids
     assert sorted(ids) == sorted(q.id for q in minihop.questions)
     # What is shipped was asked in this order: another seed would make its questions a choice.
-    assert ids[:3] == ["places-mountains_capitals-007", "arts-remakes_and_brothers-007", "arts-composers-009"]
+    assert ids[:3] == [
+        "places-mountains_capitals-007",
+        "arts-remakes_and_brothers-007",
+        "arts-composers-009",
+    ]
 
 
 def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
-    every, one = recordings.every_label(), recordings.reference_grades()
+    every = recordings.every_label()
+    one = recordings.reference_grades()
     assert len(every) == 2585
     assert not one.duplicated(["question_id", "answer"]).any()
     pair = ["question_id", "answer"]
-    first = {(r.question_id, r.answer): r.grade for r in every[::-1].itertuples()}  # the earliest is set last
+    first = {
+        (r.question_id, r.answer): r.grade for r in every[::-1].itertuples()
+    }  # the earliest is set last
     assert [first[r.question_id, r.answer] for r in one.itertuples()] == one["grade"].tolist()
     twice = recordings.graded_in_two_files()
     assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
@@ -121,26 +146,36 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
 def test_grades_are_joined_by_question_and_text():
     label = recordings.reference_grades().iloc[0]
     rows = pd.DataFrame(
-        {"question_id": [label.question_id, label.question_id, "other"], "answer": [label.answer, "?", label.answer]}
+        {
+            "question_id": [label.question_id, label.question_id, "other"],
+            "answer": [label.answer, "?", label.answer],
+        }
     ).assign(grade=9)
     grades = recordings.with_reference_grades(rows)["grade"]
     assert grades.isna().tolist() == [False, True, True]
     assert grades[0] == label.grade
 
 
-# -- HotpotQA ----------------------------------------------------------------------------------------------------------
+# -- HotpotQA
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_answers_to_hotpotqa_need_no_data_set_and_their_string_scores_follow_from_the_shipped_texts(monkeypatch):
+def test_the_answers_to_hotpotqa_need_no_data_set_and_their_string_scores_follow_from_the_shipped_texts(
+    monkeypatch,
+):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
     rows = recordings.hotpotqa_rows()
     cells = rows.groupby(["retriever", "N"]).size()
     assert set(cells) == {200}
-    assert set(cells.index) == {("LLM only", 0), *(("BM25", n) for n in recordings.thesis.CUTOFFS)} | {
-        (name, 1000) for name in recordings.thesis.RETRIEVERS
-    }
+    assert set(cells.index) == {
+        ("LLM only", 0),
+        *(("BM25", n) for n in recordings.thesis.CUTOFFS),
+    } | {(name, 1000) for name in recordings.thesis.RETRIEVERS}
     for name, metric in recordings.STRING_METRICS.items():
-        again = [metric(answer, true) for answer, true in zip(rows["answer"], rows["reference"], strict=True)]
+        again = [
+            metric(answer, true)
+            for answer, true in zip(rows["answer"], rows["reference"], strict=True)
+        ]
         assert rows[name].tolist() == pytest.approx(again)
     assert rows["ir_score"].isna().equals(rows["N"].eq(0))
 
@@ -153,17 +188,27 @@ def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_ques
     planned |= {(name, 1000) for name in recordings.thesis.RETRIEVERS}
     by_equal_texts = {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
     assert set(graded.groupby(["retriever", "N"]).groups) == planned | by_equal_texts
-    first = [json.loads(line)["question_id"] for line in
-             packaged_data("hotpotqa", "questions.jsonl").read_text(encoding="utf-8").splitlines()[:60]]  # fmt: skip
+    first = [
+        json.loads(line)["question_id"]
+        for line in packaged_data("hotpotqa", "questions.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()[:60]
+    ]
     assert set(graded["question_id"]) == set(first)
-    labels = [json.loads(line) for line in
-              packaged_data("hotpotqa", "grades.jsonl").read_text(encoding="utf-8").splitlines()]  # fmt: skip
+    labels = [
+        json.loads(line)
+        for line in packaged_data("hotpotqa", "grades.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    ]
     assert sum("second_grade" in label for label in labels) == 60
     assert not any("context" in label or "supporting_facts" in label for label in labels)
 
 
 @pytest.mark.data
-def test_the_200_questions_are_the_first_of_the_random_order_and_some_ir_scores_are_made_again(data_mirror):
+def test_the_200_questions_are_the_first_of_the_random_order_and_some_ir_scores_are_made_again(
+    data_mirror,
+):
     data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
     order = recordings.in_order(data)[:200]
     rows = recordings.hotpotqa_rows()
@@ -186,7 +231,9 @@ def test_a_table_of_the_thesis_is_replayed_without_a_model_and_says_who_made_it(
 
 
 def test_shares_and_differences_of_grades_by_hand():
-    rows = pd.DataFrame({"N": [1, 1, 2, 2] * 6, "grade": [5, 4, 5, 5] * 6, "cluster": [i // 4 for i in range(24)]})
+    rows = pd.DataFrame(
+        {"N": [1, 1, 2, 2] * 6, "grade": [5, 4, 5, 5] * 6, "cluster": [i // 4 for i in range(24)]}
+    )
     shares = recordings.grade_intervals(rows, "N").set_index(["N", "grade"])["share"]
     assert shares[1, "grade 5"] == 0.5
     assert shares[2, "grade 5"] == 1.0
@@ -195,11 +242,17 @@ def test_shares_and_differences_of_grades_by_hand():
     assert difference.estimate == pytest.approx(0.5)
 
 
-# -- a small recording -------------------------------------------------------------------------------------------------
+# -- a small recording
+# -------------------------------------------------------------------------------------------------
 
-TOWNS = tuple(Document(name, name, f"{name} lies on a river. {name} is old.", ()) for name in ("Ely", "Ulm", "Riga"))
+TOWNS = tuple(
+    Document(name, name, f"{name} lies on a river. {name} is old.", ())
+    for name in ("Ely", "Ulm", "Riga")
+)
 QUESTIONS = tuple(
-    Question(f"q{i}", f"Which is older, {a} or {b}?", a, (f"{a} is old.",), meta={"doc_ids": (a, b)})
+    Question(
+        f"q{i}", f"Which is older, {a} or {b}?", a, (f"{a} is old.",), meta={"doc_ids": (a, b)}
+    )
     for i, (a, b) in enumerate((("Ely", "Ulm"), ("Riga", "Ely"), ("Ulm", "Riga")))
 )
 
@@ -213,7 +266,10 @@ def small(monkeypatch, tmp_path, fake):
     monkeypatch.setattr(recordings.thesis, "retrievers", lambda: {"BM25": bm25})
     monkeypatch.setattr(recordings, "WITHOUT_MLQ", ("BM25",))
     monkeypatch.setattr(recordings.thesis, "TOP_K", {"BM25": 2})
-    grids = {name: replace(recordings.GRIDS[name], questions=n) for name, n in (("retrievers", 3), ("budgets", 2))}
+    grids = {
+        name: replace(recordings.GRIDS[name], questions=n)
+        for name, n in (("retrievers", 3), ("budgets", 2))
+    }
     monkeypatch.setattr(recordings, "GRIDS", grids)
     options = {"host": fake.url, "digest": DIGEST, "num_predict": 50}
     recording = _Recording("ollama:llama3:8b", "none", options, tuple(grids))
@@ -233,13 +289,19 @@ def shipped(small, monkeypatch):
 def reworded(monkeypatch):
     """Word the first question anew, once called."""
     words = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
-    return lambda: monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", words, TOWNS))
+    return lambda: monkeypatch.setattr(
+        recordings, "load_minihop", lambda: Dataset("towns", words, TOWNS)
+    )
 
 
 def copy_without(cassette, path, unwanted):
     """Copy a cassette but for the prompts whose id holds a text."""
     with Cassette(cassette) as old:
-        keys = [key for key, prompt in old.rows("SELECT key, prompt_id FROM replies") if unwanted not in prompt]
+        keys = [
+            key
+            for key, prompt in old.rows("SELECT key, prompt_id FROM replies")
+            if unwanted not in prompt
+        ]
         old.export(path.with_suffix(".jsonl"), keys)
     with Cassette(path) as new:
         new.import_(path.with_suffix(".jsonl"))
@@ -255,7 +317,10 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
     first = file.read_bytes()
     assert shipping.ship("small", cassette, small).read_bytes() == first
     told = recordings.manifest("small", small)
-    assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {"retrievers": 3, "budgets": 2}
+    assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {
+        "retrievers": 3,
+        "budgets": 2,
+    }
     assert told["replies"] == len(gzip.decompress(first).splitlines()) > 0
     assert told["digest"] == DIGEST
     fake.stop()
@@ -267,7 +332,10 @@ def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tm
     part = copy_without(shipping.record("small"), tmp_path / "part.sqlite", f"{second}/none/")
     file = shipping.ship("small", part, small)
     told = recordings.manifest("small", small)["grids"]
-    assert {grid: plan["questions"] for grid, plan in told.items()} == {"retrievers": [first], "budgets": [first]}
+    assert {grid: plan["questions"] for grid, plan in told.items()} == {
+        "retrievers": [first],
+        "budgets": [first],
+    }
     assert shipping.verify("small", small) == []
     lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
     assert {line["prompt_id"].partition("/")[0] for line in lines} == {first}
@@ -292,13 +360,20 @@ def test_questions_that_were_shipped_in_another_order_stay_shipped(shipped, tmp_
 def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(shipped, reworded):
     reworded()
     problems = shipping.verify("small", shipped)
-    assert any(p.startswith("retrievers: miss: no reply to q0, gold documents, N = ") for p in problems)
+    assert any(
+        p.startswith("retrievers: miss: no reply to q0, gold documents, N = ") for p in problems
+    )
     assert any(p.startswith("stale: no prompt asks for the reply to 'q0/") for p in problems)
     assert not any("q1" in p or "q2" in p for p in problems)
 
 
 def test_verify_finds_what_the_manifest_says_wrongly(shipped):
-    wrong = {"digest": "0" * 64, "options": {}, "prompts": {"thesis_with_documents": "0"}, "order_seed": 1}
+    wrong = {
+        "digest": "0" * 64,
+        "options": {},
+        "prompts": {"thesis_with_documents": "0"},
+        "order_seed": 1,
+    }
     (shipped / "small.json").write_text(json.dumps(recordings.manifest("small", shipped) | wrong))
     problems = shipping.verify("small", shipped)
     for key in wrong:
@@ -327,7 +402,9 @@ def test_another_model_is_asked_now_and_not_the_recording(shipped, fake, monkeyp
     assert len(fake.calls) == before
     monkeypatch.setenv("OLLAMA_HOST", fake.url)
     rows = recordings.rows("small", "budgets", model="ollama:llama3:8b")
-    assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0  # equal prompts are asked once
+    assert (
+        len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0
+    )  # equal prompts are asked once
     assert set(rows["generator"]) == {"ollama:llama3:8b"}
 
 
@@ -336,7 +413,9 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
         return {
             "data": {"towns": replace(data, questions=tuple(questions))},
             "chunker": {"documents": recordings.whole_documents},
-            "retriever": {"MLQ": lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)},
+            "retriever": {
+                "MLQ": lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)
+            },
             "k": (2,),
             "N": (5, 100),
         }
@@ -347,21 +426,35 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     monkeypatch.setitem(recordings.RECORDINGS, "small", whole)
     # A list that is cut at the limit of tokens is one still: what was written of it counts.
     # One that holds no question fails its rows, and is a reply all the same.
-    lists = {"Ely or Ulm": "Here it is:", "Riga or Ely": "1. Riga\n2. Ulm", "Ulm or Riga": "Ely\n" + "Ulm " * 60}
-    fake.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
+    lists = {
+        "Ely or Ulm": "Here it is:",
+        "Riga or Ely": "1. Riga\n2. Ulm",
+        "Ulm or Riga": "Ely\n" + "Ulm " * 60,
+    }
+    fake.reply = lambda body: next(
+        v for k, v in lists.items() if k in body["messages"][-1]["content"]
+    )
     cassette = shipping.record("small")
     shipping.ship("small", cassette, small)
     assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 3
     fake.stop()
     monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
     rows = recordings.rows("small", "decompositions").set_index("question_id")
-    assert (sorted(rows["N"]), set(rows.loc["q0", "error_kind"])) == ([5] * 3 + [100] * 3, {"ModelError"})
+    assert (sorted(rows["N"]), set(rows.loc["q0", "error_kind"])) == (
+        [5] * 3 + [100] * 3,
+        {"ModelError"},
+    )
     assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
-    found = {name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]] for name in ("q1", "q2")}
+    found = {
+        name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]]
+        for name in ("q1", "q2")
+    }
     assert found == {"q1": ["Riga", "Ulm"], "q2": ["Ely", "Ulm"]}
     assert shipping.verify("small", small) == []
     with Cassette(cassette, "replay") as every:
-        answered = [key for key, step in every.rows("SELECT key, step FROM replies") if step != "decompose"]
+        answered = [
+            key for key, step in every.rows("SELECT key, step FROM replies") if step != "decompose"
+        ]
         every.export(small / "answered.jsonl", answered)
     with Cassette(small / "answered.sqlite") as fewer:
         fewer.import_(small / "answered.jsonl")
@@ -370,7 +463,9 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
 
 
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
-    gold = recordings.Assigned(recordings.whole_documents(TOWNS), documents={"a?": ("Ulm", "Ely"), "b?": ("Riga",)})
+    gold = recordings.Assigned(
+        recordings.whole_documents(TOWNS), documents={"a?": ("Ulm", "Ely"), "b?": ("Riga",)}
+    )
     hits = gold.search(["b?", "a?"], 10)
     assert [[(hit.chunk.text[:3], hit.rank) for hit in found] for found in hits] == [
         [("Rig", 1)],

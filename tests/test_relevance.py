@@ -24,28 +24,47 @@ QRELS = "q1 0 d1 2\nq1 0 d9 -1\nq1 0 d3 1\n\nq2 0 d4 1\nq3 0 d1 1\n"
 def beir(tmp_path):
     folder = tmp_path / "scifact"
     (folder / "qrels").mkdir(parents=True)
-    corpus = [{"_id": "d1", "title": "Mill", "text": "It burned."}, {"_id": "nan", "title": "", "text": "A dam."}]
-    queries = [{"_id": "q1", "text": "What burned?", "metadata": {}}, {"_id": "q2", "text": "Not judged?"}]
+    corpus = [
+        {"_id": "d1", "title": "Mill", "text": "It burned."},
+        {"_id": "nan", "title": "", "text": "A dam."},
+    ]
+    queries = [
+        {"_id": "q1", "text": "What burned?", "metadata": {}},
+        {"_id": "q2", "text": "Not judged?"},
+    ]
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tnan\t0\n", encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tnan\t0\n", encoding="utf-8"
+    )
     return folder
 
 
 def test_a_beir_folder_is_read_with_its_judgements(beir):
     loaded = data.load_beir(beir)
     (question,) = loaded.questions
-    assert (question.id, question.text, question.meta["relevant"]) == ("q1", "What burned?", {"d1": 2, "nan": 0})
+    assert (question.id, question.text, question.meta["relevant"]) == (
+        "q1",
+        "What burned?",
+        {"d1": 2, "nan": 0},
+    )
     assert question.meta["doc_ids"] == ("d1",)
-    assert [(d.id, d.title, d.text) for d in loaded.documents] == [("d1", "Mill", "It burned."), ("nan", "", "A dam.")]
+    assert [(d.id, d.title, d.text) for d in loaded.documents] == [
+        ("d1", "Mill", "It burned."),
+        ("nan", "", "A dam."),
+    ]
     assert judgements(loaded) == {"q1": {"d1": 2, "nan": 0}}
 
 
 def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_those_that_hold_a_reference():
     minihop = data.load_minihop(limit=5)
-    assert [tuple(gains) for gains in judgements(minihop).values()] == [q.meta["doc_ids"] for q in minihop.questions]
+    assert [tuple(gains) for gains in judgements(minihop).values()] == [
+        q.meta["doc_ids"] for q in minihop.questions
+    ]
     question = rb.Question("q", "?", "a", ("It burned.",))
-    documents = [rb.Document(name, name, text) for name, text in (("a", "It burned."), ("b", "No."))]
+    documents = [
+        rb.Document(name, name, text) for name, text in (("a", "It burned."), ("b", "No."))
+    ]
     assert judgements(rb.Dataset("d", (question,), documents)) == {"q": {"a": 1}}
 
 
@@ -76,13 +95,19 @@ def test_trec_files_give_the_scores_of_ir_measures_own_reader(tmp_path):
     (tmp_path / "run.txt").write_text(RUN)
     (tmp_path / "qrels.txt").write_text(QRELS)
     rows = data.trec_rows(tmp_path / "run.txt", tmp_path / "qrels.txt")
-    assert rows["retrieved"].tolist() == [["d2", "d3", "d1"], ["d1"], []]  # ties from the last id, as trec_eval
+    assert rows["retrieved"].tolist() == [
+        ["d2", "d3", "d1"],
+        ["d1"],
+        [],
+    ]  # ties from the last id, as trec_eval
     assert rows["relevant"].tolist()[0] == {"d1": 2, "d9": 0, "d3": 1}
     table = rb.score(rows, ["ranking"])
     assert table["system"].unique().tolist() == ["bm25"]
     measures = [ir_measures.parse_measure(name) for name in table.attrs["numbers"]]
     judged = ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt"))
-    theirs = ir_measures.calc(measures, judged, ir_measures.read_trec_run(str(tmp_path / "run.txt")))
+    theirs = ir_measures.calc(
+        measures, judged, ir_measures.read_trec_run(str(tmp_path / "run.txt"))
+    )
     for name, measure in zip(table.attrs["numbers"], measures, strict=True):
         assert table[name].mean() == pytest.approx(theirs.aggregated[measure]), name
     assert table.set_index("question_id")["RR"].to_dict() == {"q1": 0.5, "q2": 0.0, "q3": 0.0}
@@ -90,7 +115,9 @@ def test_trec_files_give_the_scores_of_ir_measures_own_reader(tmp_path):
 
 def test_ids_that_are_numbers_match_however_they_are_written():
     assert rb.rank_scores([3.0, 1, "2"], {1.0: 1, 2: 1}, ["RR", "R@3"]) == {"RR": 0.5, "R@3": 1.0}
-    assert rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])["RR"].tolist() == [0.5]
+    assert rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])["RR"].tolist() == [
+        0.5
+    ]
 
 
 def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
@@ -110,7 +137,10 @@ def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
     ("text", "message"),
     [
         ("q1 Q0 d1 1 0.5", r"line 1: 5 cells"),
-        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t", r"line 2: document 'd1' of query 'q1' was there before"),
+        (
+            "q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t",
+            r"line 2: document 'd1' of query 'q1' was there before",
+        ),
         ("q1 Q0 d1 1 high t", r"line 1: 'score' is 'high'"),
         ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", r"line 2: 10 cells"),
     ],

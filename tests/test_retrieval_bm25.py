@@ -1,4 +1,7 @@
-"""BM25: worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA rankings."""
+"""BM25:
+
+worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA rankings.
+"""
 
 import json
 import math
@@ -20,7 +23,22 @@ from ragbench.retrieval._kernels import BLOCK
 from ragbench.retrieval.text import TOKENIZERS
 
 VARIANTS = ["terrier", "lucene", "robertson", "atire", "okapi"]
-WORDS = ["red", "blue", "dog", "dogs", "cat", "the", "running", "run", "1984", "élan", "中文", "x", "Red", "fox."]
+WORDS = [
+    "red",
+    "blue",
+    "dog",
+    "dogs",
+    "cat",
+    "the",
+    "running",
+    "run",
+    "1984",
+    "élan",
+    "中文",
+    "x",
+    "Red",
+    "fox.",
+]
 
 
 def found(hits):
@@ -30,7 +48,8 @@ def found(hits):
 def slow_scores(texts, query, variant, k1, b, tokenizer, k3=8.0, epsilon=0.25):
     """The formulas of the module's table, one chunk and one term at a time."""
     bags = [Counter(tokenizer(text)) for text in texts]
-    n, lengths = len(bags), [sum(bag.values()) for bag in bags]
+    n = len(bags)
+    lengths = [sum(bag.values()) for bag in bags]
     average = sum(lengths) / n
     df = Counter(term for bag in bags for term in bag)
 
@@ -61,16 +80,22 @@ def slow_scores(texts, query, variant, k1, b, tokenizer, k3=8.0, epsilon=0.25):
 
 
 def test_three_chunks_by_hand():
-    # lengths 2, 3, 1, average 2: K = 1.2, 1.65; idf(red) = ln(1 + 1.5 / 2.5), idf(fox) = ln(1 + 2.5 / 1.5)
+    # lengths 2, 3, 1, average 2: K = 1.2, 1.65; idf(red) = ln(1 + 1.5 / 2.5), idf(fox) = ln(1 + 2.5
+    # / 1.5)
     bm25 = BM25(chunks_of("red fox", "red red dog", "cat"), variant="lucene")
-    red, fox = math.log(1.6), math.log(8 / 3)
+    red = math.log(1.6)
+    fox = math.log(8 / 3)
     assert found(bm25.search(["red"], 10)[0]) == [("c00001", red * 2 / 3.65), ("c00000", red / 2.2)]
-    assert found(bm25.search(["Fox red"], 10)[0]) == [("c00000", (red + fox) / 2.2), ("c00001", red * 2 / 3.65)]
+    assert found(bm25.search(["Fox red"], 10)[0]) == [
+        ("c00000", (red + fox) / 2.2),
+        ("c00001", red * 2 / 3.65),
+    ]
     assert found(bm25.search(["red red"], 1)[0]) == [("c00001", 2 * red * 2 / 3.65)]
 
 
 def test_terrier_by_hand():
-    # one of three chunks holds the stem "run", twice; K = 1.2 * (0.25 + 0.75 * 2 / 1); query term twice: x 9 * 2 / 10
+    # one of three chunks holds the stem "run", twice; K = 1.2 * (0.25 + 0.75 * 2 / 1); query term
+    # twice: x 9 * 2 / 10
     bm25 = BM25(chunks_of("The running runs", "a dog?", ""), variant="terrier")
     weight = math.log2(2.5 / 1.5) * 2.2 * 2 / (2 + 1.2 * 1.75) * 1.8
     assert found(bm25.search(["Run, which RUNS"], 5)[0]) == [("c00000", weight)]
@@ -111,7 +136,11 @@ def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     keys = [(-hit.score, hit.chunk.id) for hit in hits]
     assert keys == sorted(keys)
-    left = [s for i, s in enumerate(expected) if abs(s) > 1e-12 and f"c{i:05d}" not in {h.chunk.id for h in hits}]
+    left = [
+        s
+        for i, s in enumerate(expected)
+        if abs(s) > 1e-12 and f"c{i:05d}" not in {h.chunk.id for h in hits}
+    ]
     assert len(hits) == min(k, len(hits) + len(left))
     assert all(s <= hits[-1].score + 1e-12 for s in left)
 
@@ -119,7 +148,11 @@ def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=8),
-    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
+        min_size=1,
+        max_size=4,
+    ),
     st.randoms(use_true_random=False),
     st.integers(1, 5),
 )
@@ -134,7 +167,12 @@ def test_order_of_chunks_queries_and_k_do_not_change_hits(texts, queries, rng, k
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), st.sampled_from("abc")), min_size=1),
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), st.sampled_from("abc")
+        ),
+        min_size=1,
+    ),
     st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=3),
 )
 def test_scope_keeps_the_scores_and_order_of_the_allowed_chunks(pairs, scopes):
@@ -145,8 +183,13 @@ def test_scope_keeps_the_scores_and_order_of_the_allowed_chunks(pairs, scopes):
     for hits, scope, whole in zip(
         bm25.search(queries, 50, scope=scopes), scopes, bm25.search(queries, 50), strict=True
     ):
-        assert [(h.chunk, h.score) for h in hits] == [(h.chunk, h.score) for h in whole if h.chunk.doc_id in scope]
-    assert bm25.search(queries, 2, scope=scopes[0])[0] == bm25.search(queries[:1], 2, scope=[list(scopes[0])])[0]
+        assert [(h.chunk, h.score) for h in hits] == [
+            (h.chunk, h.score) for h in whole if h.chunk.doc_id in scope
+        ]
+    assert (
+        bm25.search(queries, 2, scope=scopes[0])[0]
+        == bm25.search(queries[:1], 2, scope=[list(scopes[0])])[0]
+    )
 
 
 def test_duplicate_texts_tie_and_ids_decide():
@@ -154,31 +197,42 @@ def test_duplicate_texts_tie_and_ids_decide():
     chunks += [Chunk("x", "cat", "x"), Chunk("y", "", "y")]
     assert ids(BM25(chunks, variant="lucene").search(["dog"], 4)[0]) == ["10", "9", "a", "b"]
     okapi = BM25([*chunks, *(Chunk(f"{i}", "cat", "c") for i in range(100, 110))], variant="okapi")
-    assert (ids(okapi.search(["dog"], 3)[0]), okapi.settings()["ties"]) == (["z", "b", "10"], "corpus")
+    assert (ids(okapi.search(["dog"], 3)[0]), okapi.settings()["ties"]) == (
+        ["z", "b", "10"],
+        "corpus",
+    )
 
 
 @pytest.mark.parametrize("variant", ["lucene", "terrier"])
 def test_many_blocks_of_chunks_equal_a_dense_computation(variant):
     rng = np.random.default_rng(0)
-    n, v = 2 * BLOCK + 777, 40
-    # The first terms are frequent, as stop words are; two of them weigh less than nothing in Terrier's formula.
+    n = 2 * BLOCK + 777
+    v = 40
+    # The first terms are frequent, as stop words are; two of them weigh less than nothing in
+    # Terrier's formula.
     frequent = [2.0] * 6 if variant == "lucene" else [0.5] * 4 + [0.75] * 2
     tf = rng.poisson(frequent + [0.12] * (v - 6), (n, v))
     texts = [" ".join(f"t{j}" for j in np.repeat(np.arange(v), row)) for row in tf]
     docs = [f"d{i % 3}" for i in range(n)]
     bm25 = BM25(chunks_of(*texts, docs=docs), variant=variant, tokenizer="split")
-    length, df = tf.sum(1), (tf > 0).sum(0)
+    length = tf.sum(1)
+    df = (tf > 0).sum(0)
     odds = (n - df + 0.5) / (df + 0.5)
     idf = np.log(1 + odds) if variant == "lucene" else 2.2 * np.log2(odds)
     weights = tf / (tf + (1.2 * (0.25 + 0.75 * length / length.mean()))[:, None]) * idf
-    queries = [[*rng.choice(6, 3, replace=False), *rng.choice(range(6, v), 3, replace=False)] for _ in range(100)]
+    queries = [
+        [*rng.choice(6, 3, replace=False), *rng.choice(range(6, v), 3, replace=False)]
+        for _ in range(100)
+    ]
     words = [" ".join(f"t{j}" for j in query) for query in queries]
     hits = bm25.search(words, 20)
     scoped = bm25.search(words, 20, scope={"d1"})
     for q, query in enumerate(queries):
         score = weights[:, query].sum(1)
         assert [h.score for h in hits[q]] == pytest.approx(np.sort(score)[::-1][:20])
-        assert [score[int(h.chunk.id[1:])] for h in hits[q]] == pytest.approx([h.score for h in hits[q]])
+        assert [score[int(h.chunk.id[1:])] for h in hits[q]] == pytest.approx(
+            [h.score for h in hits[q]]
+        )
         assert [h.score for h in scoped[q]] == pytest.approx(np.sort(score[1::3])[::-1][:20])
     alone = bm25.search(words[:3], n)
     assert [one[:20] for one in alone] == hits[:3]  # to the last bit, whatever was left unread
@@ -200,25 +254,39 @@ def test_no_hit_without_evidence():
 
 def test_a_term_in_most_chunks_has_no_weight_in_robertsons_formula_and_one_below_zero_in_terriers():
     assert BM25(chunks_of("red", "red dog"), variant="robertson").search(["red"], 5) == [[]]
-    hits = BM25(chunks_of("red dog", "red", "red cat cat"), variant="terrier").search(["red dog"], 5)[0]
+    hits = BM25(chunks_of("red dog", "red", "red cat cat"), variant="terrier").search(
+        ["red dog"], 5
+    )[0]
     assert ids(hits) == ["c00000", "c00002", "c00001"]
     assert hits[2].score < hits[1].score < 0
 
 
-# Questions ask in other forms of the words than the texts use: "Häusern" for "Haus", "été" for "étés".
+# Questions ask in other forms of the words than the texts use: "Häusern" for "Haus", "été" for
+# "étés".
 GERMAN = {
-    "In welcher Straße liegt das Café Möhring?": "Das Café Möhring befindet sich in der Königsallee, einer Straße mit "
+    "In welcher Straße liegt das Café Möhring?": "Das Café Möhring befindet sich in der "
+    "Königsallee, einer Straße mit "
     "vielen Bäumen.",
-    "Wer gründete die Mühlen am Fluss?": "Die Mühle am Fluss wurde im Jahr 1841 von Ada Rück gegründet.",
-    "Welche Häuser stehen unter Schutz?": "Unter Denkmalschutz steht das alte Haus am Markt, das älteste der Stadt.",
+    "Wer gründete die Mühlen am Fluss?": (
+        "Die Mühle am Fluss wurde im Jahr 1841 von Ada Rück gegründet."
+    ),
+    "Welche Häuser stehen unter Schutz?": (
+        "Unter Denkmalschutz steht das alte Haus am Markt, das älteste der Stadt."
+    ),
     "Was fürchten die Bäuerinnen?": "Die Bäuerin fürchtet den Frost, der im Mai noch einmal kommt.",
-    "Wie heißt der Fußballverein?": "Der Verein für Fußball heißt Grün-Weiß und spielt in der dritten Liga.",
+    "Wie heißt der Fußballverein?": (
+        "Der Verein für Fußball heißt Grün-Weiß und spielt in der dritten Liga."
+    ),
 }
 FRENCH = {
-    "Où se trouvent les forêts protégées ?": "La forêt protégée se trouve au nord de la vallée, près du lac.",
+    "Où se trouvent les forêts protégées ?": (
+        "La forêt protégée se trouve au nord de la vallée, près du lac."
+    ),
     "Qui a créé l'école d'été ?": "Une école pour les étés chauds fut créée par Hélène Béraud.",
     "Quels élèves ont reçu un prix ?": "L'élève qui reçut le prix était née à Nîmes.",
-    "Quand le château brûla-t-il ?": "Les châteaux de la région ont brûlé pendant la guerre de 1870.",
+    "Quand le château brûla-t-il ?": (
+        "Les châteaux de la région ont brûlé pendant la guerre de 1870."
+    ),
     "Que mangeaient les pêcheurs ?": "Le pêcheur mange du pain et des œufs le matin.",
 }
 CHINESE = {
@@ -231,14 +299,19 @@ CHINESE = {
 
 
 @pytest.mark.parametrize(
-    ("texts", "tokenizer", "found_before"), [(GERMAN, "german", 3), (FRENCH, "french", 3), (CHINESE, "jieba", 0)]
+    ("texts", "tokenizer", "found_before"),
+    [(GERMAN, "german", 3), (FRENCH, "french", 3), (CHINESE, "jieba", 0)],
 )
-def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(texts, tokenizer, found_before):
+def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(
+    texts, tokenizer, found_before
+):
     chunks = chunks_of(*texts.values())
 
     def first(bm25):
         hits = bm25.search(list(texts), 5)
-        return sum(bool(one) and one[0].chunk == chunk for one, chunk in zip(hits, chunks, strict=True))
+        return sum(
+            bool(one) and one[0].chunk == chunk for one, chunk in zip(hits, chunks, strict=True)
+        )
 
     bm25 = BM25(chunks)
     assert bm25.settings()["tokenizer"] == tokenizer
@@ -248,7 +321,9 @@ def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(tex
 
 def test_searches_in_many_threads_at_once_agree():
     rng = random.Random(3)
-    bm25 = BM25(chunks_of(*(" ".join(rng.choices(WORDS, k=20)) for _ in range(3000))), variant="terrier")
+    bm25 = BM25(
+        chunks_of(*(" ".join(rng.choices(WORDS, k=20)) for _ in range(3000))), variant="terrier"
+    )
     queries = [" ".join(rng.choices(WORDS, k=4)) for _ in range(600)]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: bm25.search(queries, 7), range(16)))
@@ -274,16 +349,24 @@ RESULTS = "hotpotqa/first500_bm25_results.csv.gz"
 def test_recorded_pooled_rankings_are_reproduced_exactly(recorded):
     corpus = recorded("hotpotqa/pooled_corpus_first500.jsonl.gz")
     rows = [row for row in recorded(RESULTS) if row["setting"] == "pooled"]
-    bm25 = BM25([Chunk(c["title"], c["text"], c["title"], c["title"]) for c in corpus], variant="okapi")
+    bm25 = BM25(
+        [Chunk(c["title"], c["text"], c["title"], c["title"]) for c in corpus], variant="okapi"
+    )
     results = bm25.search([row["question"] for row in rows], 50)
     assert len(rows) == 250
-    assert [" | ".join(h.chunk.title for h in hits) for hits in results] == [row["retrieved_titles"] for row in rows]
+    assert [" | ".join(h.chunk.title for h in hits) for hits in results] == [
+        row["retrieved_titles"] for row in rows
+    ]
 
 
 @pytest.mark.data
 def test_recorded_per_question_rankings_are_reproduced_exactly(recorded):
     paragraphs = hotpot_chunks(recorded)
-    rows = [r for r in recorded(RESULTS) if r["setting"] == "per_question" and r["example_id"] in paragraphs]
+    rows = [
+        r
+        for r in recorded(RESULTS)
+        if r["setting"] == "per_question" and r["example_id"] in paragraphs
+    ]
     assert len(rows) == 123
     for row in rows:
         chunks = paragraphs[row["example_id"]]

@@ -19,7 +19,10 @@ from ragbench.retrieval.dense import _exact, _select_mmr
 
 
 class Hashed(Embeddings):
-    """A text's vector is drawn from its hash: equal texts have equal vectors, others are unrelated."""
+    """A text's vector is drawn from its hash:
+
+    equal texts have equal vectors, others are unrelated.
+    """
 
     model_id = "hashed-8"
 
@@ -52,7 +55,8 @@ class Numbered(Embeddings):
     """Queries are numbers of rows; the chunks' vectors are given in the order of their ids."""
 
     def __init__(self, queries, vectors):
-        self.queries, self.vectors = np.asarray(queries), vectors
+        self.queries = np.asarray(queries)
+        self.vectors = vectors
 
     def embed_documents(self, texts):
         return np.asarray(self.vectors).tolist()
@@ -72,7 +76,13 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-SMALL = {"q": [2.0, 0.0], "east": [5.0, 0.0], "northeast": [1.0, 1.0], "north": [0.0, 3.0], "west": [-1.0, 0.0]}
+SMALL = {
+    "q": [2.0, 0.0],
+    "east": [5.0, 0.0],
+    "northeast": [1.0, 1.0],
+    "north": [0.0, 3.0],
+    "west": [-1.0, 0.0],
+}
 
 
 def test_cosines_by_hand():
@@ -87,7 +97,8 @@ def test_cosines_by_hand():
 def test_equals_brute_force_over_several_tiles(monkeypatch):
     monkeypatch.setattr(dense_module, "_TILE", 20_000)  # 17 queries of 1,150 chunks
     rng = np.random.default_rng(0)
-    vectors, queries = rng.standard_normal((1150, 24)), rng.standard_normal((110, 24))
+    vectors = rng.standard_normal((1150, 24))
+    queries = rng.standard_normal((110, 24))
     docs = [f"d{i % 4}" for i in range(len(vectors))]
     exact = unit(queries) @ unit(vectors).T
     order = np.argsort(-exact, axis=1)[:, :7]
@@ -115,7 +126,8 @@ def test_equal_vectors_tie_and_ids_decide_however_many_they_are(n_twins):
 
 
 def test_hits_that_the_rounding_of_the_product_ranked_too_low_are_found():
-    vectors, query = np.full((10, 4), 0.5, np.float32), np.full(4, 0.5, np.float32)
+    vectors = np.full((10, 4), 0.5, np.float32)
+    query = np.full(4, 0.5, np.float32)
     rough = np.full(10, 1 - 1e-7, np.float32)
     rough[7:] = 1  # ten equal vectors, of which the product, badly rounded, prefers the last three
     places, scores = _exact(rough, query, vectors, 2)
@@ -130,9 +142,13 @@ def test_hits_below_zero_come_after_chunks_that_are_none():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
 def test_order_of_chunks_does_not_change_hits(texts, rng):
-    chunks, queries = chunks_of(*texts), ["one", "two"]
+    chunks = chunks_of(*texts)
+    queries = ["one", "two"]
     dense, shuffled = (Dense(some, Hashed()) for some in (chunks, rng.sample(chunks, len(chunks))))
     hits = dense.search(queries, 5)
     assert shuffled.search(queries, 5) == hits
@@ -146,7 +162,8 @@ def test_scores_have_the_rounding_of_a_query_scaled_twice_as_in_recorded_runs():
         return rows / np.linalg.norm(rows, axis=1)[:, None]
 
     queries = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
-    once, twice = scaled(queries), scaled(scaled(queries))
+    once = scaled(queries)
+    twice = scaled(scaled(queries))
     scores = [hits[0].score for hits in near(np.eye(8)[:1], queries, 1)]
     assert scores == twice[:, 0].tolist() != once[:, 0].tolist()
 
@@ -164,8 +181,10 @@ def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_on
             self.batches = [*getattr(self, "batches", []), list(texts)]
             return np.array(super().embed_documents(texts), np.float32)
 
-    plain, batched = Hashed(), Batched()
-    one, two = Dense(chunks_of("a", "b"), plain), Dense(chunks_of("a", "b"), batched)
+    plain = Hashed()
+    batched = Batched()
+    one = Dense(chunks_of("a", "b"), plain)
+    two = Dense(chunks_of("a", "b"), batched)
     assert one.search(["q", "r"], 2) == two.search(["q", "r"], 2)
     assert plain.asked[-2:] == ["q", "r"]
     assert batched.batches == [["a", "b"], ["q", "r"]]
@@ -180,10 +199,14 @@ def test_mmr_selects_what_langchain_selects(weight):
     queries = rng.standard_normal((50, 16)) + centres[0]
     dense = Dense(chunks_of(*"x" * 400), Numbered(queries, vectors))
     chosen = []
-    for query, (places, scores) in zip(queries, dense.nearest(unit(queries).astype(np.float32), 20), strict=True):
+    for query, (places, scores) in zip(
+        queries, dense.nearest(unit(queries).astype(np.float32), 20), strict=True
+    ):
         candidates = dense.vectors[places]
         chosen.append(_select_mmr(candidates, scores, 10, weight))
-        assert chosen[-1] == maximal_marginal_relevance(query, candidates.astype(float).tolist(), weight, 10)
+        assert chosen[-1] == maximal_marginal_relevance(
+            query, candidates.astype(float).tolist(), weight, 10
+        )
     assert weight != 0.5 or any(one != list(range(10)) for one in chosen)
 
 
@@ -201,7 +224,8 @@ def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, 
     for n, pick in enumerate(hits):
         picked = [rows[hit.chunk.id] for hit in hits[:n]]
         values = {
-            hit.chunk.id: weight * hit.score - (1 - weight) * max(rows[hit.chunk.id] @ p for p in picked)
+            hit.chunk.id: weight * hit.score
+            - (1 - weight) * max(rows[hit.chunk.id] @ p for p in picked)
             if picked
             else hit.score
             for hit in left
@@ -234,7 +258,8 @@ def test_settings_name_the_model_and_every_parameter():
 
 @pytest.mark.data
 def test_recorded_minilm_rankings_agree_on_the_first_places(recorded, minilm):
-    paragraphs, rows = hotpot_chunks(recorded), recorded("hotpotqa/first500_dense_minilm_results.csv.gz")
+    paragraphs = hotpot_chunks(recorded)
+    rows = recorded("hotpotqa/first500_dense_minilm_results.csv.gz")
     rows = [r for r in rows if r["setting"] == "per_question" and r["example_id"] in paragraphs]
     agree = []
     for row in rows[:12]:
@@ -249,8 +274,16 @@ ONE = chunks_of("a", "b")
 test_bad_input_is_named = refusals(
     (lambda: Dense([], Hashed()), DataError, "no chunks to index"),
     (lambda: Dense(ONE, "minilm"), "embedder is str"),
-    (lambda: Dense(ONE, Fixed(a=[1.0], b=[1.0, 2.0])).vectors, ModelError, "Fixed returned vectors of several lengths"),
-    (lambda: Dense(ONE, Fixed(a=[1.0], b=[2.0], q=[1.0, 2.0])).search(["q"], 1), ModelError, "dimension 2"),
+    (
+        lambda: Dense(ONE, Fixed(a=[1.0], b=[1.0, 2.0])).vectors,
+        ModelError,
+        "Fixed returned vectors of several lengths",
+    ),
+    (
+        lambda: Dense(ONE, Fixed(a=[1.0], b=[2.0], q=[1.0, 2.0])).search(["q"], 1),
+        ModelError,
+        "dimension 2",
+    ),
     (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), "such as 'nope'"),
     (lambda: MMR(BM25(ONE)), "over is BM25"),
     (lambda: MMR(Dense(ONE, Hashed()), fetch_k=0), "fetch_k=0"),

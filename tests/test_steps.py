@@ -1,4 +1,7 @@
-"""Claim extraction and checking through a loopback server: exact calls, mismatches, unscored items, replay."""
+"""Claim extraction and checking through a loopback server:
+
+exact calls, mismatches, unscored items, replay.
+"""
 
 import json
 import socket
@@ -9,10 +12,21 @@ import pytest
 from checks import refusals
 from fake_ollama import FakeOllama, Fault
 
-from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
+from ragbench.data.ragchecker import (
+    RagResult,
+    RagResults,
+    RetrievedText,
+    from_ragchecker,
+    to_ragchecker,
+)
 from ragbench.errors import DataError, ModelError
 from ragbench.labelling.asking import _reply_schema
-from ragbench.labelling.claims import check_claims, extract_claims, ragchecker_calls, ragchecker_labels
+from ragbench.labelling.claims import (
+    check_claims,
+    extract_claims,
+    ragchecker_calls,
+    ragchecker_labels,
+)
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import extract_statements
 from ragbench.llm import Cassette
@@ -33,7 +47,10 @@ def numbered(prompt, start):
 
 
 def truth(claim, text):
-    """The rule of the made judge: a claim is its words; 'not' before a text that holds the rest contradicts it."""
+    """The rule of the made judge:
+
+    a claim is its words; 'not' before a text that holds the rest contradicts it.
+    """
     if claim in text:
         return "Entailment"
     return "Contradiction" if claim.removeprefix("not ") in text else "Neutral"
@@ -44,7 +61,9 @@ def judge(prompt):
     if "take a text apart" in prompt or "simple statements" in prompt:
         text = between(prompt, "Text:\n" if "Text:\n" in prompt else "Answer:\n", "\n\nReply")
         claims = [part.strip() for part in text.split(";") if part.strip()]
-        return {"claims": [c.split(" ", 2) for c in claims] if "exactly three" in prompt else claims}
+        return {
+            "claims": [c.split(" ", 2) for c in claims] if "exactly three" in prompt else claims
+        }
     if "Reference text:\n" in prompt:
         text = between(prompt, "Reference text:\n", "\n\nEach claim")
         return {"labels": [truth(claim, text) for claim in numbered(prompt, "claims to check:")]}
@@ -69,8 +88,13 @@ def chunks(*texts):
     return tuple(RetrievedText(text=text, doc_id=f"d{i}") for i, text in enumerate(texts))
 
 
-A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is deep; cats do purr",
-              chunks("today sky is blue indeed", "cats do purr and sea is deep", "nothing here"))  # fmt: skip
+A = RagResult(
+    "a",
+    "Q?",
+    "sky is blue; sea is deep",
+    "sky is blue; not sea is deep; cats do purr",
+    chunks("today sky is blue indeed", "cats do purr and sea is deep", "nothing here"),
+)
 # The same question under another generator: same reference, same chunks, another response.
 B = replace(A, id="b", response="sea is deep; dogs are not birds")
 
@@ -84,16 +108,23 @@ def test_each_different_text_is_taken_apart_once_in_one_call(fake):
 
 
 def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
-    found = extract_statements(fake.model(), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET)
+    found = extract_statements(
+        fake.model(), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET
+    )
     assert found.labels == (("x is one", "y is two"),) * 3
-    assert sorted(between(call.prompt, "Question:", "\n") for call in fake.calls) == ["How?", "Why?"]
+    assert sorted(between(call.prompt, "Question:", "\n") for call in fake.calls) == [
+        "How?",
+        "Why?",
+    ]
 
 
 @pytest.mark.parametrize(
     "bad", ['{"claims": ["x", " "]}', "I would say it is fine.", '{"claims": "x"}', '{"claim": []}']
 )
 def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
-    with FakeOllama(reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)) as server:
+    with FakeOllama(
+        reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)
+    ) as server:
         found = extract_claims(server.model(), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
         assert len(server.calls) == found.report.calls == 3  # one repair try
     assert found.labels == (("x is one",), None)
@@ -103,10 +134,14 @@ def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
 
 
 def test_the_extractor_and_the_checker_see_the_question(fake):
-    texts, questions = ["x is one; y is two"] * 3, ["Why?", "How?", "Why?"]
+    texts = ["x is one; y is two"] * 3
+    questions = ["Why?", "How?", "Why?"]
     found = extract_claims(fake.model(), texts, questions=questions, **QUIET)
     assert found.labels == (("x is one", "y is two"),) * 3
-    assert sorted(between(call.prompt, "Question:\n", "\n") for call in fake.calls) == ["How?", "Why?"]
+    assert sorted(between(call.prompt, "Question:\n", "\n") for call in fake.calls) == [
+        "How?",
+        "Why?",
+    ]
     ragchecker_labels(fake.model(), [A], **QUIET)
     assert {between(call.prompt, "Question:\n", "\n") for call in fake.calls[2:]} == {A.question}
 
@@ -126,7 +161,9 @@ def test_a_short_answer_is_one_claim_made_of_question_and_answer(fake, short):
     assert ragchecker_calls([replace(A, response=short, reference=short)])["claims"] == 0
 
 
-@pytest.mark.parametrize("text", ["x is one; y is two", "It is one. No.", "Yes, since the first one is much older"])
+@pytest.mark.parametrize(
+    "text", ["x is one; y is two", "It is one. No.", "Yes, since the first one is much older"]
+)
 def test_a_sentence_is_taken_apart_and_a_text_without_a_question_too(fake, text):
     extract_claims(fake.model(), [text], questions=["Which?"], **QUIET)
     extract_claims(fake.model(), ["Jane Austen"], **QUIET)
@@ -137,7 +174,9 @@ def test_a_sentence_is_taken_apart_and_a_text_without_a_question_too(fake, text)
 def test_claims_of_one_prompt_stand_in_an_order_that_is_drawn_and_keep_their_labels(fake):
     judged = check_claims(fake.model(), [CLAIMS, CLAIMS[:1]], [TEXT, TEXT], None, **QUIET)
     assert judged.labels == (WANTED, WANTED[:1])
-    (shown,) = (numbered(c.prompt, "claims to check:") for c in fake.calls if "7 claims" in c.prompt)
+    (shown,) = (
+        numbered(c.prompt, "claims to check:") for c in fake.calls if "7 claims" in c.prompt
+    )
     assert sorted(shown) == sorted(CLAIMS)
     assert shown != CLAIMS
     alone = check_claims(fake.model(), [CLAIMS], [TEXT], **QUIET)
@@ -145,9 +184,25 @@ def test_claims_of_one_prompt_stand_in_an_order_that_is_drawn_and_keep_their_lab
     assert alone.labels == judged.labels[:1]
 
 
-CLAIMS = ["sky is blue", "not sea is deep", "cats do purr", "sea is deep", "not sky is blue", "dogs bark", "deep"]
+CLAIMS = [
+    "sky is blue",
+    "not sea is deep",
+    "cats do purr",
+    "sea is deep",
+    "not sky is blue",
+    "dogs bark",
+    "deep",
+]
 TEXT = "sky is blue and sea is deep"
-WANTED = ("Entailment", "Contradiction", "Neutral", "Entailment", "Contradiction", "Neutral", "Entailment")
+WANTED = (
+    "Entailment",
+    "Contradiction",
+    "Neutral",
+    "Entailment",
+    "Contradiction",
+    "Neutral",
+    "Entailment",
+)
 
 
 @pytest.mark.parametrize(("joint", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (50, 1), (None, 1)])
@@ -160,9 +215,14 @@ def test_any_number_of_claims_per_prompt_gives_the_same_three_labels(fake, joint
 
 
 def test_equal_claims_against_equal_texts_are_asked_once_and_other_lists_never_share_a_prompt(fake):
-    judged = check_claims(fake.model(), [CLAIMS[:2], CLAIMS[:2], CLAIMS[2:3]], [TEXT, TEXT, TEXT], 10, **QUIET)
+    judged = check_claims(
+        fake.model(), [CLAIMS[:2], CLAIMS[:2], CLAIMS[2:3]], [TEXT, TEXT, TEXT], 10, **QUIET
+    )
     assert judged.labels == (WANTED[:2], WANTED[:2], WANTED[2:3])
-    assert [len(numbered(call.prompt, "claims to check:")) for call in fake.calls] in ([2, 1], [1, 2])
+    assert [len(numbered(call.prompt, "claims to check:")) for call in fake.calls] in (
+        [2, 1],
+        [1, 2],
+    )
 
 
 def test_an_empty_text_entails_nothing_without_a_call_and_no_claims_need_none(fake):
@@ -176,7 +236,10 @@ def test_triples_are_checked_as_their_words_and_a_claim_stays_on_its_line(fake):
     claims = [("sky", "is", "blue"), "dogs\n2. sky is blue"]
     judged = check_claims(fake.model(), [claims], [TEXT], 2, **QUIET)
     assert judged.labels == (("Entailment", "Neutral"),)
-    assert sorted(numbered(fake.calls[0].prompt, "claims to check:")) == ["dogs 2. sky is blue", "sky is blue"]
+    assert sorted(numbered(fake.calls[0].prompt, "claims to check:")) == [
+        "dogs 2. sky is blue",
+        "sky is blue",
+    ]
     assert "There are 2 claims" in fake.calls[0].prompt
 
 
@@ -191,12 +254,25 @@ def test_a_wrong_number_of_labels_is_a_mismatch_whose_claims_are_all_checked_sin
 
     with FakeOllama(reply=miscounts) as server:
         judged = check_claims(server.model(), [CLAIMS], [TEXT], 4, **QUIET)
-        sizes = [(len(numbered(c.prompt, "claims to check:")), c.body["options"]["num_predict"]) for c in server.calls]
+        sizes = [
+            (len(numbered(c.prompt, "claims to check:")), c.body["options"]["num_predict"])
+            for c in server.calls
+        ]
     assert judged.labels == (WANTED,)
     # A single label needs less room than several.
-    assert Counter(sizes) == {(4, BOUNDS["text"]): 1, (3, BOUNDS["text"]): 1, (1, BOUNDS["label"]): 4}
+    assert Counter(sizes) == {
+        (4, BOUNDS["text"]): 1,
+        (3, BOUNDS["text"]): 1,
+        (1, BOUNDS["label"]): 4,
+    }
     report = judged.report
-    assert (report.prompts, report.calls, report.joint, report.mismatches, report.rechecked) == (6, 6, 2, 1, 4)
+    assert (report.prompts, report.calls, report.joint, report.mismatches, report.rechecked) == (
+        6,
+        6,
+        2,
+        1,
+        4,
+    )
     assert report.mismatch_rate == 0.5
     assert report.unscored == 0
 
@@ -208,9 +284,15 @@ def test_an_unreadable_joint_reply_is_no_mismatch_but_is_checked_singly_too():
 
     with FakeOllama(reply=talks) as server:
         judged = check_claims(server.model(), [CLAIMS], [TEXT], 7, **QUIET)
-        assert len(server.calls) == judged.report.calls == 2 + 7  # the joint prompt, its repair, seven singles
+        assert (
+            len(server.calls) == judged.report.calls == 2 + 7
+        )  # the joint prompt, its repair, seven singles
     assert judged.labels == (WANTED,)
-    assert (judged.report.mismatches, judged.report.unreadable, judged.report.rechecked) == (0, 1, 7)
+    assert (judged.report.mismatches, judged.report.unreadable, judged.report.rechecked) == (
+        0,
+        1,
+        7,
+    )
 
 
 def test_a_claim_that_stays_unreadable_is_none_and_never_neutral():
@@ -250,7 +332,10 @@ test_input_that_does_not_fit_is_named = refusals(
     (lambda: check_claims("ollama:x", [["a"]], [TEXT], 0), "joint=0"),
     (lambda: check_claims("ollama:x", [["a"]], [TEXT], -1), "joint=-1"),
     (lambda: extract_claims("ollama:x", ["a"], "sentences"), "did you mean 'sentence'"),
-    (lambda: check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints"), r"no field \{reference\}"),
+    (
+        lambda: check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints"),
+        r"no field \{reference\}",
+    ),
     (lambda: ragchecker_labels("ollama:x", [A, A]), DataError, "'a' belongs to several results"),
     (lambda: ragchecker_calls([A, A]), DataError, "'a' belongs to several results"),
 )
@@ -265,7 +350,9 @@ def test_what_is_no_claim_is_named_by_its_place(bad):
 def test_ragchecker_labels_are_those_worked_by_hand(fake):
     done = ragchecker_labels(fake.model(), [A], **QUIET)
     (row,) = done.results.results
-    e, n, c = "Entailment", "Neutral", "Contradiction"
+    e = "Entailment"
+    n = "Neutral"
+    c = "Contradiction"
     assert row.response_claims == ("sky is blue", "not sea is deep", "cats do purr")
     assert row.reference_claims == ("sky is blue", "sea is deep")
     assert row.response_in_reference == (e, c, n)
@@ -273,7 +360,9 @@ def test_ragchecker_labels_are_those_worked_by_hand(fake):
     assert row.response_in_chunks == ((e, n, n), (n, c, n), (n, e, n))
     assert row.reference_in_chunks == ((e, n, n), (n, e, n))
     table = claim_metrics_table(done.scored.results)
-    assert table.loc["a", ["precision", "recall", "faithfulness"]].tolist() == pytest.approx([1 / 3, 1, 2 / 3])
+    assert table.loc["a", ["precision", "recall", "faithfulness"]].tolist() == pytest.approx(
+        [1 / 3, 1, 2 / 3]
+    )
     assert done.unscored == ()
 
 
@@ -281,8 +370,12 @@ def test_ragchecker_labels_are_those_worked_by_hand(fake):
 def test_the_calls_of_a_run_are_known_before_it(fake, joint, at_most, made):
     model = fake.model()
     done = ragchecker_labels(model, [A], joint=joint, **QUIET)
-    assert ragchecker_calls(done.results, joint) == {"claims": 0, "claim check": 0}  # nothing is left to do
-    # With one claim per prompt, a claim of both sides is checked once against each of the three chunks.
+    assert ragchecker_calls(done.results, joint) == {
+        "claims": 0,
+        "claim check": 0,
+    }  # nothing is left to do
+    # With one claim per prompt, a claim of both sides is checked once against each of the three
+    # chunks.
     assert len(fake.calls) == 2 + made
     response, reference = extract_claims(model, [A.response, A.reference], **QUIET).labels
     apart = replace(A, response_claims=response, reference_claims=reference)
@@ -294,17 +387,22 @@ def test_the_calls_of_a_run_are_known_before_it(fake, joint, at_most, made):
 def test_a_second_generator_costs_only_what_its_own_response_needs(fake):
     model = fake.model()
     done = ragchecker_labels(model, [A, B], joint=None, **QUIET)
-    # Texts: reference, two responses. Checks: each response's claims against the reference and three chunks, the
-    # reference's claims against two responses, and against the three chunks once for both.
+    # Texts: reference, two responses. Checks: each response's claims against the reference and
+    # three chunks, the reference's claims against two responses, and against the three chunks once
+    # for both.
     assert len(fake.calls) == 3 + 2 * 4 + 2 + 3
     assert ragchecker_calls([A, B], joint=None) == {"claims": 3, "claim check": 2 * 8}
     assert done.reports["claims"].calls == 3
     assert Counter(call.prompt for call in fake.calls).most_common(1)[0][1] == 1
-    assert done.results.results[0] == ragchecker_labels(model, [A], joint=None, **QUIET).results.results[0]
+    assert (
+        done.results.results[0]
+        == ragchecker_labels(model, [A], joint=None, **QUIET).results.results[0]
+    )
 
 
 def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
-    empty, bare = replace(A, id="e", response=""), replace(A, id="n", chunks=())
+    empty = replace(A, id="e", response="")
+    bare = replace(A, id="n", chunks=())
     done = ragchecker_labels(fake.model(), [empty, bare], joint=None, **QUIET)
     assert len(fake.calls) == 2 + 3 + 2
     first, second = done.results.results
@@ -321,7 +419,9 @@ def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake)
     whole = ragchecker_labels(model, [A], joint=5, **QUIET).results
     count = len(fake.calls)
     row = replace(whole.results[0], metrics={"precision": 1.0})
-    assert ragchecker_labels(model, RagResults((row,), {"overall": {}}), **QUIET).results.metrics == {"overall": {}}
+    assert ragchecker_labels(
+        model, RagResults((row,), {"overall": {}}), **QUIET
+    ).results.metrics == {"overall": {}}
     assert len(fake.calls) == count
     undone = RagResults((replace(row, reference_in_chunks=None),), {"overall": {}})
     again = ragchecker_labels(model, undone, joint=5, **QUIET)
@@ -340,11 +440,18 @@ def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
         done = ragchecker_labels(server.model(), [A, B], **QUIET)
     assert done.unscored == ("a",)
     assert done.results.results[0].missing() == ("response_in_chunks",)
-    e, n, c = "Entailment", "Neutral", "Contradiction"
+    e = "Entailment"
+    n = "Neutral"
+    c = "Contradiction"
     assert done.partial == {"a": {"response_in_chunks": ((e, n, n), (n, c, n), (None, e, n))}}
     assert [row.id for row in done.scored.results] == ["b"]
-    assert [f.id for f in done.reports["claim check"].failures] == ["a response_in_chunks[0] claim 3"]
-    assert from_ragchecker(json.loads(json.dumps(to_ragchecker(done.results)))).results == done.results.results
+    assert [f.id for f in done.reports["claim check"].failures] == [
+        "a response_in_chunks[0] claim 3"
+    ]
+    assert (
+        from_ragchecker(json.loads(json.dumps(to_ragchecker(done.results)))).results
+        == done.results.results
+    )
 
 
 def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():
@@ -379,7 +486,8 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
     monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
     replayed = ragchecker_labels(model, [A, B], joint=5, cassette=Cassette(path, "replay"), **QUIET)
     assert replayed.results == again.results == first.results
-    one, two = first.reports["claim check"], replayed.reports["claim check"]
+    one = first.reports["claim check"]
+    two = replayed.reports["claim check"]
     assert one.mismatches == two.mismatches == 4
     assert one.rechecked == two.rechecked == 12
     assert (one.cached, two.calls, two.cached) == (0, 0, one.prompts)

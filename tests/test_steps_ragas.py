@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from ragbench.labelling.asking import StepReport
 from ragbench.labelling.preferences import _PairRanking, gpt_ranking, gpt_score
-from ragbench.labelling.statements import extract_sentences, extract_statements, generate_questions, statement_verdicts
+from ragbench.labelling.statements import (
+    extract_sentences,
+    extract_statements,
+    generate_questions,
+    statement_verdicts,
+)
 from ragbench.metrics.reference_free import match_sentences
 
 QUIET = {"progress": False, "retries": 0}
@@ -60,7 +65,9 @@ def test_too_few_too_many_or_blank_questions_are_unscored(questions):
     with serve(lambda prompt: {"questions": questions}) as server:
         made = generate_questions(server.model(), ["a"], 3, ids=["e7"], **QUIET)
     assert made.labels == (None,)
-    assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
+    assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [
+        ("e7", questions)
+    ]
 
 
 INSUFFICIENT = "Insufficient Information"
@@ -90,7 +97,9 @@ def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
     assert (got.total, got.insufficient) == (5, False)
 
 
-@pytest.mark.parametrize("items", [[], [INSUFFICIENT], ["insufficient information."], [f'"{INSUFFICIENT}"']])
+@pytest.mark.parametrize(
+    "items", [[], [INSUFFICIENT], ["insufficient information."], [f'"{INSUFFICIENT}"']]
+)
 def test_nothing_copied_is_insufficient(items):
     got = match_sentences(items, SENTENCES)
     assert (got.sentences, got.altered, got.total, got.insufficient) == ((), (), 5, True)
@@ -109,9 +118,18 @@ def test_any_copied_sentences_are_found_and_never_more_than_there_are(context, d
 
 def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
     def answer(prompt):
-        return {"sentences": ["One is one.", "Three is 3."] if "Question: Q1" in prompt else [INSUFFICIENT]}
+        return {
+            "sentences": ["One is one.", "Three is 3."]
+            if "Question: Q1" in prompt
+            else [INSUFFICIENT]
+        }
 
-    contexts = ["One is one. Two is two.", ["One is one.", "Two is two."], "One is one. Two is two.", ""]
+    contexts = [
+        "One is one. Two is two.",
+        ["One is one.", "Two is two."],
+        "One is one. Two is two.",
+        "",
+    ]
     with serve(answer) as server:
         got = extract_sentences(server.model(), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
         assert len(server.calls) == 2
@@ -123,11 +141,17 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
 
 test_input_that_does_not_fit_is_named = refusals(
     (lambda: extract_statements("ollama:x", ["Q"], ["a", "b"]), "1 questions, 2 answers"),
-    (lambda: extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"]), "the context of x1 holds something else"),
+    (
+        lambda: extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"]),
+        "the context of x1 holds something else",
+    ),
     (lambda: generate_questions("ollama:x", ["a"], 0), "n=0"),
     (lambda: generate_questions("ollama:x", "a"), "answers is one string"),
     (lambda: gpt_score("ollama:x", "faithfulness", ["Q"], ["a"]), "no contexts for faithfulness"),
-    (lambda: gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"]), "contexts for answer_relevance"),
+    (
+        lambda: gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"]),
+        "contexts for answer_relevance",
+    ),
     (lambda: gpt_score("ollama:x", "faithfullness", ["Q"], ["a"]), "did you mean 'faithfulness'"),
 )
 
@@ -135,7 +159,9 @@ test_input_that_does_not_fit_is_named = refusals(
 def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
     replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
     with serve(lambda p: {"score": replies[p.split("Answer:\n")[1][0]]}) as server:
-        got = gpt_score(server.model(), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET)
+        got = gpt_score(
+            server.model(), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET
+        )
     assert got.labels == (0, 10, None, None, None, None, None)
     assert [f.id for f in got.report.failures] == list("cdefg")
     assert got.report.unscored == 5
@@ -151,12 +177,18 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
         score, *rankings = [call.prompt for call in server.calls]
     assert "CAND" in score
     for prompt in (score, *rankings):
-        # Section 5: faithfulness is judged from context and answer, the other two from the question.
+        # Section 5: faithfulness is judged from context and answer, the other two from the
+        # question.
         assert ("THE CONTEXT" in prompt) == (dimension == "faithfulness")
         assert ("QU" in prompt) == (dimension != "faithfulness")
     word = "Context" if dimension == "context_relevance" else "Answer"
     for shown in (("CAND", "OTHER"), ("OTHER", "CAND")):
-        assert sum(f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n" in prompt for prompt in rankings) == 1
+        assert (
+            sum(
+                f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n" in prompt for prompt in rankings
+            )
+            == 1
+        )
 
 
 def test_a_score_is_asked_for_in_a_prompt_of_ones_own(tmp_path):
@@ -177,7 +209,9 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
         return "Neither." if "Answer 1:\nc\n" in prompt else longer(prompt)
 
     with serve(one_way) as server:
-        got = gpt_ranking(server.model(), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET)
+        got = gpt_ranking(
+            server.model(), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET
+        )
     assert got.choices == ((1, None), (2, 1))
     assert got.preferences == (None, 0.0)
     assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)

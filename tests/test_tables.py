@@ -21,7 +21,11 @@ from ragbench.paths import project_root
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval import RETRIEVERS, Index, make_retriever
 
-CHUNKS = [Chunk("c", "the red fox", "d1"), Chunk("a", "a red red bird", "d2"), Chunk("b", "the fox and a dog", "d1")]
+CHUNKS = [
+    Chunk("c", "the red fox", "d1"),
+    Chunk("a", "a red red bird", "d2"),
+    Chunk("b", "the fox and a dog", "d1"),
+]
 
 
 def letters():
@@ -30,7 +34,11 @@ def letters():
 
 def readme_code(first_line: str) -> str:
     """Return the Python block of the README that begins so."""
-    blocks = re.findall(r"```python\n(.*?)```", (project_root() / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```",
+        (project_root() / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     return next(block for block in blocks if block.startswith(first_line))
 
 
@@ -45,11 +53,16 @@ def own_retriever(monkeypatch):
 
 
 def experiment_file(folder, more=""):
-    (folder / "d.jsonl").write_text("".join(f'{{"title": "{d.title}", "text": "{d.text}"}}\n' for d in DATA.documents))
-    (folder / "q.jsonl").write_text("".join(f'{{"question": "{q.text}", "answer": "x"}}\n' for q in DATA.questions))
+    (folder / "d.jsonl").write_text(
+        "".join(f'{{"title": "{d.title}", "text": "{d.text}"}}\n' for d in DATA.documents)
+    )
+    (folder / "q.jsonl").write_text(
+        "".join(f'{{"question": "{q.text}", "answer": "x"}}\n' for q in DATA.questions)
+    )
     path = folder / "experiment.yaml"
     path.write_text(
-        "name: own\nfolder: out\ndata: {few: {questions: q.jsonl, documents: d.jsonl}}\nchunker: token_chunks\n"
+        "name: own\nfolder: out\ndata: {few: {questions: q.jsonl, documents: d.jsonl}}\nchunker: "
+        "token_chunks\n"
         f"retriever: [BM25, SharedWords]\nN: 50\n{more}"
     )
     return path
@@ -58,17 +71,25 @@ def experiment_file(folder, more=""):
 DATA = people(3)
 
 
-def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shares_most_words(own_retriever):
+def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shares_most_words(
+    own_retriever,
+):
     assert len([line for line in own_retriever.splitlines() if line.strip()]) < 10
     found = make_retriever("SharedWords", CHUNKS).search(["the red fox", "a bird", "nothing"], 2)
     assert [[hit.chunk.id for hit in hits] for hits in found] == [["c", "b"], ["a", "b"], []]
     assert [hit.score for hit in found[0]] == [3, 2]
-    assert [hit.chunk.id for hit in make_retriever("SharedWords", CHUNKS).search(["a fox"], 5, {"d2"})[0]] == ["a"]
+    assert [
+        hit.chunk.id
+        for hit in make_retriever("SharedWords", CHUNKS).search(["a fox"], 5, {"d2"})[0]
+    ] == ["a"]
 
 
 def test_the_readmes_retriever_runs_by_name_in_a_file(own_retriever, tmp_path):
     rows = Experiment.from_yaml(experiment_file(tmp_path)).run(progress=False)
-    assert rows.groupby("retriever")["status"].agg(set).to_dict() == {"BM25": {"ok"}, "SharedWords": {"ok"}}
+    assert rows.groupby("retriever")["status"].agg(set).to_dict() == {
+        "BM25": {"ok"},
+        "SharedWords": {"ok"},
+    }
     assert rows.loc[rows["retriever"] == "SharedWords", "hits"].map(len).min() > 0
 
 
@@ -76,8 +97,12 @@ def test_the_readmes_retriever_runs_from_the_command_line(tmp_path, monkeypatch,
     code = readme_code("from ragbench.retrieval import RETRIEVERS")
     (tmp_path / "own_retriever_of_a_test.py").write_text(code)
     monkeypatch.setitem(RETRIEVERS, "SharedWords", None)
-    assert cli.main(["run", str(experiment_file(tmp_path, "code: own_retriever_of_a_test.py\n"))]) == 0
-    assert '"retriever":"SharedWords"' in (tmp_path / "out" / "rows.jsonl").read_text().replace(": ", ":")
+    assert (
+        cli.main(["run", str(experiment_file(tmp_path, "code: own_retriever_of_a_test.py\n"))]) == 0
+    )
+    assert '"retriever":"SharedWords"' in (tmp_path / "out" / "rows.jsonl").read_text().replace(
+        ": ", ":"
+    )
     monkeypatch.delitem(sys.modules, "own_retriever_of_a_test")
 
 
@@ -121,9 +146,15 @@ HIT = Hit(CHUNKS[0], 1.0, 1)
         ([[HIT]], "a list of 2 lists"),
         ([[HIT, HIT], []], "at most 1 Hit"),
         ([[HIT], ["a"]], "Hit"),
-        (lambda self, k, scopes: self.best([[1.0], [1.0]], k, scopes), r"Returns gave scores of shape \(2, 1\)"),
+        (
+            lambda self, k, scopes: self.best([[1.0], [1.0]], k, scopes),
+            r"Returns gave scores of shape \(2, 1\)",
+        ),
         (lambda self, k, scopes: self.best([[1.0] * 3, [1.0]], k, scopes), "Returns gave scores"),
-        (lambda self, k, scopes: self.best([[1.0] * 3, [float("nan")] * 3], k, scopes), "one that is NaN"),
+        (
+            lambda self, k, scopes: self.best([[1.0] * 3, [float("nan")] * 3], k, scopes),
+            "one that is NaN",
+        ),
     ],
 )
 def test_what_a_retriever_of_ones_own_returns_is_checked(found, message):
@@ -143,11 +174,14 @@ def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
         given["reranker"] = SharedLetters()
     if name == "MLQ":
         given["decompose"] = lambda question: [question]
-    assert "b" in [hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]]
+    assert "b" in [
+        hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]
+    ]
 
 
 def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():
-    mine, chunks = letters(), list(CHUNKS)
+    mine = letters()
+    chunks = list(CHUNKS)
     sim = make_retriever("SIM", chunks, embedder=mine)
     assert make_retriever("MMR", chunks, embedder=mine).over is sim
     assert make_retriever("SIM", chunks, embedder=letters()) is not sim
@@ -201,7 +235,10 @@ def test_a_data_set_and_a_chunker_of_ones_own_run_by_name_in_a_file(tmp_path, mo
 
     monkeypatch.setitem(DATASETS, "mine", load_mine)
     monkeypatch.setitem(CHUNKERS, "whole", whole)
-    text = "name: t\nfolder: out\ndata: {few: {use: mine, limit: 4}}\nchunker: {w: {use: whole, prefix: So}}\n"
+    text = (
+        "name: t\nfolder: out\ndata: {few: {use: mine, limit: 4}}\nchunker: {w: {use: whole, "
+        "prefix: So}}\n"
+    )
     (tmp_path / "e.yaml").write_text(text + "retriever: BM25\nk: 1\nN: 50\n")
     rows = Experiment.from_yaml(tmp_path / "e.yaml").run(progress=False)
     assert rows["question_id"].tolist() == ["q0", "q1", "q2", "q3"]

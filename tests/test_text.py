@@ -1,4 +1,7 @@
-"""Text made comparable: the rule by hand and against a slow oracle, the way back, and that everything here uses it."""
+"""Text made comparable:
+
+the rule by hand and against a slow oracle, the way back, and that everything here uses it.
+"""
 
 import re
 import unicodedata
@@ -69,7 +72,11 @@ def test_span_points_into_the_text_as_it_is():
     text = "xx the\n   quick exam-\nple e\u0301te\u0301"
     made = normalise(text)
     assert made.text == "xx the quick example été"
-    for word, original in {"the quick": "the\n   quick", "example": "exam-\nple", "té": "te\u0301"}.items():
+    for word, original in {
+        "the quick": "the\n   quick",
+        "example": "exam-\nple",
+        "té": "te\u0301",
+    }.items():
         at = made.text.index(word)
         start, stop = made.span(at, at + len(word))
         assert text[start:stop] == original
@@ -92,10 +99,12 @@ def slow(text: str, form: str) -> str:
     text = re.sub("\u00ad\\s*[" + BREAKS + "]\\s*", "", text)
     text = "".join(c for c in text if c not in "\u00ad\u200b\u2060\ufeff")
     text = unicodedata.normalize(form, text)
-    out, at = "", 0
+    out = ""
+    at = 0
     while at < len(text):
         if not text[at].isspace():
-            out, at = out + text[at], at + 1
+            out = out + text[at]
+            at = at + 1
             continue
         run = text[at:]
         run = run[: len(run) - len(run.lstrip())]
@@ -112,7 +121,9 @@ def slow(text: str, form: str) -> str:
     return out
 
 
-CHARACTERS = "ab AB1-‐.\n\t\r\u00a0\u3000\u00ad\u200b\u2028\ufeffé中北。Ａﬁ서ㅏ\u0301\u1161\uff9eカか\u3099"
+CHARACTERS = (
+    "ab AB1-‐.\n\t\r\u00a0\u3000\u00ad\u200b\u2028\ufeffé中北。Ａﬁ서ㅏ\u0301\u1161\uff9eカか\u3099"
+)
 PIECES = st.sampled_from([*CHARACTERS, "e\u0301"])
 TEXTS = st.one_of(st.lists(PIECES, max_size=25).map("".join), st.text(max_size=30))
 
@@ -163,16 +174,24 @@ LAYOUTS = {
 @pytest.mark.parametrize("match", ["substring", "substring_nfkc", "exact"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_metric_check_marks_and_recall_agree(layout, match):
-    text, form = LAYOUTS[layout], MATCHES[match][1]
+    text = LAYOUTS[layout]
+    form = MATCHES[match][1]
     there = rb.ir_score([FACT], text, match) == 1.0
-    expected = {"exact": {"clean"}, "substring": set(LAYOUTS) - {"full width", "another word", "another case"}}
+    expected = {
+        "exact": {"clean"},
+        "substring": set(LAYOUTS) - {"full width", "another word", "another case"},
+    }
     assert there == (layout in expected.get(match, set(LAYOUTS) - {"another word", "another case"}))
 
-    data = Dataset("d", (Question("q", "Which fox?", "1967", (FACT,)),), (Document("d", "t", text),))
+    data = Dataset(
+        "d", (Question("q", "Which fox?", "1967", (FACT,)),), (Document("d", "t", text),)
+    )
     problems = [p.what for p in validate(data, form=form)]
     assert any("not found in any document" in what for what in problems) != there
 
-    variant = {"exact": "paper", "substring": "normalised", "substring_nfkc": "normalised_nfkc"}[match]
+    variant = {"exact": "paper", "substring": "normalised", "substring_nfkc": "normalised_nfkc"}[
+        match
+    ]
     assert reference_recall([FACT], [text], variant=variant) == float(there)
     assert (effective_information_rate([FACT], [text], variant=variant) > 0) == there
 
@@ -182,14 +201,22 @@ def test_metric_check_marks_and_recall_agree(layout, match):
     assert (ranking.scores[0] == 1.0) == there
     start, stop = ranking.span(0, 0)
     if there:
-        assert "".join(normalise(text[start:stop], form or "NFC").text.split()) == "".join(FACT.split())
+        assert "".join(normalise(text[start:stop], form or "NFC").text.split()) == "".join(
+            FACT.split()
+        )
         assert column("x", ranking, 0, 1).count("<mark") == 1
 
 
 def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
-    german = "Es misst acht Meter und wurde nach einem Brand erneuert. Zum Hafen sind es zehn Minuten."
-    french = "Il fut construit par Ada Holm. On y arrive à pied depuis la gare de Bensk en dix minutes."
-    spanish = "El faro fue construido por un ingeniero y se encuentra en la costa; la torre es de piedra."
+    german = (
+        "Es misst acht Meter und wurde nach einem Brand erneuert. Zum Hafen sind es zehn Minuten."
+    )
+    french = (
+        "Il fut construit par Ada Holm. On y arrive à pied depuis la gare de Bensk en dix minutes."
+    )
+    spanish = (
+        "El faro fue construido por un ingeniero y se encuentra en la costa; la torre es de piedra."
+    )
     assert [language_of([text]) for text in (german, french, spanish)] == ["german", "french", None]
 
 
@@ -233,4 +260,7 @@ def test_each_function_word_can_tell_its_language(language):
 
 def test_a_few_foreign_names_do_not_change_the_language_of_an_unspaced_text():
     assert language_of(["北京大学的学生在 London 和 Paris 学习语言"]) == "chinese"
-    assert language_of(["The capital of the country is Beijing (北京) and was so in the past."]) == "english"
+    assert (
+        language_of(["The capital of the country is Beijing (北京) and was so in the past."])
+        == "english"
+    )

@@ -1,4 +1,7 @@
-"""The thesis's experiment end to end: Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3."""
+"""The thesis's experiment end to end:
+
+Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3.
+"""
 
 import json
 import math
@@ -29,7 +32,10 @@ MODEL = "ollama:llama3:8b"
 def minihop_rows(tmp_path_factory):
     data = load_minihop()
     chunks = semantic_chunks(data.documents, default_embedder())
-    options = {"chunker": {"as run": lambda documents: chunks}, "folder": tmp_path_factory.mktemp("table_3_1")}
+    options = {
+        "chunker": {"as run": lambda documents: chunks},
+        "folder": tmp_path_factory.mktemp("table_3_1"),
+    }
     rows = thesis.experiment("Table 3.1", data, **options).run(progress=False)
     return data, {c.id: c.text for c in chunks}, rows
 
@@ -68,7 +74,10 @@ def longest_common(part: str, text: str) -> int:
 
 
 def test_minihop_tells_retrievers_apart(minihop_rows):
-    """The data set's own promise: best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500."""
+    """The data set's own promise:
+
+    best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500.
+    """
     by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean().unstack()
     assert by_n.loc[1000].max() <= 0.9
     assert by_n.loc[500].max() - by_n.loc[500].min() >= 0.08
@@ -85,13 +94,19 @@ def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
 
 
 QUESTIONS = (
-    Question("q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"),
-    Question("q2", "In which town was Bob Ray born?", "York", ("Bob Ray was born in York.",), "bridge"),
+    Question(
+        "q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"
+    ),
+    Question(
+        "q2", "In which town was Bob Ray born?", "York", ("Bob Ray was born in York.",), "bridge"
+    ),
     Question("q3", "In which town was Cy Orr born?", "Bath", (), "bridge"),
 )
 PAGES = {"Ann Lee": "Ann Lee was born in Ely.", "Bob Ray": "Bob Ray was born in York."}
 PAGES["Kelp"] = "Kelp forests grow under cold water."
-DOCUMENTS = tuple(Document(f"d{i}", title, text, (text,)) for i, (title, text) in enumerate(PAGES.items()))
+DOCUMENTS = tuple(
+    Document(f"d{i}", title, text, (text,)) for i, (title, text) in enumerate(PAGES.items())
+)
 TOWNS = Dataset("towns", QUESTIONS[:2], DOCUMENTS)
 
 
@@ -113,7 +128,8 @@ def found(*titles):
     return lambda chunks: Found(*titles)
 
 
-GOOD, POOR = found("Ann Lee", "Bob Ray", "Kelp"), found("Kelp", "Bob Ray", "Kelp")
+GOOD = found("Ann Lee", "Bob Ray", "Kelp")
+POOR = found("Kelp", "Bob Ray", "Kelp")
 
 
 def run(folder, data, who, retriever, N, **options):
@@ -143,7 +159,9 @@ def rows(tmp_path_factory):
 def test_scores_belong_to_the_context_that_was_answered_from(rows):
     table = rows.set_index(["question_id", "retriever", "N"])["ir_score"]
     assert table["q1", "A", 1000] == 1.0
-    assert table["q1", "A", 3] == pytest.approx(len("Ann Lee was") / len("Ann Lee was born in Ely."))
+    assert table["q1", "A", 3] == pytest.approx(
+        len("Ann Lee was") / len("Ann Lee was born in Ely.")
+    )
     assert table["q1", "B", 1000] < 0.3
     assert math.isnan(table["q1", "LLM only", 0])
 
@@ -163,16 +181,23 @@ def test_shares_are_of_the_scored_answers_and_count_the_unscored():
 
 
 def towns_model(request):
-    """A model that decomposes every question into one about kelp, answers, and grades 5, 4, 3, 2, 1, 5."""
+    """A model that decomposes every question into one about kelp, answers, and grades 5, 4, 3, 2,
+    1, 5.
+    """
     if request.get("format"):
         (name, spec), *_ = request["format"]["properties"].items()
         return json.dumps({name: [5, 4, 3, 2, 1, 5][: spec["minItems"]]})
-    if "born" in request["messages"][-1]["content"] and "Kelp" not in request["messages"][-1]["content"]:
+    if (
+        "born" in request["messages"][-1]["content"]
+        and "Kelp" not in request["messages"][-1]["content"]
+    ):
         return "Where do kelp forests grow?"
     return "In Ely."
 
 
-def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(tmp_path, monkeypatch):
+def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     with FakeOllama(reply=towns_model) as server:
         who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
@@ -180,13 +205,25 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(tm
         asked = [call.prompt for call in server.calls]
         decomposition = load_prompt("multiquery_decomposition")
         for question in TOWNS.questions:
-            assert sum(fill_prompt(decomposition, question=question.text) in prompt for prompt in asked) == 1
+            assert (
+                sum(
+                    fill_prompt(decomposition, question=question.text) in prompt for prompt in asked
+                )
+                == 1
+            )
         # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
         answered = [prompt for prompt in asked if "In which town was Ann Lee born?" in prompt]
-        assert any(prompt.find("Kelp") < prompt.find("Ann Lee was born") for prompt in answered if "Kelp" in prompt)
+        assert any(
+            prompt.find("Kelp") < prompt.find("Ann Lee was born")
+            for prompt in answered
+            if "Kelp" in prompt
+        )
     assert who.names == {"decomposer": MODEL, "generator": MODEL, "judge": MODEL}
     assert str(who) == f"decomposer {MODEL}, generator {MODEL}, judge {MODEL}"
-    assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [[MODEL], [MODEL]]
+    assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [
+        [MODEL],
+        [MODEL],
+    ]
 
 
 def test_another_judge_can_be_named():
@@ -204,7 +241,8 @@ def test_without_models_a_table_is_retrieval_only(tmp_path, monkeypatch):
     assert rows["grade"].isna().all()
 
 
-# -- what a model wrote for MLQ ----------------------------------------------------------------------------------------
+# -- what a model wrote for MLQ
+# ----------------------------------------------------------------------------------------
 
 
 def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_their_model():
@@ -212,11 +250,14 @@ def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_
     written = {q.id: decompose(q.text) for q in load_minihop().questions}
     assert sum(map(bool, written.values())) >= 0.95 * len(written)
     assert decompose.settings()["decomposer"].startswith("gguf:")
-    with pytest.raises(ConfigError, match=r"no recorded sub-questions for 'Who\?'(.|\n)*llm_decomposer"):
+    with pytest.raises(
+        ConfigError, match=r"no recorded sub-questions for 'Who\?'(.|\n)*llm_decomposer"
+    ):
         decompose("Who?")
 
 
-# -- Figure 3.1 by the thesis's own answers ----------------------------------------------------------------------------
+# -- Figure 3.1 by the thesis's own answers
+# ----------------------------------------------------------------------------
 
 
 def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
@@ -233,7 +274,9 @@ def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_pa
 @pytest.mark.data
 def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
     table = thesis.figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
-    score, five, one = table["ir_score"], table["group"] == "grade 5", table["group"] == "grade 1"
+    score = table["ir_score"]
+    five = table["group"] == "grade 5"
+    one = table["group"] == "grade 1"
     assert len(table) == 7400
     assert ((score > thesis.K) == five).mean() == pytest.approx(0.690, abs=5e-4)
     assert 1 - five.mean() == pytest.approx(0.576, abs=5e-4)
@@ -250,7 +293,9 @@ def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, m
         who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
         first = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
         made = len(server.calls)
-        assert made == 2 + 2 * 6  # decompositions, six answers a question but for one prompt that comes twice, gradings
+        assert (
+            made == 2 + 2 * 6
+        )  # decompositions, six answers a question but for one prompt that comes twice, gradings
         again = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
         assert len(server.calls) == made
     pd.testing.assert_frame_equal(first.drop(columns="cached"), again.drop(columns="cached"))

@@ -1,4 +1,7 @@
-"""Three kinds of numbers and no fourth: nothing in the project stands in a language model's place."""
+"""Three kinds of numbers and no fourth:
+
+nothing in the project stands in a language model's place.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,26 @@ from ragbench.paths import project_root
 ROOT = project_root()
 # History and plans made before labels are kept as they were written.
 KEPT = ("CHANGELOG.md", "ANALYSIS.md", Path(__file__).name)
-TEXTS = (".cff", ".csv", ".ipynb", ".jinja", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml")
+TEXTS = (
+    ".cff",
+    ".csv",
+    ".ipynb",
+    ".jinja",
+    ".json",
+    ".md",
+    ".py",
+    ".sh",
+    ".toml",
+    ".txt",
+    ".yaml",
+    ".yml",
+)
 TOOLS = "grader|judge|checker|labels?|tools?|defaults?|reader|rules?|level|setting|Ragas|RAGAS|quality|keypoint"
 BANNED = {
-    "embedded, of a tool": rf"\bembedded[ _](?:{TOOLS})\b|\bEmbedded[A-Z]\w+|[\"'`*]embedded[\"'`*]|^embedded$",
+    "embedded, of a tool": (
+        r"\bembedded[ "
+        rf"_](?:{TOOLS})\b|\bEmbedded[A-Z]\w+|[\"'`*]embedded[\"'`*]|^embedded$"
+    ),
     "stand-in": r"\bstand-?ins?\b",
     "extractive": r"\bextractive\b|\bExtractive\w*",
     "no LLM": r"\bno LLM\b",
@@ -26,7 +45,9 @@ BANNED = {
 
 
 def tracked() -> list[Path]:
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
     return [Path(name) for name in names if name.endswith(TEXTS) and not name.endswith(KEPT)]
 
 
@@ -45,9 +66,13 @@ def test_no_text_of_the_project_names_a_tool_in_a_models_place(folder):
             continue
         text = (ROOT / path).read_text(encoding="utf-8", errors="replace")
         for what, pattern in BANNED.items():
-            for hit in re.finditer(pattern, text, re.MULTILINE | re.IGNORECASE if "stand" in pattern else re.MULTILINE):
+            for hit in re.finditer(
+                pattern, text, re.MULTILINE | re.IGNORECASE if "stand" in pattern else re.MULTILINE
+            ):
                 line = text.count("\n", 0, hit.start()) + 1
-                found.append(f"{path}:{line}: {what}: {text[max(0, hit.start() - 40) : hit.end() + 40]!r}")
+                found.append(
+                    f"{path}:{line}: {what}: {text[max(0, hit.start() - 40) : hit.end() + 40]!r}"
+                )
     assert found == []
 
 

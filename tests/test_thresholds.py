@@ -1,4 +1,6 @@
-"""Thresholds h and k (thesis §3.3) against brute force, the printed equations and the published optimiser."""
+"""Thresholds h and k (thesis §3.3) against brute force, the printed equations and the published
+optimiser.
+"""
 
 import math
 
@@ -9,16 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import DataError
-from ragbench.metrics.thresholds import best_threshold, fit_thresholds, grade_groups, predicted_groups
+from ragbench.metrics.thresholds import (
+    best_threshold,
+    fit_thresholds,
+    grade_groups,
+    predicted_groups,
+)
 
 NAN = float("nan")
 
 
-def made_points(n_questions: int, seed: int = 0, h: float = 0.1, k: float = 0.67) -> tuple[np.ndarray, ...]:
+def made_points(
+    n_questions: int, seed: int = 0, h: float = 0.1, k: float = 0.67
+) -> tuple[np.ndarray, ...]:
     """Scores of five systems per question, and grades that mostly follow h and k."""
     rng = np.random.default_rng(seed)
     question = np.repeat(np.arange(n_questions), 5)
-    scores = np.clip(rng.beta(0.8, 0.8, n_questions)[question] + rng.normal(0, 0.08, question.size), 0, 1).round(3)
+    scores = np.clip(
+        rng.beta(0.8, 0.8, n_questions)[question] + rng.normal(0, 0.08, question.size), 0, 1
+    ).round(3)
     grades = np.where(scores > k, 5, np.where(scores < h, 1, rng.integers(2, 5, scores.size)))
     return scores, np.where(rng.random(scores.size) < 0.15, rng.integers(1, 6, scores.size), grades)
 
@@ -36,7 +47,8 @@ def agreement(scores, positive, side, threshold) -> float:
         ([0.0, 0.1, 0.3, 0.9], [1, 1, 0, 0], "below", 0.1, 0.3, 0.2, 1, 1),
         # 0.4 holds a hit and a miss: moving past it changes nothing.
         ([0.1, 0.4, 0.4, 0.8], [0, 1, 0, 1], "above", 0.1, 0.8, 0.45, 3 / 4, 1),
-        # The plateau reaches to the end of the unit interval where the labels run against the score.
+        # The plateau reaches to the end of the unit interval where the labels run against the
+        # score.
         ([0.2, 0.3, 0.6], [1, 0, 0], "above", 0.6, 1.0, 0.8, 2 / 3, 1),
         ([0.2, 0.3, 0.6], [1, 1, 0], "above", 0.0, 0.2, 0.1, 2 / 3, 1),
         # No k >= 0 calls a score of 0 positive, so the best there is agrees on the last point only.
@@ -45,7 +57,9 @@ def agreement(scores, positive, side, threshold) -> float:
         ([0.1, 0.2, 0.3, 0.9], [0, 1, 0, 1], "above", 0.3, 0.9, 0.6, 3 / 4, 2),
     ],
 )
-def test_threshold_by_hand_with_its_plateau(scores, positive, side, low, high, value, agrees, plateaus):
+def test_threshold_by_hand_with_its_plateau(
+    scores, positive, side, low, high, value, agrees, plateaus
+):
     got = best_threshold(scores, [bool(p) for p in positive], side)
     assert (got.low, got.high, got.plateaus) == (low, high, plateaus)
     assert (got.value, got.agreement) == pytest.approx((value, agrees))
@@ -53,7 +67,8 @@ def test_threshold_by_hand_with_its_plateau(scores, positive, side, low, high, v
 
 
 def test_scores_equal_to_the_threshold_are_neither_above_nor_below():
-    # With k = 0.5 the score 0.5 is not above, so the plateau begins there; with h = 0.5 it is not below.
+    # With k = 0.5 the score 0.5 is not above, so the plateau begins there; with h = 0.5 it is not
+    # below.
     assert best_threshold([0.5, 0.5, 0.8], [False, False, True]).low == 0.5
     assert best_threshold([0.5, 0.5, 0.2], [False, False, True], "below").high == 0.5
 
@@ -77,7 +92,8 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
     scores = [s / 10 for s, _ in points]
     positive = [p for _, p in points]
     got = best_threshold(scores, positive, side)
-    low, high = min(0.0, *scores), max(1.0, *scores)
+    low = min(0.0, *scores)
+    high = max(1.0, *scores)
     grid = np.unique([*np.linspace(low, high, 601), *scores])
     values = np.array([agreement(scores, positive, side, t) for t in grid])
     assert got.agreement == pytest.approx(values.max())
@@ -95,11 +111,14 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=20), st.randoms())
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=20), st.randoms()
+)
 def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
     if len({p for _, p in points}) < 2:
         return
-    scores, positive = np.array([s / 10 for s, _ in points]), np.array([p for _, p in points])
+    scores = np.array([s / 10 for s, _ in points])
+    positive = np.array([p for _, p in points])
     base = best_threshold(scores, positive)
     order = list(range(len(points)))
     random.shuffle(order)
@@ -126,12 +145,20 @@ def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_publishe
             return -np.log(p * p_llm + (1 - p) * (1 - p_llm) + 1e-10).sum()
 
         assert likelihood(value) <= min(map(likelihood, np.linspace(0, 1, 1001))) + 1e-6
-        found = differential_evolution(lambda t, f=likelihood: f(t[0]), [(0, 1)], seed=0, maxiter=20)
+        found = differential_evolution(
+            lambda t, f=likelihood: f(t[0]), [(0, 1)], seed=0, maxiter=20
+        )
         assert likelihood(value) <= found.fun + 1e-6
 
 
 def test_a_score_at_a_threshold_lies_in_the_middle_box_and_grades_2_to_4_are_one_group():
-    assert predicted_groups(np.array([0.0, 0.1, 0.3, 0.67, 0.7]), 0.1, 0.67).tolist() == [0, 1, 1, 1, 2]
+    assert predicted_groups(np.array([0.0, 0.1, 0.3, 0.67, 0.7]), 0.1, 0.67).tolist() == [
+        0,
+        1,
+        1,
+        1,
+        2,
+    ]
     assert grade_groups(np.array([1, 2, 3, 4, 5])).tolist() == [0, 1, 1, 1, 2]
 
 
@@ -147,9 +174,21 @@ test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterw
         (lambda: fit_thresholds([0.1, 0.2], [1, 6]), DataError, "6.0 at position 1"),
         (lambda: fit_thresholds([0.1, 0.2], [1, 2.5]), DataError, "2.5 at position 1"),
         (lambda: fit_thresholds([0.1, 0.2], [1, None]), DataError, "leave unscored answers out"),
-        (lambda: fit_thresholds([0.1, 0.2], ["good", "bad"]), DataError, "grades that are not numbers"),
-        (lambda: fit_thresholds([0.1, NAN], [1, 5]), DataError, r"1 of 2 scores are NaN.*position 1"),
-        (lambda: fit_thresholds([0.1, float("inf")], [1, 5]), DataError, "1 infinite scores.*position 1"),
+        (
+            lambda: fit_thresholds([0.1, 0.2], ["good", "bad"]),
+            DataError,
+            "grades that are not numbers",
+        ),
+        (
+            lambda: fit_thresholds([0.1, NAN], [1, 5]),
+            DataError,
+            r"1 of 2 scores are NaN.*position 1",
+        ),
+        (
+            lambda: fit_thresholds([0.1, float("inf")], [1, 5]),
+            DataError,
+            "1 infinite scores.*position 1",
+        ),
         (lambda: fit_thresholds([0.1], [1, 5]), DataError, "scores 1, grades 2"),
         (lambda: fit_thresholds([], []), DataError, "at least one score"),
         (lambda: fit_thresholds([0.1, 0.2], [1, 2]), DataError, "no grade 5 among 2"),

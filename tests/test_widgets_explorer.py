@@ -33,14 +33,20 @@ ATTACK = "<script>alert('x')</script>&amp;\""
 
 
 class Fixed:
-    """A retriever that returns the same texts for every question, best first, and counts how often it is asked."""
+    """A retriever that returns the same texts for every question, best first, and counts how often
+    it is asked.
+    """
 
     def __init__(self, texts=TEXTS, title="Town"):
-        self.texts, self.title, self.asked = texts, title, []
+        self.texts = texts
+        self.title = title
+        self.asked = []
 
     def search(self, queries, k, scope=None):
         self.asked += [(query, k) for query in queries]
-        hits = [Hit(Chunk(f"c{i}", t, "d", self.title), 4.0 - i, i) for i, t in enumerate(self.texts, 1)]
+        hits = [
+            Hit(Chunk(f"c{i}", t, "d", self.title), 4.0 - i, i) for i, t in enumerate(self.texts, 1)
+        ]
         return [hits[:k] for _ in queries]
 
 
@@ -75,7 +81,9 @@ def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts
     marked = re.sub('<span class="rb-beyond">([^<]*)</span>', r"{\1}", marked)
     assert list(map(shown, re.findall("<p>(.*?)</p>", marked))) == texts
     assert ("<mark" in drawn) is (cutoff > 0)
-    assert ('<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in drawn) is (cutoff == 13)
+    assert ('<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in drawn) is (
+        cutoff == 13
+    )
     assert drawn.count('"rb-cut') == 1
 
 
@@ -199,7 +207,9 @@ def test_plain_strings_and_a_dataset_serve_as_questions():
     plain = RetrievalExplorer(["Who is Ann?"], {"fixed": Fixed()}, tokenizer=words)
     assert plain.question.text == "Who is Ann?"
     assert np.isnan(plain.scores["fixed"])
-    one = RetrievalExplorer(Dataset("towns", tuple(QUESTIONS), ()), {"fixed": Fixed()}, tokenizer=words)
+    one = RetrievalExplorer(
+        Dataset("towns", tuple(QUESTIONS), ()), {"fixed": Fixed()}, tokenizer=words
+    )
     assert one.question == QUESTIONS[0]
     assert len(one.chooser.options) == 3
 
@@ -238,7 +248,10 @@ def test_facts_that_overlap_are_both_marked():
 letters = st.text("ab <&", min_size=1, max_size=12)
 
 
-@given(chunks=st.lists(letters, min_size=1, max_size=4), facts=st.lists(letters, min_size=1, max_size=3))
+@given(
+    chunks=st.lists(letters, min_size=1, max_size=4),
+    facts=st.lists(letters, min_size=1, max_size=3),
+)
 def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks, facts):
     def characters(text):
         return range(1, len(text) + 1)
@@ -248,7 +261,9 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
     for n in (0, 1, 3, 8, 20, 59):
         drawn = column("x", ranking, n, n)
         found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)
-        assert [shown(re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", p)) for p in found] == chunks
+        assert [
+            shown(re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", p)) for p in found
+        ] == chunks
         prefix = " ".join(chunks)[:n]
         for i, fact in enumerate(facts):
             start, stop = ranking.span(i, n)
@@ -322,12 +337,16 @@ def test_ipywidgets_is_loaded_only_when_a_widget_is_used():
         "import sys, ragbench.widgets as w; dir(w); print('ipywidgets' in sys.modules);"
         "w.RetrievalExplorer; print('ipywidgets' in sys.modules)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.split() == ["False", "True"]
 
 
 def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
-    book = json.loads((project_root() / "notebooks" / "92_workbench.ipynb").read_text(encoding="utf-8"))
+    book = json.loads(
+        (project_root() / "notebooks" / "92_workbench.ipynb").read_text(encoding="utf-8")
+    )
     shown = [o["data"] for c in book["cells"] for o in c.get("outputs", ()) if "data" in o]
     assert not [d for d in shown if "application/vnd.jupyter.widget-view+json" in d]
     words = "\n".join("".join(d["text/plain"]) for d in shown)
@@ -336,7 +355,10 @@ def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
 
 
 def test_ranking_metrics_of_the_hits_stand_below_where_relevant_documents_are_known():
-    found = [Hit(Chunk(f"c{i}", "Bob sells tea.", d), 4.0 - i, i) for i, d in enumerate(("d2", "d1", "d1", "d3"), 1)]
+    found = [
+        Hit(Chunk(f"c{i}", "Bob sells tea.", d), 4.0 - i, i)
+        for i, d in enumerate(("d2", "d1", "d1", "d3"), 1)
+    ]
 
     class Ranked:
         def search(self, queries, k, scope=None):
@@ -345,8 +367,15 @@ def test_ranking_metrics_of_the_hits_stand_below_where_relevant_documents_are_kn
     known = replace(QUESTIONS[0], meta={"doc_ids": ("d1", "d3")})
     one = RetrievalExplorer([known, QUESTIONS[2]], {"ranked": Ranked()}, tokenizer=words)
     # d1 at rank 2; its second chunk takes rank 3 and counts for nothing; d3 at rank 4.
-    assert one.ranks["ranked"] | {"nDCG@10": 0} == {"nDCG@10": 0, "AP": 0.5, "RR": 0.5, "R@10": 1.0, "P@10": 0.2}
-    gained, best = 1 / np.log2(3) + 1 / np.log2(5), 1 + 1 / np.log2(3)
+    assert one.ranks["ranked"] | {"nDCG@10": 0} == {
+        "nDCG@10": 0,
+        "AP": 0.5,
+        "RR": 0.5,
+        "R@10": 1.0,
+        "P@10": 0.2,
+    }
+    gained = 1 / np.log2(3) + 1 / np.log2(5)
+    best = 1 + 1 / np.log2(3)
     assert one.ranks["ranked"]["nDCG@10"] == pytest.approx(gained / best)
     assert (
         f'<b>nDCG@10</b> <span class="rb-quiet">over all hits, 2 relevant documents</span></th>'
@@ -356,7 +385,12 @@ def test_ranking_metrics_of_the_hits_stand_below_where_relevant_documents_are_kn
     assert np.isnan(one.ranks["ranked"]["RR"])
     assert "nDCG" not in one.summary.value
     # In a data set of one's own, relevant is the document in which a reference stands.
-    documents = (Document("d1", "", "Elsewhere."), Document("d2", "", "They say: Bob sells tea. Every day."))
-    own = RetrievalExplorer(Dataset("own", (QUESTIONS[1],), documents), {"ranked": Ranked()}, tokenizer=words)
+    documents = (
+        Document("d1", "", "Elsewhere."),
+        Document("d2", "", "They say: Bob sells tea. Every day."),
+    )
+    own = RetrievalExplorer(
+        Dataset("own", (QUESTIONS[1],), documents), {"ranked": Ranked()}, tokenizer=words
+    )
     assert own.relevant == {"d2": 1}
     assert own.ranks["ranked"]["RR"] == 1.0

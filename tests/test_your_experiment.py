@@ -1,4 +1,7 @@
-"""The template's parts: own files to experiment.yaml, the same run headless, systems compared in pairs."""
+"""The template's parts:
+
+own files to experiment.yaml, the same run headless, systems compared in pairs.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,21 @@ def test_the_notebook_of_a_new_folder_runs_as_it_is(tmp_path, results, monkeypat
 def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "my thesis"]) == 0
-    assert "ragbench run 'my thesis/experiment.yaml'; ragbench lab 'my thesis'" in capsys.readouterr().out
+    assert (
+        "ragbench run 'my thesis/experiment.yaml'; ragbench lab 'my thesis'"
+        in capsys.readouterr().out
+    )
     folder = tmp_path / "my thesis"
     assert len((folder / "README.md").read_text().splitlines()) <= 10
     assert main(["validate", "my thesis/questions.csv", "my thesis/docs"]) == 0
     assert main(["run", "my thesis/experiment.yaml"]) == 0
     rows = pd.read_json(folder / "results" / "first-look" / "rows.jsonl", lines=True)
     assert set(rows["status"]) == {"ok"}
-    assert 0 < rows.loc[rows["N"] == 60, "ir_score"].mean() < rows.loc[rows["N"] == 200, "ir_score"].mean()
+    assert (
+        0
+        < rows.loc[rows["N"] == 60, "ir_score"].mean()
+        < rows.loc[rows["N"] == 200, "ir_score"].mean()
+    )
 
 
 def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(tmp_path):
@@ -52,11 +62,15 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     assert not any(cell.outputs for cell in book.cells if cell.cell_type == "code")
-    parameters = next(cell.source for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
+    parameters = next(
+        cell.source for cell in book.cells if "parameters" in cell.metadata.get("tags", [])
+    )
     values: dict = {}
     exec(parameters, values)
     assert (folder / values["EXPERIMENT"]).is_file()
-    assert not any("data/results" in cell.source for cell in book.cells)  # runs lie in results/ here
+    assert not any(
+        "data/results" in cell.source for cell in book.cells
+    )  # runs lie in results/ here
 
 
 @pytest.mark.parametrize("there", ["file", "folder with a file", "no parent"])
@@ -107,13 +121,27 @@ def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
     folder = create_project(tmp_path / "mine")
     texts = {page: page.read_text(encoding="utf-8") for page in folder.rglob("*.md")}
     for path in folder.glob("*.ipynb"):
-        texts[path] = "\n\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
-    links = [(page, *link.split("#", 1)) for page in texts for link in re.findall(r"\]\(([^)\s]+)\)", texts[page])]
-    within = [(page, page.parent / link if link else page, *anchor) for page, link, *anchor in links if ":" not in link]
+        texts[path] = "\n\n".join(
+            c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown"
+        )
+    links = [
+        (page, *link.split("#", 1))
+        for page in texts
+        for link in re.findall(r"\]\(([^)\s]+)\)", texts[page])
+    ]
+    within = [
+        (page, page.parent / link if link else page, *anchor)
+        for page, link, *anchor in links
+        if ":" not in link
+    ]
     assert {"models.md", "data.md", "experiment.md"} <= {linked.name for _, linked, *_ in within}
     for page, linked, *anchor in within:
         assert linked.exists(), (page.name, linked)
-        names = {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in headings(linked)} if anchor else ()
+        names = (
+            {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in headings(linked)}
+            if anchor
+            else ()
+        )
         assert set(anchor) <= set(names), (page.name, linked)
     assert "see its page" in texts[folder / "help" / "data.md"]
 

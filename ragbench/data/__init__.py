@@ -1,4 +1,7 @@
-"""Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
+"""Data sets in, `Dataset` out.
+
+Malformed input is one error with file and line; nothing is loaded by halves.
+"""
 
 import contextlib
 import itertools
@@ -40,19 +43,26 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 
 
 def load_dataset(
-    name: str, table: Mapping[str, Callable[..., Dataset]] = DATASETS, *, per_kind: int | None = None, **options: Any
+    name: str,
+    table: Mapping[str, Callable[..., Dataset]] = DATASETS,
+    *,
+    per_kind: int | None = None,
+    **options: Any,
 ) -> Dataset:
     """Load a data set by its name.
 
     Parameters
     ----------
     name : in ``table``; ``"auto"``: the first of the table that is on this machine.
-    table : name -> loader; the papers have tables of their own, such as ``ragbench.papers.thesis.DATA``.
+    table : name -> loader; the papers have tables of their own, such as
+    ``ragbench.papers.thesis.DATA``.
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
     """
     if per_kind is not None and per_kind < 1:
-        raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
+        raise ConfigError(
+            f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out"
+        )
     if name not in table and (name != "auto" or table is DATASETS):
         raise unknown_data(name, table if table is DATASETS else ("auto", *table))
     *others, last = table.values() if name == "auto" else [table[name]]
@@ -64,14 +74,22 @@ def load_dataset(
         data = last(**options)
     if per_kind is None:
         return data
-    kinds = pd.Series([f"{question.meta.get('domain')} {question.kind}" for question in data.questions], dtype=object)
+    kinds = pd.Series(
+        [f"{question.meta.get('domain')} {question.kind}" for question in data.questions],
+        dtype=object,
+    )
     first = kinds.groupby(kinds).cumcount() < per_kind
     return replace(data, questions=tuple(itertools.compress(data.questions, first)))
 
 
 def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
-    """Build the error for a name that is no data set's; one that looks like a file is told how files are loaded."""
+    """Build the error for a name that is no data set's;
+
+    one that looks like a file is told how files are loaded.
+    """
     error = unknown("data set", name, known)
     if not Path(name).suffix:
         return error
-    return ConfigError(error.got, error.expected, "load files of your own: data.load_questions(FILE, DOCUMENTS)")
+    return ConfigError(
+        error.got, error.expected, "load files of your own: data.load_questions(FILE, DOCUMENTS)"
+    )

@@ -1,7 +1,9 @@
-"""Anybody's answers as one table in our names: frames, lists, files, and the columns of other tools.
+"""Anybody's answers as one table in our names: frames, lists, files, and the columns of other
+tools.
 
-One row is one answer. `COLUMNS` says which names are recognised. What can be mended without a guess is mended, counted
-and told; everything else is one error with file, row and column, and nothing is loaded by halves.
+One row is one answer. `COLUMNS` says which names are recognised. What can be mended without a guess
+is mended, counted and told; everything else is one error with file, row and column, and nothing is
+loaded by halves.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
-_DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
+_DEEPEVAL = {
+    "actual_output",
+    "retrieval_context",
+}  # beside these, "context" is the list of ideal passages
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -44,15 +49,19 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
 
     Parameters
     ----------
-    source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json, .parquet; all but the
-        last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such as a Hugging Face ``Dataset``.
-    columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before what is recognised.
+    source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json,
+    .parquet; all but the
+        last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such as a Hugging Face
+        ``Dataset``.
+    columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before
+    what is recognised.
 
     Returns
     -------
-    DataFrame, a row per answer, in our names; other columns as they are. Rows with the same question share a
-    ``question_id`` where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too. A
-    ``reference`` of several true answers stays a list. Empty answers and contexts are texts, other empty cells missing.
+    DataFrame, a row per answer, in our names; other columns as they are. Rows with the same
+    question share a ``question_id`` where there was none. ``attrs["repairs"]`` lists what was
+    mended, which is a warning too. A ``reference`` of several true answers stays a list. Empty
+    answers and contexts are texts, other empty cells missing.
     """
     name, places, frame, csv = as_table(source)
     if frame.empty:
@@ -60,7 +69,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     frame.columns = [str(column) for column in frame.columns]
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise DataError(f"{name} has two columns {twice!r}", "one of them", "rename one, or drop it")
+        raise DataError(
+            f"{name} has two columns {twice!r}", "one of them", "rename one, or drop it"
+        )
     frame = frame.rename(columns=_renamed(name, list(frame.columns), columns or {}))
     if csv:
         others = frame.columns.drop(["answer", "context"], errors="ignore")
@@ -92,7 +103,10 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
 def warn_of_no_word(answer: str, place: str) -> None:
     """Warn of a true answer without a letter or digit, to which no answer has a word in common."""
     if not re.search(r"[^\W_]", answer):
-        said = f"{place}: the true answer {answer!r} holds no word; write it in words, or leave the row out"
+        said = (
+            f"{place}: the true answer {answer!r} holds no word; write it in words, or leave "
+            "the row out"
+        )
         warnings.warn(said, stacklevel=3)
 
 
@@ -111,7 +125,11 @@ def _renamed(name: str, there: Sequence[str], columns: Mapping[str, str]) -> dic
     renamed |= {ours: f"given_{ours}" for ours in columns if ours in there and ours not in renamed}
     plain = {column: plain_name(column) for column in there}
     for ours, theirs in COLUMNS.items():
-        known = [ours, *theirs, *(["context"] if ours == "references" and _DEEPEVAL & set(plain.values()) else [])]
+        known = [
+            ours,
+            *theirs,
+            *(["context"] if ours == "references" and _DEEPEVAL & set(plain.values()) else []),
+        ]
         meant = [column for column in there if plain[column] in known and column not in renamed]
         if ours in columns or not meant:
             continue
@@ -146,16 +164,30 @@ def _identify(frame: pd.DataFrame, places: Sequence[str]) -> None:
 
 
 def _whole_numbers(cells: pd.Series) -> pd.Series:
-    """Return whole numbers as such: pandas makes 1979 to 1979.0 where another cell of the column is empty."""
-    whole = pd.api.types.is_float_dtype(cells) and cells.isna().any() and (cells.dropna() % 1 == 0).all()
+    """Return whole numbers as such:
+
+    pandas makes 1979 to 1979.0 where another cell of the column is empty.
+    """
+    whole = (
+        pd.api.types.is_float_dtype(cells)
+        and cells.isna().any()
+        and (cells.dropna() % 1 == 0).all()
+    )
     return cells.astype("Int64").astype(object) if whole else cells
 
 
 def _text(value: Any, column: str, repairs: Counter[str], csv: bool) -> Any:
-    if csv and column == "reference" and isinstance(value, str) and re.match(r"\s*\[|.*\|\|", value):
+    if (
+        csv
+        and column == "reference"
+        and isinstance(value, str)
+        and re.match(r"\s*\[|.*\|\|", value)
+    ):
         value = _from_text(value, column, repairs, csv)
     if isinstance(value, np.generic | np.ndarray):
-        value = int(value) if isinstance(value, np.floating) and value.is_integer() else value.tolist()
+        value = (
+            int(value) if isinstance(value, np.floating) and value.is_integer() else value.tolist()
+        )
     if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
         if column == "reference" and len(value) > 1:
             return list(value)
@@ -202,7 +234,10 @@ def _from_text(text: str, column: str, repairs: Counter[str], csv: bool) -> list
         do = "write the cell with json.dumps, or save the table as JSON lines or Parquet"
         raise DataError(got, str(error), do) from None
     if csv and column in _IDS:  # 1.0 in a list of numbers that pandas wrote
-        items = [re.sub(r"^(-?\d+)\.0$", r"\1", item) if isinstance(item, str) else item for item in items]
+        items = [
+            re.sub(r"^(-?\d+)\.0$", r"\1", item) if isinstance(item, str) else item
+            for item in items
+        ]
     if text.lstrip().startswith("["):
         repairs[f"{{cells}} of {column!r} held a list written as text: read as lists"] += 1
     elif len(items) == 1:
@@ -211,4 +246,6 @@ def _from_text(text: str, column: str, repairs: Counter[str], csv: bool) -> list
 
 
 def _bad(value: Any, what: str, expected: str) -> DataError:
-    return DataError(f"{what} is {type(value).__name__} {str(value)[:40]!r}", expected, "mend that cell")
+    return DataError(
+        f"{what} is {type(value).__name__} {str(value)[:40]!r}", expected, "mend that cell"
+    )

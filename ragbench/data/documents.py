@@ -1,7 +1,8 @@
-"""Text, PDF, DOCX and HTML files as documents (extra ``[documents]``), with every visible word once and in order.
+"""Text, PDF, DOCX and HTML files as documents (extra ``[documents]``), with every visible word once
+and in order.
 
-Line breaks stay as the file has them. A word that a hyphen divides at a line end is joined where texts are compared:
-by the IR score and by BM25, both with `ragbench.text.layout`.
+Line breaks stay as the file has them. A word that a hyphen divides at a line end is joined where
+texts are compared: by the IR score and by BM25, both with `ragbench.text.layout`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ragbench.records import Document
 _TEXTS = (".txt", ".md", ".rst")
 _READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "lxml", ".htm": "lxml"}  # ending -> package
 _MAX_TAGS, _MAX_BYTES = 1_000_000, 64 * 2**20  # of a DOCX or HTML file, or of a part of one
-# What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are parts of a line.
+# What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are
+# parts of a line.
 _BLOCKS = frozenset((
     "address", "article", "aside", "blockquote", "br", "button", "caption", "center", "dd", "details", "dialog",
     "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5",
@@ -38,7 +40,11 @@ _UNSEEN = frozenset((
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _AS_WRITTEN = ("pre", "textarea", "listing", "plaintext", "xmp")
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}  # of a DOCX
-_LEFT_OUT = ("del", "moveFrom", "Fallback")  # deletions, the second form of a text box; hidden runs too
+_LEFT_OUT = (
+    "del",
+    "moveFrom",
+    "Fallback",
+)  # deletions, the second form of a text box; hidden runs too
 
 
 def is_document(path: Path) -> bool:
@@ -49,10 +55,14 @@ def is_document(path: Path) -> bool:
 def read_folder(folder: Path) -> Iterator[Document]:
     """Read a folder's files, in subfolders too, without the hidden ones.
 
-    Files that fail are reported together. A warning names files without text, and how many files of other kinds are
-    skipped.
+    Files that fail are reported together. A warning names files without text, and how many files of
+    other kinds are skipped.
     """
-    visible = [p for p in folder.rglob("*") if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
+    visible = [
+        p
+        for p in folder.rglob("*")
+        if not any(part.startswith(".") for part in p.relative_to(folder).parts)
+    ]
     files = sorted(p for p in visible if is_document(p) and p.is_file())
     if not files:
         held = _kinds(visible)
@@ -75,7 +85,9 @@ def read_folder(folder: Path) -> Iterator[Document]:
     raise_all(bad or (empty if len(empty) == len(files) else []), folder, len(files), "files")
     if empty:
         names = ", ".join(error.got for error in empty[:5]) + ", ..." * (len(empty) > 5)
-        warnings.warn(f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=4)
+        warnings.warn(
+            f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=4
+        )
 
 
 def _kinds(files: Iterable[Path]) -> str:
@@ -85,17 +97,24 @@ def _kinds(files: Iterable[Path]) -> str:
 
 
 def read_document(path: Path, name: str) -> list[Document]:
-    """Read one file: a document, or one per page of a PDF ("report, page 3"); ``name`` is that of the file in ids.
+    """Read one file: a document, or one per page of a PDF ("report, page 3"); ``name`` is that of
+    the file in ids.
 
-    A page without text (a scan, mostly) is kept, empty, and a warning names it. ConfigError without the package that
-    reads the file, DataError for a file that is damaged, encrypted or too large, EmptyFileError for one without text.
+    A page without text (a scan, mostly) is kept, empty, and a warning names it. ConfigError without
+    the package that reads the file, DataError for a file that is damaged, encrypted or too large,
+    EmptyFileError for one without text.
     """
     ending = path.suffix.lower()
     texts = _read(path, ending) if ending in _READERS else [read_text(path)]
     if ending != ".pdf":
         return [Document(name, path.stem, texts[0], meta={"file": name})]
     return [
-        Document(f"{name}#page-{number}", f"{path.stem}, page {number}", text, meta={"file": name, "page": number})
+        Document(
+            f"{name}#page-{number}",
+            f"{path.stem}, page {number}",
+            text,
+            meta={"file": name, "page": number},
+        )
         for number, text in enumerate(texts, 1)
     ]
 
@@ -105,7 +124,9 @@ def _read(path: Path, ending: str) -> list[str]:
     try:
         importlib.import_module(package)
     except ImportError:
-        raise ConfigError(f"{path} without {package}", "that package", 'pip install "ragbench[documents]"') from None
+        raise ConfigError(
+            f"{path} without {package}", "that package", 'pip install "ragbench[documents]"'
+        ) from None
     try:
         texts = {"pypdf": _pdf_pages, "docx": _docx_text, "lxml": _html_text}[package](path)
     except DataError:
@@ -116,7 +137,9 @@ def _read(path: Path, ending: str) -> list[str]:
         raise DataError(got, expected, "open it, and save or export it again") from None
     empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip()]
     if len(empty) == len(texts):
-        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first")
+        raise EmptyFileError(
+            f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first"
+        )
     if empty:
         pages = f"no text on page {', '.join(empty)} of {len(texts)}"
         warnings.warn(f"{path}: {pages}; if it is a scan, run it through OCR", stacklevel=6)
@@ -124,7 +147,10 @@ def _read(path: Path, ending: str) -> list[str]:
 
 
 def _check_size(path: Path, parts: Iterable[bytes]) -> None:
-    """Refuse parts of a file with too many bytes or elements; parts after one that is too large are not asked for."""
+    """Refuse parts of a file with too many bytes or elements;
+
+    parts after one that is too large are not asked for.
+    """
     tags = 0
     for raw in parts:
         tags += raw.count(b"<") - raw.count(b"</")
@@ -147,7 +173,10 @@ def _pdf_pages(path: Path) -> list[str]:
 
 
 def _docx_text(path: Path) -> list[str]:
-    """Read headers, body, notes and footers; tracked insertions are text, deletions are not, each cell stands once."""
+    """Read headers, body, notes and footers;
+
+    tracked insertions are text, deletions are not, each cell stands once.
+    """
     import docx
     from docx.oxml import parse_xml
 
@@ -158,7 +187,11 @@ def _docx_text(path: Path) -> list[str]:
     named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
     pieces: list[str] = []
     for kind in ("header", "", "footnotes", "endnotes", "footer"):
-        for part in [named[n] for n in sorted(named) if re.search(rf"/{kind}\d*\.xml$", n)] if kind else [main]:
+        for part in (
+            [named[n] for n in sorted(named) if re.search(rf"/{kind}\d*\.xml$", n)]
+            if kind
+            else [main]
+        ):
             root = part.element if hasattr(part, "element") else parse_xml(part.blob)
             pieces += [*_docx_pieces(root), "\n"]
     if any(part.reltype.endswith("/aFChunk") for part in main.rels.values()):
@@ -191,7 +224,9 @@ def _docx_pieces(root: Any) -> Iterator[str]:
         elif tag == "tr":
             cells.pop()
             yield "\n"
-        elif tag == "p" and not (element.getnext() is None and element.getparent().tag.endswith("}tc")):
+        elif tag == "p" and not (
+            element.getnext() is None and element.getparent().tag.endswith("}tc")
+        ):
             yield "\n"
 
 
@@ -205,10 +240,18 @@ def _html_text(path: Path) -> list[str]:
         encoding = "utf-8"
     except UnicodeDecodeError:
         encoding = None  # the one that the file names, else windows-1252
-    parser = etree.HTMLParser(encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True)
+    parser = etree.HTMLParser(
+        encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True
+    )
     root = etree.parse(io.BytesIO(raw), parser).getroot() if raw.strip() else None
-    if cut := [entry.message for entry in parser.error_log if entry.level == etree.ErrorLevels.FATAL]:
-        raise DataError(f"{path} cannot be read to its end: {cut[0]}", "elements that end", "mend or simplify it")
+    if cut := [
+        entry.message for entry in parser.error_log if entry.level == etree.ErrorLevels.FATAL
+    ]:
+        raise DataError(
+            f"{path} cannot be read to its end: {cut[0]}",
+            "elements that end",
+            "mend or simplify it",
+        )
     if root is None:
         return [""]
     if frames := root.xpath("//iframe[@src] | //frame[@src]"):
@@ -228,7 +271,11 @@ def _html_pieces(root: Any) -> Iterator[str]:
             as_written += element.tag in _AS_WRITTEN
             if block:
                 yield "\n"
-            if element.tag in _UNSEEN or "hidden" in element.attrib or _HIDDEN.search(element.get("style", "")):
+            if (
+                element.tag in _UNSEEN
+                or "hidden" in element.attrib
+                or _HIDDEN.search(element.get("style", ""))
+            ):
                 walk.skip_subtree()
             elif element.text:
                 yield element.text if as_written else re.sub(r"\s+", " ", element.text)

@@ -1,8 +1,9 @@
-"""DRAGONBall, RAGEval's data set (Zhu et al. 2024, section 3.4): 216 documents, three domains, two languages.
+"""DRAGONBall, RAGEval's data set (Zhu et al. 2024, section 3.4): 216 documents, three domains, two
+languages.
 
-Reads the documents and questions of the release, or the questions rebuilt from the generation outputs. It is published
-for non-commercial use under a share-alike licence, so nothing of it ships here. The seven question types go by one name
-in both languages, the paper's (Table 6).
+Reads the documents and questions of the release, or the questions rebuilt from the generation
+outputs. It is published for non-commercial use under a share-alike licence, so nothing of it ships
+here. The seven question types go by one name in both languages, the paper's (Table 6).
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ from ragbench.text.sentences import LANGUAGES
 
 DOMAINS = ("finance", "law", "medicine")
 _DOCUMENTS = "dragonball_docs.jsonl"
-_QUESTIONS = ("dragonball_queries.jsonl", "dragonball_queries.jsonl.gz", "dragonball_queries_rebuilt.jsonl.gz")
+_QUESTIONS = (
+    "dragonball_queries.jsonl",
+    "dragonball_queries.jsonl.gz",
+    "dragonball_queries_rebuilt.jsonl.gz",
+)
 ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
 QUESTION_TYPES = {
     "factual": ("Factual Question", "事实性问题"),
     "summary": ("Summary Question", "总结性问题", "Summarization Question"),
     "multi-hop": ("Multi-hop Reasoning Question", "多跳推理问题"),
-    "information integration": ("Multi-document Information Integration Question", "多文档信息整合问题"),
+    "information integration": (
+        "Multi-document Information Integration Question",
+        "多文档信息整合问题",
+    ),
     "numerical comparison": ("Multi-document Comparison Question", "多文档对比问题"),
     "temporal sequence": ("Multi-document Time Sequence Question", "多文档时间序列问题"),
     "unanswerable": ("Irrelevant Unsolvable Question", "无关无解问", "Unanswerable Question"),
@@ -47,7 +55,8 @@ class _Text(_Place):
     doc_id: StrictInt
     content: Filled
     title: Annotated[
-        Filled, Field(validation_alias=AliasChoices("company_name", "court_name", "hospital_patient_name"))
+        Filled,
+        Field(validation_alias=AliasChoices("company_name", "court_name", "hospital_patient_name")),
     ]
 
 
@@ -75,56 +84,81 @@ class _Asked(_Place):
     prediction: _Prediction | None = None
 
 
-def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
+def load_dragonball(
+    path: str | Path | None = None, language: str | None = None, domain: str | None = None
+) -> Dataset:
     """Load DRAGONBall's questions and documents.
 
     Parameters
     ----------
-    path : the release's folder, or a questions file beside the documents. Default: ``RAGBENCH_DATA/rageval``, the
+    path : the release's folder, or a questions file beside the documents. Default:
+    ``RAGBENCH_DATA/rageval``, the
         release before the rebuilt file.
     language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
     -------
-    Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language, doc_ids, keypoints (None
-    where the file has none). A document's title is not unique.
+    Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language,
+    doc_ids, keypoints (None where the file has none). A document's title is not unique.
 
     Source: RAGEval, section 3.4.
     """
     wanted = {"language": language, "domain": domain}
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
-    do = "pass the folder of the RAGEval release (non-commercial licence), or make a set: `ragbench data generate`"
+    do = (
+        "pass the folder of the RAGEval release (non-commercial licence), or make a set: "
+        "`ragbench data generate`"
+    )
     file = shared_file(path, "rageval", name="DRAGONBall", do=do)
     if (folder := file).is_dir():
         file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
         if file is None:
             expected = "one of " + ", ".join(_QUESTIONS)
-            raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
+            raise DataError(
+                f"the folder {folder} has no questions file", expected, "check the path"
+            )
     listed = [
         Document(str(row.doc_id), row.title, row.content, (), row.meta())
-        for row in read_records(file.parent / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"])
+        for row in read_records(
+            file.parent / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"]
+        )
     ]
     ids = {document.id for document in listed}
-    asked = read_records(file, _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
+    asked = read_records(
+        file, _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"]
+    )
     kept = (
-        tuple(r for r in records if all(value in (None, r.meta[name]) for name, value in wanted.items()))
+        tuple(
+            r
+            for r in records
+            if all(value in (None, r.meta[name]) for name, value in wanted.items())
+        )
         for records in (asked, listed)
     )
-    meta = {"file": file.name, "setting": "rebuilt" if "rebuilt" in file.name else "release", **wanted}
+    meta = {
+        "file": file.name,
+        "setting": "rebuilt" if "rebuilt" in file.name else "release",
+        **wanted,
+    }
     return Dataset("dragonball", *kept, meta=meta)
 
 
-def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
-    """Load questions that come with a recorded answer and retrieved passages, such as the 350 of GPT-4o.
+def load_dragonball_answers(
+    path: str | Path | None = None,
+) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
+    """Load questions that come with a recorded answer and retrieved passages, such as the 350 of
+    GPT-4o.
 
     Parameters
     ----------
-    path : JSON-lines file in the release's form with ``prediction`` filled in; default in ``RAGBENCH_DATA/rageval``.
+    path : JSON-lines file in the release's form with ``prediction`` filled in; default in
+    ``RAGBENCH_DATA/rageval``.
 
     Returns
     -------
-    questions, answers : paired by position; ``meta["passages"]`` are the retrieved passages with their prefix.
+    questions, answers : paired by position; ``meta["passages"]`` are the retrieved passages with
+    their prefix.
     """
     do = "name a file with load_dragonball_answers(path)"
     path = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
@@ -132,7 +166,9 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
 
     def pair(row: _Asked, where: str) -> tuple[Question, Answer]:
         if row.prediction is None:
-            raise DataError(f"{where}: no field 'prediction'", "a recorded answer", "name a file with answers")
+            raise DataError(
+                f"{where}: no field 'prediction'", "a recorded answer", "name a file with answers"
+            )
         question = _question(row, where, None)
         passages = {"passages": row.prediction.references}
         return question, Answer(question.id, row.prediction.content, generator, meta=passages)
@@ -142,12 +178,19 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
 
 
 def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
-    query, truth = row.query, row.ground_truth
+    query = row.query
+    truth = row.ground_truth
     doc_ids = tuple(map(str, truth.doc_ids))
     if ids is not None and (strange := [name for name in doc_ids if name not in ids]):
         got = f"{where}: document {strange[0]} is not among the {len(ids)} documents"
-        raise DataError(got, "the doc_id of a document", f"check that {_DOCUMENTS} belongs to this questions file")
+        raise DataError(
+            got,
+            "the doc_id of a document",
+            f"check that {_DOCUMENTS} belongs to this questions file",
+        )
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
     name = place_id(where) if query.query_id is None else str(query.query_id)
     meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
-    return Question(name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta)
+    return Question(
+        name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta
+    )

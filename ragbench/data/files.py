@@ -44,7 +44,9 @@ class Row(BaseModel):
 
 
 def closest(folder: Path, name: str, count: int = 6) -> list[str]:
-    """List the first ``count`` names in a folder, those most like ``name`` first, without hidden ones."""
+    """List the first ``count`` names in a folder, those most like ``name`` first, without hidden
+    ones.
+    """
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     close = difflib.get_close_matches(name, names)
     return [*close, *(n for n in names if n not in close)][:count]
@@ -53,7 +55,9 @@ def closest(folder: Path, name: str, count: int = 6) -> list[str]:
 def check_limit(limit: int | None) -> None:
     """Raise ConfigError for a number of questions below 1."""
     if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out to load every question")
+        raise ConfigError(
+            f"limit={limit!r}", "at least 1, or None for all", "leave it out to load every question"
+        )
 
 
 def read_text(path: str | Path) -> str:
@@ -64,11 +68,17 @@ def read_text(path: str | Path) -> str:
     except FileNotFoundError:
         near = closest(path.parent, path.name) if path.parent.is_dir() else []
         listed = f"; the folder holds {', '.join(near)}" if near else ""
-        raise DataError(f"there is no file {path}{listed}", "an existing file", "check the path") from None
+        raise DataError(
+            f"there is no file {path}{listed}", "an existing file", "check the path"
+        ) from None
     except IsADirectoryError:
-        raise DataError(f"{path} is a folder", "a file", "name the file in it, or use load_documents(folder)") from None
+        raise DataError(
+            f"{path} is a folder", "a file", "name the file in it, or use load_documents(folder)"
+        ) from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", "a readable file", "check its rights") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}", "a readable file", "check its rights"
+        ) from None
     if raw[:2] == b"\x1f\x8b":
         packed = len(raw)
         try:
@@ -80,7 +90,9 @@ def read_text(path: str | Path) -> str:
             got = f"{path} ({packed:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
             raise DataError(got, "a smaller file", "unpack it first: gunzip")
     if raw[:4] in (b"PK\3\4", b"\xd0\xcf\x11\xe0"):
-        raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
+        raise DataError(
+            f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT
+        )
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: {_iconv('UTF-16', path)}")
     try:
@@ -88,12 +100,20 @@ def read_text(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         got = f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise DataError(got, "UTF-8 text", f"convert it, for instance: {_iconv('WINDOWS-1252', path)}") from None
+        raise DataError(
+            got, "UTF-8 text", f"convert it, for instance: {_iconv('WINDOWS-1252', path)}"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(f"{path}, line {line}: a NUL character", "text", "check that it is a text file, or remove it")
+        raise DataError(
+            f"{path}, line {line}: a NUL character",
+            "text",
+            "check that it is a text file, or remove it",
+        )
     if not text.strip():
-        raise EmptyFileError(f"{path} is empty", "at least one record", "check that it was written completely")
+        raise EmptyFileError(
+            f"{path} is empty", "at least one record", "check that it was written completely"
+        )
     return text
 
 
@@ -106,30 +126,38 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+        raise ValueError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice"
+        )
     return record
 
 
 def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
-    """Parse JSON, a file or a line of it; DataError with its place, also for a key that occurs twice in an object, and
-    for an escape that stands for no character.
+    """Parse JSON, a file or a line of it; DataError with its place, also for a key that occurs
+    twice in an object, and for an escape that stands for no character.
     """
-    where, do = f"{path}, line {line}" if line else str(path), "mend that place"
+    where = f"{path}, line {line}" if line else str(path)
+    do = "mend that place"
     try:
         value = json.loads(text, object_pairs_hook=_object)
         if _NO_TEXT.search(text):  # half a surrogate pair, or NUL: it could not be written again
             again = json.dumps(value, ensure_ascii=False)
             if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
-                raise ValueError("an escape that stands for no character (NUL, or half of a surrogate pair)")
+                raise ValueError(
+                    "an escape that stands for no character (NUL, or half of a surrogate pair)"
+                )
         return value
     except json.JSONDecodeError as error:
-        where, said = f"{path}, line {line or error.lineno}, column {error.colno}", error.msg
+        where = f"{path}, line {line or error.lineno}, column {error.colno}"
+        said = error.msg
         if line is None and error.pos >= len(text.rstrip()):
-            said, do = f"the JSON ends in the middle ({error.msg})", "download or copy the file again"
+            said = f"the JSON ends in the middle ({error.msg})"
+            do = "download or copy the file again"
         elif line is None:
             do = "mend that place; if each line is a record of its own, name the file .jsonl"
     except RecursionError:
-        said, do = "nests too deeply", "check that this is the right file"
+        said = "nests too deeply"
+        do = "check that this is the right file"
     except ValueError as error:
         said = str(error)
     expected = "one JSON object per line, each key once" if line else "valid JSON, each key once"
@@ -142,7 +170,10 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_list(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """Yield ("record 1", value) of a file that holds a JSON list; DataError for another file, or an empty list."""
+    """Yield ("record 1", value) of a file that holds a JSON list;
+
+    DataError for another file, or an empty list.
+    """
     rows = read_json(path)
     if not isinstance(rows, list) or not rows:
         got = f"{path} holds a JSON {type(rows).__name__}"
@@ -151,20 +182,29 @@ def read_list(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line that is no object."""
+    """Yield ("line 3", record) of a JSON-lines file without its empty lines;
+
+    DataError for a line that is no object.
+    """
     for number, line in enumerate(_LINE_END.split(read_text(path)), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         row = _parsed(line, path, number)
         if not isinstance(row, dict):
-            do = "write one object per line; an array of objects is read by load_hotpotqa or json.load"
-            raise DataError(f"{where} is a JSON {type(row).__name__}", 'an object such as {"question": ...}', do)
+            do = (
+                "write one object per line; an array of objects is read by load_hotpotqa or "
+                "json.load"
+            )
+            raise DataError(
+                f"{where} is a JSON {type(row).__name__}", 'an object such as {"question": ...}', do
+            )
         yield f"line {number}", row
 
 
 def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
-    """Make a record of a JSON value; a DataError names the fields that do not fit, and what pydantic says of them.
+    """Make a record of a JSON value; a DataError names the fields that do not fit, and what
+    pydantic says of them.
 
     Parameters
     ----------
@@ -178,14 +218,23 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
         faults = error.errors(include_url=False)[:100]
     got: dict[str, str] = {}
     for fault in faults:
-        field, value = ".".join(map(str, fault["loc"])) or "the record", fault["input"]
+        field = ".".join(map(str, fault["loc"])) or "the record"
+        value = fault["input"]
         if fault["type"] == "missing" and isinstance(value, dict):
-            got.setdefault(field, f"no field {field!r} (it has {', '.join(map(repr, value)) or 'none'})")
+            got.setdefault(
+                field, f"no field {field!r} (it has {', '.join(map(repr, value)) or 'none'})"
+            )
         else:
-            got.setdefault(field, f"{field!r} is {value!r:.60}" if str(value).strip() else f"{field!r} is empty")
+            got.setdefault(
+                field,
+                f"{field!r} is {value!r:.60}" if str(value).strip() else f"{field!r} is empty",
+            )
     listed = "; ".join([*got.values()][:_LISTED]) + "; and more" * (len(got) > _LISTED)
-    said = (fault["msg"].replace("Field required", "every required field") for fault in faults[:_LISTED])
-    first, do = faults[0], "mend that record"
+    said = (
+        fault["msg"].replace("Field required", "every required field") for fault in faults[:_LISTED]
+    )
+    first = faults[0]
+    do = "mend that record"
     if first["type"] == "missing" and isinstance(first["input"], dict):
         known = getattr(shape, "model_fields", None) or getattr(shape, "__dataclass_fields__", {})
         field = str(first["loc"][-1])
@@ -205,8 +254,13 @@ def read_records(
     make: Callable[[Any, str], Record] = lambda record, where: record,
     once: Callable[[Record], Sequence[str]] = lambda record: (),
 ) -> list[Record]:
-    """Read a JSON-lines file: each line is `as_record` of a shape, and ``make`` of that; see `each_record`."""
-    return each_record(path, read_jsonl(path), lambda row, where: make(as_record(shape, row, where), where), once)
+    """Read a JSON-lines file:
+
+    each line is `as_record` of a shape, and ``make`` of that; see `each_record`.
+    """
+    return each_record(
+        path, read_jsonl(path), lambda row, where: make(as_record(shape, row, where), where), once
+    )
 
 
 def each_record(
@@ -215,7 +269,8 @@ def each_record(
     make: Callable[[Any, str], Record],
     once: Callable[[Record], Sequence[str]] = lambda record: (),
 ) -> list[Record]:
-    """Make a record of every row; the bad ones are reported together, and nothing is loaded by halves.
+    """Make a record of every row; the bad ones are reported together, and nothing is loaded by
+    halves.
 
     Parameters
     ----------
@@ -223,7 +278,9 @@ def each_record(
     make : row and where -> record; DataError for a bad one.
     once : what may occur only once of a record, in words, such as "the id 'a'".
     """
-    records, errors, first = [], [], {}
+    records = []
+    errors = []
+    first = {}
     total = 0
     for place, row in rows:
         total += 1
@@ -259,7 +316,9 @@ def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str =
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:
-    """Return a given path, else that in ``RAGBENCH_DATA``, else raise NotHereError (``name``, and what to ``do``)."""
+    """Return a given path, else that in ``RAGBENCH_DATA``, else raise NotHereError (``name``, and
+    what to ``do``).
+    """
     found = Path(path).expanduser() if path is not None else shared_data(*parts)
     if found is None:
         raise NotHereError(f"{name} is not on this machine", f"RAGBENCH_DATA/{'/'.join(parts)}", do)

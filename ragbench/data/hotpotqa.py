@@ -1,9 +1,10 @@
 """HotpotQA, distractor setting: the thesis's questions (sections 2.1, 2.5.1).
 
-The tables of this project are on 1,886 of the 7,405 questions (``data/hotpotqa/subset.json``): everybody gets the same
-ones, from the official file, which `fetch_hotpotqa` downloads, or from the subset in ``RAGBENCH_DATA``. Documents are
-the distinct paragraphs of all contexts, title and sentences joined as they are. The thesis put 100,000 Wikipedia pages
-beside them; notebook 10 draws them from a dump.
+The tables of this project are on 1,886 of the 7,405 questions (``data/hotpotqa/subset.json``):
+everybody gets the same ones, from the official file, which `fetch_hotpotqa` downloads, or from the
+subset in ``RAGBENCH_DATA``. Documents are the distinct paragraphs of all contexts, title and
+sentences joined as they are. The thesis put 100,000 Wikipedia pages beside them; notebook 10 draws
+them from a dump.
 """
 
 from __future__ import annotations
@@ -16,20 +17,33 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_json, read_list, read_text
+from ragbench.data.files import (
+    Filled,
+    Row,
+    as_record,
+    check_limit,
+    each_record,
+    read_json,
+    read_list,
+    read_text,
+)
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
 
 OFFICIAL_NAME = "hotpot_dev_distractor_v1.json"
 _URL = f"http://curtis.ml.cmu.edu/datasets/hotpot/{OFFICIAL_NAME}"
-# Of the published file, 46,320,117 bytes: with it, it does not matter that its server speaks plain http only.
+# Of the published file, 46,320,117 bytes: with it, it does not matter that its server speaks plain
+# http only.
 OFFICIAL_SHA256 = "4e9ecb5c8d3b719f624d66b60f8d56bf227f03914f5f0753d6fa1b359d7104ea"
 _SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
 
 
 def find_hotpotqa() -> Path | None:
-    """Return the file `load_hotpotqa` would read: official before subset, or None when there is neither."""
+    """Return the file `load_hotpotqa` would read:
+
+    official before subset, or None when there is neither.
+    """
     official = shared_data("hotpotqa", OFFICIAL_NAME)
     if official:
         return official
@@ -37,30 +51,43 @@ def find_hotpotqa() -> Path | None:
     return fetched if fetched.is_file() else shared_data(*_SUBSET)
 
 
-def load_hotpotqa(path: str | Path | None = None, limit: int | None = None, *, whole: bool = False) -> Dataset:
+def load_hotpotqa(
+    path: str | Path | None = None, limit: int | None = None, *, whole: bool = False
+) -> Dataset:
     """Load HotpotQA (distractor) questions and the paragraphs of their contexts.
 
     Parameters
     ----------
-    path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the 1,886 questions of the
-        subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or from the subset in ``RAGBENCH_DATA``.
+    path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the
+    1,886 questions of the
+        subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or from the subset in
+        ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
     whole : without ``path``, all 7,404 usable questions of the official file, as in the thesis.
 
     Returns
     -------
-    Dataset; ``references`` of a question are its supporting sentences, ``meta["supporting_facts"]`` their (title,
-    index), ``meta["doc_ids"]`` their documents. In the official file, and only there, a supporting fact that points
-    nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
+    Dataset; ``references`` of a question are its supporting sentences, ``meta["supporting_facts"]``
+    their (title, index), ``meta["doc_ids"]`` their documents. In the official file, and only there,
+    a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404
+    of 7,405).
     """
     check_limit(limit)
     subset = path is None and not whole
     path = path or find_hotpotqa()
     if path is None or (whole and str(path).endswith(_SUBSET[-1])):
         raise NotHereError(
-            "HotpotQA's dev set is not on this machine" if whole else "HotpotQA is not on this machine",
-            f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
-            "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
+            "HotpotQA's dev set is not on this machine"
+            if whole
+            else "HotpotQA is not on this machine",
+            (
+                f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in "
+                "the cache"
+            ),
+            (
+                "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no "
+                "download"
+            ),
         )
     official = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
     rows = read_list(path)
@@ -72,28 +99,46 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None, *, w
     def question(row: dict, where: str) -> tuple[str, Question | None]:
         asked = as_record(_Asked, row, where)
         pages = {
-            title: Document(paragraphs.add(title, "".join(sentences), sentences), title, "", sentences)
+            title: Document(
+                paragraphs.add(title, "".join(sentences), sentences), title, "", sentences
+            )
             for title, sentences in dict(asked.context).items()
         }
         try:
-            references, meta = supporting_sentences(asked.supporting_facts, pages, f"{where} ({asked.id})")
+            references, meta = supporting_sentences(
+                asked.supporting_facts, pages, f"{where} ({asked.id})"
+            )
         except DataError as error:
             if not official or excluded:
                 raise
             excluded.append((asked.id, error.got))
             print(f"HotpotQA: question {asked.id} is left out ({error.got})")
             return asked.id, None
-        return asked.id, Question(asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta)
+        return asked.id, Question(
+            asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta
+        )
 
-    pairs = each_record(path, itertools.islice(rows, limit), question, lambda pair: [f"the id {pair[0]!r}"])
-    setting = "subset" if subset or str(path).endswith(_SUBSET[-1]) else "official" if official else Path(path).name
+    pairs = each_record(
+        path, itertools.islice(rows, limit), question, lambda pair: [f"the id {pair[0]!r}"]
+    )
+    setting = (
+        "subset"
+        if subset or str(path).endswith(_SUBSET[-1])
+        else "official"
+        if official
+        else Path(path).name
+    )
     meta = {"file": Path(path).name, "setting": setting}
     questions = tuple(question for _, question in pairs if question is not None)
-    return Dataset("hotpotqa", questions, tuple(paragraphs.documents.values()), tuple(excluded), meta)
+    return Dataset(
+        "hotpotqa", questions, tuple(paragraphs.documents.values()), tuple(excluded), meta
+    )
 
 
 def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
-    """Keep the subset's questions, each with the paragraphs that it has there (eleven have fewer than ten)."""
+    """Keep the subset's questions, each with the paragraphs that it has there (eleven have fewer
+    than ten).
+    """
     subset = read_json(packaged_data("hotpotqa", "subset.json"))
     wanted = set(subset["ids"])
     for where, row in rows:
@@ -123,9 +168,13 @@ class Paragraphs:
         self._ids: dict[tuple[str, str], str] = {}
 
     def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> str:
-        """Return the id of a paragraph: its title, with a number from the second paragraph of that title on."""
+        """Return the id of a paragraph:
+
+        its title, with a number from the second paragraph of that title on.
+        """
         if (title, text) not in self._ids:
-            name, number = title, 1
+            name = title
+            number = 1
             while name in self.documents:
                 number += 1
                 name = f"{title} #{number}"
@@ -137,18 +186,26 @@ class Paragraphs:
 def supporting_sentences(
     facts: Sequence[tuple[str, int]], pages: Mapping[str, Document], where: str
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the sentences that supporting facts, (title, index from 0), point at, and the ``meta`` of their question.
+    """Return the sentences that supporting facts, (title, index from 0), point at, and the ``meta``
+    of their question.
 
     DataError for a fact that points nowhere.
     """
     for title, index in facts:
         count = len(pages[title].sentences) if title in pages else 0
         if not 0 <= index < count:
-            missing = f"that document has {count} sentences" if title in pages else f"{title!r} is no document's title"
+            missing = (
+                f"that document has {count} sentences"
+                if title in pages
+                else f"{title!r} is no document's title"
+            )
             raise DataError(
                 f"{where}: supporting fact [{title!r}, {index}] points nowhere: {missing}",
                 "the title of a document and the index of one of its sentences, counted from 0",
-                "mend the fact; or pass the documents, each with a list of 'sentences', as second argument",
+                (
+                    "mend the fact; or pass the documents, each with a list of 'sentences', as "
+                    "second argument"
+                ),
             )
     doc_ids = tuple(dict.fromkeys(pages[title].id for title, _ in facts))
     texts = tuple(pages[title].sentences[index].strip() for title, index in facts)
@@ -156,7 +213,8 @@ def supporting_sentences(
 
 
 def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
-    """Download the official dev set (distractor setting, 47 MB), by default to the cache, and return its path.
+    """Download the official dev set (distractor setting, 47 MB), by default to the cache, and
+    return its path.
 
     ``url`` may be that of a copy. DataError for a file with another sha256.
     """
@@ -165,7 +223,19 @@ def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
     target = Path(folder).expanduser() if folder else cache_dir("hotpotqa")
     download = pooch.HTTPDownloader(progressbar=True, timeout=60)
     try:
-        return Path(pooch.retrieve(url, f"sha256:{OFFICIAL_SHA256}", OFFICIAL_NAME, target, downloader=download))
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's ValueError names both hashes
-        do = "try again, or copy the file into RAGBENCH_DATA/hotpotqa; check for a proxy that answers for the server"
-        raise DataError(f"{url}: {error}", f"the official file, sha256 {OFFICIAL_SHA256}", do) from None
+        return Path(
+            pooch.retrieve(
+                url, f"sha256:{OFFICIAL_SHA256}", OFFICIAL_NAME, target, downloader=download
+            )
+        )
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # requests' errors are OSErrors; pooch's ValueError names both hashes
+        do = (
+            "try again, or copy the file into RAGBENCH_DATA/hotpotqa; check for a proxy that "
+            "answers for the server"
+        )
+        raise DataError(
+            f"{url}: {error}", f"the official file, sha256 {OFFICIAL_SHA256}", do
+        ) from None

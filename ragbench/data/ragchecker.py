@@ -1,11 +1,13 @@
-"""RAGChecker's data: its JSON of checked results, the counts of its benchmark, the response pairs that people compared.
+"""RAGChecker's data: its JSON of checked results, the counts of its benchmark, the response pairs
+that people compared.
 
-One record per question: question, reference answer, response, retrieved texts; then, as far as the work has gone, the
-claims of both texts, the label of every claim against every text, and the metrics. All three label words are kept
-apart; only the metrics make them two.
+One record per question: question, reference answer, response, retrieved texts; then, as far as the
+work has gone, the claims of both texts, the label of every claim against every text, and the
+metrics. All three label words are kept apart; only the metrics make them two.
 
-RAGChecker (0.1.9) expects triples: when it reads a claim that is a sentence it takes it for a list, and writes its
-letters. Labels and metrics do not suffer; read here again, the letters are a sentence again.
+RAGChecker (0.1.9) expects triples: when it reads a claim that is a sentence it takes it for a list,
+and writes its letters. Labels and metrics do not suffer; read here again, the letters are a
+sentence again.
 """
 
 from __future__ import annotations
@@ -22,13 +24,22 @@ import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, StrictInt
 from typing_extensions import TypedDict
 
-from ragbench.data.files import Filled, Row, as_record, each_record, read_json, read_list, shared_file
+from ragbench.data.files import (
+    Filled,
+    Row,
+    as_record,
+    each_record,
+    read_json,
+    read_list,
+    shared_file,
+)
 from ragbench.errors import DataError
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
 Claim = str | tuple[str, str, str]
 
-# Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are asked about.
+# Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are
+# asked about.
 CHECKS = {
     "response_in_reference": "answer2response",
     "reference_in_response": "response2answer",
@@ -52,7 +63,8 @@ _SIDES = (
     ("response_claims", "response_in_reference", "response_in_chunks"),
     ("reference_claims", "reference_in_response", "reference_in_chunks"),
 )
-# Row of Table 1 -> name in the recorded data, and the table that holds the domain's results (Tables 6-15).
+# Row of Table 1 -> name in the recorded data, and the table that holds the domain's results (Tables
+# 6-15).
 BENCHMARK = {
     "ClapNQ": ("clapnq", "Table 6"),
     "NovelQA": ("novelqa", "Table 7"),
@@ -102,7 +114,10 @@ _Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedText:
-    """One retrieved text; by keyword only, since text and id exchanged would make every context metric 0."""
+    """One retrieved text;
+
+    by keyword only, since text and id exchanged would make every context metric 0.
+    """
 
     text: str
     doc_id: str | StrictInt | None = None
@@ -114,10 +129,12 @@ _Chunk = Annotated[RetrievedText, BeforeValidator(lambda row: _gathered(row, "te
 
 @dataclass(frozen=True, slots=True)
 class RagResult:
-    """One question with its response, and what is known about their claims; None where a step has not been done.
+    """One question with its response, and what is known about their claims; None where a step has
+    not been done.
 
-    ``response_in_reference`` and ``reference_in_response`` have one label per claim, ``response_in_chunks`` and
-    ``reference_in_chunks`` one row per claim with one label per retrieved text.
+    ``response_in_reference`` and ``reference_in_response`` have one label per claim,
+    ``response_in_chunks`` and ``reference_in_chunks`` one row per claim with one label per
+    retrieved text.
     """
 
     __pydantic_config__ = ConfigDict(alias_generator=lambda name: _NAMES.get(name, name))
@@ -137,13 +154,19 @@ class RagResult:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def missing(self) -> tuple[str, ...]:
-        """Names of the checks that have not been done, as in this record; empty when metrics can be computed."""
+        """Names of the checks that have not been done, as in this record;
+
+        empty when metrics can be computed.
+        """
         return tuple(name for name in CHECKS if getattr(self, name) is None)
 
 
 @dataclass(frozen=True, slots=True)
 class RagResults:
-    """A file of results; ``metrics`` are RAGChecker's averages in percent, by group, or None when not computed."""
+    """A file of results;
+
+    ``metrics`` are RAGChecker's averages in percent, by group, or None when not computed.
+    """
 
     results: tuple[RagResult, ...]
     metrics: Mapping[str, Mapping[str, float]] | None = None
@@ -156,21 +179,30 @@ class _File(Row):
 
 
 def claim_text(claim: Claim) -> str:
-    """Return a claim as one text: a sentence as it is, a triple (subject, predicate, object) joined by spaces."""
+    """Return a claim as one text:
+
+    a sentence as it is, a triple (subject, predicate, object) joined by spaces.
+    """
     return claim if isinstance(claim, str) else " ".join(claim)
 
 
 def read_ragchecker(path: str | Path) -> RagResults:
     """Read RAGChecker's JSON (plain or gzip): checking inputs, outputs, or anything between.
 
-    DataError in RAGChecker's words, also where the numbers of claims, labels and retrieved texts do not fit.
+    DataError in RAGChecker's words, also where the numbers of claims, labels and retrieved texts do
+    not fit.
     """
     return from_ragchecker(read_json(path), where=str(path))
 
 
 def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
-    """Build results from parsed RAGChecker JSON; ``where`` begins the error messages. As `read_ragchecker`."""
-    whole = as_record(_File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file')
+    """Build results from parsed RAGChecker JSON;
+
+    ``where`` begins the error messages. As `read_ragchecker`.
+    """
+    whole = as_record(
+        _File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file'
+    )
     rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
     results = each_record(where, rows, _result, lambda result: [f"the id {str(result.id)!r}"])
     return RagResults(tuple(results), whole.metrics, whole.model_extra or {})
@@ -180,25 +212,44 @@ def _result(data: Any, where: str) -> RagResult:
     if isinstance(data, dict):
         where = f"{where} (id {data.get('query_id')!r})"
         if "retrieved_context" not in data:
-            raise DataError(f"{where}: no field 'retrieved_context'", "a list of texts", "write [] for none")
-    row = as_record(RagResult, _gathered(data, *_NAMES.values()), where, add='add it; write "" for an empty text')
+            raise DataError(
+                f"{where}: no field 'retrieved_context'", "a list of texts", "write [] for none"
+            )
+    row = as_record(
+        RagResult,
+        _gathered(data, *_NAMES.values()),
+        where,
+        add='add it; write "" for an empty text',
+    )
     width = len(row.chunks)
     for side in _SIDES:
         for place, each in enumerate(getattr(row, side[2]) or ()):
             if len(each) != width:
-                got, do = f"{where}: {_NAMES[side[2]]}[{place}] has {len(each)} labels", "check that rows are claims"
+                got = f"{where}: {_NAMES[side[2]]}[{place}] has {len(each)} labels"
+                do = "check that rows are claims"
                 raise DataError(got, f"{width} labels, one per retrieved text", do)
         # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
-        parts = {_NAMES[name]: getattr(row, name) for name in side if width or getattr(row, name) or name != side[2]}
+        parts = {
+            _NAMES[name]: getattr(row, name)
+            for name in side
+            if width or getattr(row, name) or name != side[2]
+        }
         sizes = {name: len(part) for name, part in parts.items() if part is not None}
         if len(set(sizes.values())) > 1:
             got = f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}"
-            raise DataError(got, "the same number of claims in each", "check that result again; do not pad the labels")
+            raise DataError(
+                got,
+                "the same number of claims in each",
+                "check that result again; do not pad the labels",
+            )
     return row
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
-    """Return results as RAGChecker's JSON object; what has not been done is left out, an undefined metric is null."""
+    """Return results as RAGChecker's JSON object;
+
+    what has not been done is left out, an undefined metric is null.
+    """
     data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
     if results.metrics is not None:
         data["metrics"] = {group: _plain(part) for group, part in results.metrics.items()}
@@ -206,7 +257,10 @@ def to_ragchecker(results: RagResults) -> dict[str, Any]:
 
 
 def write_ragchecker(results: RagResults, path: str | Path) -> Path:
-    """Write results as RAGChecker's JSON and return the path; reading it again gives the same results."""
+    """Write results as RAGChecker's JSON and return the path;
+
+    reading it again gives the same results.
+    """
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(to_ragchecker(results), indent=2), encoding="utf-8")
@@ -214,9 +268,17 @@ def write_ragchecker(results: RagResults, path: str | Path) -> Path:
 
 
 def _row(result: RagResult) -> dict[str, Any]:
-    row = {theirs: value for ours, theirs in _NAMES.items() if (value := getattr(result, ours)) is not None}
+    row = {
+        theirs: value
+        for ours, theirs in _NAMES.items()
+        if (value := getattr(result, ours)) is not None
+    }
     row["retrieved_context"] = [
-        {**({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}), "text": chunk.text, **chunk.extra}
+        {
+            **({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}),
+            "text": chunk.text,
+            **chunk.extra,
+        }
         for chunk in result.chunks
     ]
     for name in (_NAMES[name] for side in _SIDES for name in side):
@@ -263,27 +325,42 @@ class _Labelled(_Pair):
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
-    """Load the response pairs that people compared, with RAGChecker's recorded scores when they are there.
+    """Load the response pairs that people compared, with RAGChecker's recorded scores when they are
+    there.
 
     Parameters
     ----------
-    path : RAGChecker's ``data/meta_evaluation``; default ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
+    path : RAGChecker's ``data/meta_evaluation``; default
+    ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
     Returns
     -------
-    DataFrame, a row per pair: id, domain, query_id, question, reference, models and responses (of two), and by aspect
-    (`ASPECTS`) the preference of every annotator, -2..2, positive: the second response wins; "recorded correctness"
-    ... are RAGChecker's scores of both in [0, 1], or NaN.
+    DataFrame, a row per pair: id, domain, query_id, question, reference, models and responses (of
+    two), and by aspect (`ASPECTS`) the preference of every annotator, -2..2, positive: the second
+    response wins; "recorded correctness" ... are RAGChecker's scores of both in [0, 1], or NaN.
 
-    Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
+    Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains,
+    two annotators each).
     """
-    do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
-    folder = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
+    do = (
+        "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository "
+        "as path"
+    )
+    folder = shared_file(
+        path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
+    )
     recorded = _pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ()
-    scores = {(row.instance_id, s.model_name, s.response): s.ragchecker for row in recorded for s in row.sides}
+    scores = {
+        (row.instance_id, s.model_name, s.response): s.ragchecker
+        for row in recorded
+        for s in row.sides
+    }
     pairs: dict[Any, dict[str, Any]] = {}
     for row in _pairs(folder, _HUMAN, _Labelled):
-        of_both = [scores.get((row.instance_id, side.model_name, side.response)) or {} for side in row.sides]
+        of_both = [
+            scores.get((row.instance_id, side.model_name, side.response)) or {}
+            for side in row.sides
+        ]
         pair = pairs.setdefault(row.instance_id, {
             "id": str(row.instance_id), "domain": row.dataset, "query_id": row.query_id, "question": row.query,
             "reference": row.gt_answer, "models": tuple(side.model_name for side in row.sides),
@@ -295,7 +372,10 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     counts = {len(pair["overall"]): name for name, pair in pairs.items()}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
-        raise DataError(f"{folder / _HUMAN}: numbers of annotators that differ: {said}", "the same for every pair")
+        raise DataError(
+            f"{folder / _HUMAN}: numbers of annotators that differ: {said}",
+            "the same for every pair",
+        )
     return pd.DataFrame(list(pairs.values()))
 
 

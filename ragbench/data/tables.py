@@ -1,4 +1,7 @@
-"""Rows from anywhere: CSV, JSON lines, JSON and Parquet files, data frames, lists of dicts, objects of other tools."""
+"""Rows from anywhere:
+
+CSV, JSON lines, JSON and Parquet files, data frames, lists of dicts, objects of other tools.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = re.compile(
-    r"""\s*,?\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<number>-?\d[-+.\de]*)|None|nan)""", re.DOTALL
+    r"""\s*,?\s*(?:(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<number>-?\d[-+.\de]*)|None|nan)""",
+    re.DOTALL,
 )
 
 
 class Table(NamedTuple):
-    """Rows, what the table and each row are called in messages, and whether lists are texts with || between them."""
+    """Rows, what the table and each row are called in messages, and whether lists are texts with ||
+    between them.
+    """
 
     name: str
     places: list[str]
@@ -37,15 +43,19 @@ class Table(NamedTuple):
 
 
 def plain_name(column: str) -> str:
-    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is "ground_truth"."""
+    """Return a column's name without capitals, with "_" for spaces and hyphens:
+
+    "Ground Truth" is "ground_truth".
+    """
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
 
 def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
+    """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are
+    between the cells.
 
-    A first line such as ``sep=;`` names the separator, as spreadsheets write it. DataError for a row with too few or
-    too many cells, and for a column that occurs twice.
+    A first line such as ``sep=;`` names the separator, as spreadsheets write it. DataError for a
+    row with too few or too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(2**31 - 1)  # the module's own is shorter than a document
     text = read_text(path).lstrip("\r\n")
@@ -54,12 +64,18 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
         text = "".join(rest)
         header = re.split(r"[\r\n]", text, maxsplit=1)[0]
     # Most columns win; a comma wins a tie.
-    separator = named[1] if named else max(_SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
+    separator = (
+        named[1]
+        if named
+        else max(_SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
+    )
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         columns = list(reader.fieldnames or ())
         if twice := [name for name in columns if columns.count(name) > 1]:
-            raise DataError(f"{path} has two columns {twice[0]!r}", "each column once", "rename one, or drop it")
+            raise DataError(
+                f"{path} has two columns {twice[0]!r}", "each column once", "rename one, or drop it"
+            )
         for row in reader:
             line = reader.line_num + bool(named)
             if None in row or None in row.values():
@@ -67,30 +83,48 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
                 raise DataError(
                     f"{path}, line {line}: the number of cells differs from the header",
                     f"{len(columns)} cells, one per column",
-                    f'put cells that hold {between} or line breaks in double quotes, and write a quote as ""',
+                    (
+                        f"put cells that hold {between} or line breaks in double quotes, and write a "
+                        'quote as ""'
+                    ),
                 )
             yield f"line {line}", row
     except csv.Error as error:
         line = reader.reader.line_num + bool(named)
-        raise DataError(f"{path}, line {line}: {error}", "CSV cells, quotes closed", "mend that line") from None
+        raise DataError(
+            f"{path}, line {line}: {error}", "CSV cells, quotes closed", "mend that line"
+        ) from None
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read a Parquet file of at most `MAX_UNPACKED` bytes: a run of equal values takes room in memory alone."""
+    """Read a Parquet file of at most `MAX_UNPACKED` bytes:
+
+    a run of equal values takes room in memory alone.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise ConfigError(f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"') from None
-    batches, size = [], 0
+        raise ConfigError(
+            f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"'
+        ) from None
+    batches = []
+    size = 0
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(1024):
                 batches.append(batch)
                 size += batch.nbytes
                 if size > MAX_UNPACKED:
-                    got = f"{path} ({path.stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
-                    raise DataError(got, "a smaller table", "split it, or pass the columns you need as a data frame")
+                    got = (
+                        f"{path} ({path.stat().st_size:,} bytes) unpacks to more than "
+                        f"{MAX_UNPACKED:,} bytes"
+                    )
+                    raise DataError(
+                        got,
+                        "a smaller table",
+                        "split it, or pass the columns you need as a data frame",
+                    )
             return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
@@ -100,7 +134,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def as_table(source: Any) -> Table:
-    """Return the rows of a path, a frame, a list of dicts, a dict of lists, RAGChecker's JSON, or ``to_pandas()``."""
+    """Return the rows of a path, a frame, a list of dicts, a dict of lists, RAGChecker's JSON, or
+    ``to_pandas()``.
+    """
     if isinstance(source, str | Path):
         return _file(Path(source).expanduser())
     if isinstance(source, Mapping) and "results" in source:
@@ -112,13 +148,20 @@ def as_table(source: Any) -> Table:
     if isinstance(source, Mapping):
         if source and all(hasattr(part, "to_pandas") for part in source.values()):
             names = ", ".join(map(repr, source))
-            raise DataError(f"several sets: {names}", "one of them", "pass for instance data[split]")
-        source = pd.DataFrame({name: pd.Series(list(cells), dtype=object) for name, cells in source.items()})
+            raise DataError(
+                f"several sets: {names}", "one of them", "pass for instance data[split]"
+            )
+        source = pd.DataFrame(
+            {name: pd.Series(list(cells), dtype=object) for name, cells in source.items()}
+        )
     if isinstance(source, pd.DataFrame):
-        return Table("the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True))
+        return Table(
+            "the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True)
+        )
     rows = list(source) if isinstance(source, Iterable) else [source]
     if strange := [row for row in rows if not isinstance(row, Mapping | RagResult)]:
-        expected, do = "a data frame, a list of dicts, or a path", "bring it into one of these forms"
+        expected = "a data frame, a list of dicts, or a path"
+        do = "bring it into one of these forms"
         raise DataError(f"a table as {type(strange[0]).__name__}", expected, do)
     return Table("the rows", [f"row {i}" for i in range(len(rows))], _of_dicts(rows))
 
@@ -132,15 +175,22 @@ def _file(path: Path) -> Table:
         rows: Any = read_json(path)
         if isinstance(rows, dict) and "results" in rows:
             rows = from_ragchecker(rows, str(path)).results
-        if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping | RagResult) for row in rows):
+        if not isinstance(rows, list | tuple) or not all(
+            isinstance(row, Mapping | RagResult) for row in rows
+        ):
             raise DataError(
                 f"{path} holds no list of objects",
-                'a list such as [{"question": ..., "answer": ...}], or RAGChecker\'s {"results": [...]}',
+                (
+                    'a list such as [{"question": ..., "answer": ...}], or RAGChecker\'s {"results": '
+                    "[...]}"
+                ),
                 "write one object per answer",
             )
         return Table(str(path), [f"{path}, [{i}]" for i in range(len(rows))], _of_dicts(rows))
     if ending in (".xlsx", ".xls", ".ods"):
-        raise ConfigError(f"unknown kind of file {ending!r}: {path.name}", ", ".join(_ENDINGS), EXPORT)
+        raise ConfigError(
+            f"unknown kind of file {ending!r}: {path.name}", ", ".join(_ENDINGS), EXPORT
+        )
     if ending not in _ENDINGS and not path.exists():
         raise DataError(f"there is no file or folder {path}", "an existing one", "check the path")
     if ending not in _ENDINGS:
@@ -157,23 +207,33 @@ def _of_dicts(rows: Sequence[Mapping[str, Any] | RagResult]) -> pd.DataFrame:
         if isinstance(row, RagResult):
             labels = {} if row.missing() else {"claim_labels": row}
             about = {"question_id": row.id, "question": row.question, "answer": row.response}
-            row = about | {"reference": row.reference, "chunks": [chunk.text for chunk in row.chunks]} | labels
+            row = (
+                about
+                | {"reference": row.reference, "chunks": [chunk.text for chunk in row.chunks]}
+                | labels
+            )
         dicts.append(row)
     names = dict.fromkeys(str(name) for row in dicts for name in row)
     # Built by column: pandas would spread equally long lists over columns of their own.
-    return pd.DataFrame({name: pd.Series([row.get(name) for row in dicts], dtype=object) for name in names})
+    return pd.DataFrame(
+        {name: pd.Series([row.get(name) for row in dicts], dtype=object) for name in names}
+    )
 
 
 def written_list(text: str, *, csv: bool, numbers: bool = False) -> list[Any]:
-    """Read a list that is written as text: by JSON, Python or numpy, or (in a CSV cell) texts with || between them.
+    """Read a list that is written as text: by JSON, Python or numpy, or (in a CSV cell) texts with
+    || between them.
 
-    Another text is a list of one. ``numbers``: whether Python's way may hold numbers, which come back as texts.
+    Another text is a list of one. ``numbers``: whether Python's way may hold numbers, which come
+    back as texts.
     """
     if not text.lstrip().startswith("["):
         return [part.strip() for part in text.split("||") if part.strip()] if csv else [text]
     with contextlib.suppress(json.JSONDecodeError, RecursionError):  # brackets by the thousand
         return json.loads(text)
-    items, at, stop = [], text.index("[") + 1, len(text.rstrip()) - 1
+    items = []
+    at = text.index("[") + 1
+    stop = len(text.rstrip()) - 1
     while item := _ITEM.match(text, at, stop):
         if item["number"] and not numbers:
             break

@@ -1,7 +1,7 @@
 """WikiEval, the data set of the RAGAS paper (section 4).
 
-People's own preferences are not published with it; which text was *made* better is known. So results are agreement with
-the construction, never with people.
+People's own preferences are not published with it; which text was *made* better is known. So
+results are agreement with the construction, never with people.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
 _without_prefix = AfterValidator(lambda text: _PREFIX.sub("", text, count=1).strip())
-_Passages = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+_Passages = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 
 
 @dataclass(frozen=True, slots=True)
 class WikiEvalRow:
     """A question with texts made for it, under the data set's own names.
 
-    ``context_v1`` is a page's introduction, ``context_v2`` the same padded with related sentences; ``answer`` was made
-    from the introduction, ``ungrounded_answer`` without it, ``poor_answer`` to be incomplete. ``meta`` holds the rest.
+    ``context_v1`` is a page's introduction, ``context_v2`` the same padded with related sentences;
+    ``answer`` was made from the introduction, ``ungrounded_answer`` without it, ``poor_answer`` to
+    be incomplete. ``meta`` holds the rest.
     """
 
     id: str
@@ -45,7 +48,10 @@ class WikiEvalRow:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts of which one was made better. ``context`` is what faithfulness is judged against, else empty."""
+    """Two texts of which one was made better.
+
+    ``context`` is what faithfulness is judged against, else empty.
+    """
 
     id: str
     question: str
@@ -56,7 +62,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class WikiEval:
-    """Rows of WikiEval, or of a set of the same shape. ``failed``: what a generator could not make, as (id, reason)."""
+    """Rows of WikiEval, or of a set of the same shape.
+
+    ``failed``: what a generator could not make, as (id, reason).
+    """
 
     name: str
     rows: tuple[WikiEvalRow, ...]
@@ -74,8 +83,9 @@ class WikiEval:
     def pairs(self, dimension: Dimension) -> list[Pair]:
         """Return the pairs of one dimension: the paper's comparisons, the text made better first.
 
-        Faithfulness compares ``answer`` and ``ungrounded_answer`` given ``context_v1``, answer relevance ``answer`` and
-        ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
+        Faithfulness compares ``answer`` and ``ungrounded_answer`` given ``context_v1``, answer
+        relevance ``answer`` and ``poor_answer``, context relevance ``context_v1`` and
+        ``context_v2``.
         """
         check_known("dimension", [dimension], DIMENSIONS)
         texts = {
@@ -91,13 +101,17 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
 
     Parameters
     ----------
-    path : JSON lines with the fields question, context_v1, context_v2 (lists of texts, or one text), answer,
-        ungrounded_answer, poor_answer and optionally source. "Question:" and "Answer:" before a text are taken off.
-        Default: ``RAGBENCH_DATA/wikieval``.
+    path : JSON lines with the fields question, context_v1, context_v2 (lists of texts, or one
+    text), answer,
+        ungrounded_answer, poor_answer and optionally source. "Question:" and "Answer:" before a
+        text are taken off. Default: ``RAGBENCH_DATA/wikieval``.
 
     Source: RAGAS, section 4 (50 rows).
     """
-    do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; rb.make_ragas_set(model, pages) makes a set of its shape"
+    do = (
+        "set RAGBENCH_DATA, or pass WikiEval as JSON lines; rb.make_ragas_set(model, pages) "
+        "makes a set of its shape"
+    )
     given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
     known = {part.name for part in fields(WikiEvalRow)}
 
@@ -106,7 +120,9 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
         return replace(as_record(WikiEvalRow, {**row, "id": ""}, where), meta=meta)
 
     rows = each_record(given, read_jsonl(given), record)
-    return WikiEval("wikieval", tuple(replace(row, id=f"wikieval-{n:02d}") for n, row in enumerate(rows, 1)))
+    return WikiEval(
+        "wikieval", tuple(replace(row, id=f"wikieval-{n:02d}") for n, row in enumerate(rows, 1))
+    )
 
 
 def joined(passages: Sequence[str]) -> str:

@@ -1,11 +1,13 @@
-"""Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et al. 2023, section 4).
+"""Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et
+al. 2023, section 4).
 
-Reading order: `parts` (the records, and how a step asks a model) -> `schema` -> `configuration` -> `document` ->
-`questions` (questions, references, answers that agree with them, key points) -> `sets` (all of it).
-`checks`: what strings say of each.
-`drafts`: questions about a user's own documents. `ragas_pairs`: texts made better and worse.
+Reading order: `parts` (the records, and how a step asks a model) -> `schema` -> `configuration` ->
+`document` -> `questions` (questions, references, answers that agree with them, key points) ->
+`sets` (all of it). `checks`: what strings say of each. `drafts`: questions about a user's own
+documents. `ragas_pairs`: texts made better and worse.
 
-Every step takes ``options`` of `ragbench.llm.ask`; with ``cassette`` its replies are recorded, and replayed.
+Every step takes ``options`` of `ragbench.llm.ask`; with ``cassette`` its replies are recorded, and
+replayed.
 """
 
 from ragbench.datagen.configuration import make_configurations
@@ -20,6 +22,11 @@ from ragbench.datagen.parts import (
     Schema,
     SchemaSection,
 )
-from ragbench.datagen.questions import ask_questions, extract_keypoints, find_references, refine_answers
+from ragbench.datagen.questions import (
+    ask_questions,
+    extract_keypoints,
+    find_references,
+    refine_answers,
+)
 from ragbench.datagen.schema import summarise_schema
 from ragbench.datagen.sets import GeneratedSet, generate_set, write_set

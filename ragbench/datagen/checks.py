@@ -1,4 +1,7 @@
-"""What the steps of RAGEval check by strings: whether a text states a value, its numbers, its words."""
+"""What the steps of RAGEval check by strings:
+
+whether a text states a value, its numbers, its words.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _MOST_WORDS = 0.7  # of a value that is stated in other words
 
 
 def mentions(text: str, value: str) -> bool:
-    """Tell whether a text states a value whole, not as a part of a longer word or number; case does not count."""
+    """Tell whether a text states a value whole, not as a part of a longer word or number;
+
+    case does not count.
+    """
     return bool(value) and _whole(value).search(text) is not None
 
 
@@ -24,7 +30,8 @@ def mentions(text: str, value: str) -> bool:
 def _whole(value: str) -> re.Pattern[str]:
     """Return a pattern for a value that goes on neither before nor after it.
 
-    Chinese writes numbers and Latin letters without blanks (3月14日), so only a letter or digit beside another counts.
+    Chinese writes numbers and Latin letters without blanks (3月14日), so only a letter or digit
+    beside another counts.
     """
     before = ""
     after = ""
@@ -42,8 +49,8 @@ def _whole(value: str) -> re.Pattern[str]:
 def states(sentences: Sequence[str], value: str) -> bool:
     """Tell whether sentences state a value, word for word or with most of its words.
 
-    So "April 10, 2023" states "10 April 2023": the numbers of a value stand in one sentence, beside most of its words.
-    A value without numbers may be told in several sentences.
+    So "April 10, 2023" states "10 April 2023": the numbers of a value stand in one sentence, beside
+    most of its words. A value without numbers may be told in several sentences.
     """
     text = " ".join(sentences)
     if mentions(text, value):
@@ -52,7 +59,10 @@ def states(sentences: Sequence[str], value: str) -> bool:
         return False
     needed = set(numbers(value))
     places = sentences if needed else [text]
-    return any(needed <= set(numbers(place)) and shared_words(value, place) >= _MOST_WORDS for place in places)
+    return any(
+        needed <= set(numbers(place)) and shared_words(value, place) >= _MOST_WORDS
+        for place in places
+    )
 
 
 def numbers(text: str) -> list[float]:
@@ -66,18 +76,27 @@ def content_words(text: str) -> set[str]:
 
 
 def unfounded_numbers(text: str, source: str) -> list[float]:
-    """Return the numbers of a text that the source does not have, nor are the sum or difference of two that it has."""
+    """Return the numbers of a text that the source does not have, nor are the sum or difference of
+    two that it has.
+    """
     given = set(numbers(source))
     derived = set()
     for first in given:
         for second in given:
             derived.add(round(first + second, 6))
             derived.add(round(first - second, 6))
-    return [number for number in numbers(text) if number not in given and round(number, 6) not in derived]
+    return [
+        number
+        for number in numbers(text)
+        if number not in given and round(number, 6) not in derived
+    ]
 
 
 def shared_words(text: str, source: str) -> float:
-    """Return the share of a text's content words that the source has too; 1 for a text without any."""
+    """Return the share of a text's content words that the source has too;
+
+    1 for a text without any.
+    """
     words = content_words(text)
     if not words:
         return 1.0
@@ -88,7 +107,9 @@ def shared_words(text: str, source: str) -> float:
 
 
 def check_unanswerable(question: QRA) -> None:
-    """Check that a question asks for one of the lost facts by name, and that its answer has no number."""
+    """Check that a question asks for one of the lost facts by name, and that its answer has no
+    number.
+    """
     lost = content_words(" ".join(question.lost).replace("_", " "))
     if not lost & content_words(question.question):
         raise Unfit("the question asks for no fact that was lost", question.question)
@@ -97,9 +118,11 @@ def check_unanswerable(question: QRA) -> None:
 
 
 def check_answer(question: QRA) -> None:
-    """Check that each document has a reference, and that references or question hold what each statement says.
+    """Check that each document has a reference, and that references or question hold what each
+    statement says.
 
-    That is all of its numbers, or two that it is the sum or difference of, and at least half of its words.
+    That is all of its numbers, or two that it is the sum or difference of, and at least half of its
+    words.
     """
     if not question.statements:
         raise Unfit("no statement of the answer is left", question.question)

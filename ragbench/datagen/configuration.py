@@ -21,7 +21,9 @@ from ragbench.datagen.parts import (
 )
 from ragbench.errors import ConfigError
 
-_PLACEHOLDER = re.compile(r"[\[\]{}<>]|\b(?:n/?a|tbd|xxx+|unknown|none|j(?:ohn|ane) doe)\b", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"[\[\]{}<>]|\b(?:n/?a|tbd|xxx+|unknown|none|j(?:ohn|ane) doe)\b", re.IGNORECASE
+)
 _LONGEST = 160  # characters of a value; a server with a grammar cuts longer ones off
 _MIN_SHARE = 0.5  # of the fields of a schema that a configuration must have values for
 
@@ -31,14 +33,17 @@ def make_configurations(
 ) -> StepResult[Configuration]:
     """Let a model make up the values of so many documents, the schema's subdomains in turn.
 
-    A value is rejected when it is empty, cut off or a placeholder, repeats another field's value, or is copied from a
-    seed document; its field is then left out. A configuration is rejected when the name of its subject is rejected or
-    taken, or more than half of its values are.
+    A value is rejected when it is empty, cut off or a placeholder, repeats another field's value,
+    or is copied from a seed document; its field is then left out. A configuration is rejected when
+    the name of its subject is rejected or taken, or more than half of its values are.
 
-    Source: RAGEval, section 3.2, where rules make some values (dates, choices); here the model makes all.
+    Source: RAGEval, section 3.2, where rules make some values (dates, choices); here the model
+    makes all.
     """
     if documents < 1:
-        raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
+        raise ConfigError(
+            f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more"
+        )
     calls = _record_calls(schema, documents)
     taken: set[str] = set()
     rejected: list[Rejected] = []
@@ -85,7 +90,9 @@ def _form(schema: Schema) -> type[BaseModel]:
     return create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _usable_values(reply: Mapping[str, str], seeds: Sequence[str]) -> tuple[dict[str, str], list[Rejected]]:
+def _usable_values(
+    reply: Mapping[str, str], seeds: Sequence[str]
+) -> tuple[dict[str, str], list[Rejected]]:
     values: dict[str, str] = {}
     faults = []
     for name, text in reply.items():

@@ -28,9 +28,10 @@ def write_documents(
 ) -> StepResult[GeneratedDocument]:
     """Let a model write each configuration's document, one prompt a section.
 
-    A sentence is rejected when it has a number that neither the configuration nor a sum or difference of two of its
-    numbers explains. A document is rejected when a section could not be read, or when it states fewer than half of its
-    values (`ragbench.datagen.checks.states`). Fields of the schema that it does not state are its ``lost`` ones.
+    A sentence is rejected when it has a number that neither the configuration nor a sum or
+    difference of two of its numbers explains. A document is rejected when a section could not be
+    read, or when it states fewer than half of its values (`ragbench.datagen.checks.states`). Fields
+    of the schema that it does not state are its ``lost`` ones.
 
     Source: RAGEval, section 3.2.
     """
@@ -54,14 +55,21 @@ def write_documents(
         stated = len(set(schema.fields) - set(document.lost))
         if stated < _MIN_SHARE * len(configuration.values):
             detail = f"{stated} of {len(configuration.values)}"
-            rejected.append(Rejected(configuration.id, "document", "states fewer than half of its values", detail))
+            rejected.append(
+                Rejected(
+                    configuration.id, "document", "states fewer than half of its values", detail
+                )
+            )
         else:
             made.append(document)
     return StepResult(tuple(made), tuple(rejected))
 
 
 def _section_calls(schema: Schema, configuration: Configuration) -> list[Call]:
-    """Return a prompt for each section that has a value; it shows the section's values and the subject's."""
+    """Return a prompt for each section that has a value;
+
+    it shows the section's values and the subject's.
+    """
     calls = []
     for section in schema.sections:
         names = [name for name in section.fields if name in configuration.values]
@@ -94,13 +102,19 @@ def _founded_sentences(
     faults = []
     for sentence in split_sentences(" ".join(text.split()), language):
         if unfounded_numbers(sentence, values):
-            faults.append(Rejected(configuration.id, "document", "a sentence with an invented number", sentence))
+            faults.append(
+                Rejected(
+                    configuration.id, "document", "a sentence with an invented number", sentence
+                )
+            )
         else:
             sentences.append(sentence)
     return tuple(sentences), faults
 
 
-def _document(schema: Schema, configuration: Configuration, sections: Sequence[Section]) -> GeneratedDocument:
+def _document(
+    schema: Schema, configuration: Configuration, sections: Sequence[Section]
+) -> GeneratedDocument:
     sentences = [sentence for section in sections for sentence in section.sentences]
     stated = [name for name, value in configuration.values.items() if states(sentences, value)]
     lost = tuple(name for name in schema.fields if name not in stated)

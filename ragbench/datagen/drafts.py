@@ -1,9 +1,11 @@
-"""Questions about a user's own documents: drafts by a model, checked by rules and by the model, for a person to accept.
+"""Questions about a user's own documents: drafts by a model, checked by rules and by the model, for
+a person to accept.
 
-A draft is made by RAGEval's steps (section 3.3): a question with its answer, then the sentences that support it, chosen
-by number, so that they are copies. Three checks follow: the evidence stands in the documents; the answer stands in the
-evidence; the model does not give the answer without the evidence (RAGAS, section 4: its question without a context).
-For a question without an answer, RAGAS's extraction of sentences must find none in the passages nearest to it.
+A draft is made by RAGEval's steps (section 3.3): a question with its answer, then the sentences
+that support it, chosen by number, so that they are copies. Three checks follow: the evidence stands
+in the documents; the answer stands in the evidence; the model does not give the answer without the
+evidence (RAGAS, section 4: its question without a context). For a question without an answer,
+RAGAS's extraction of sentences must find none in the passages nearest to it.
 """
 
 from __future__ import annotations
@@ -36,20 +38,28 @@ from ragbench.text.sentences import sentence_spans
 
 # Type of question -> what a model is told about it.
 TYPES: Mapping[str, str] = {
-    "single fact": "It asks for one fact that one of the sentences states. Its answer is a few words, copied from that "
-    'sentence. For instance: "In what year did Ada Brook build the bridge at Tarn?", with the answer "1896".',
-    "two documents": "It joins a fact of the one document to a fact of the other, so that only somebody who reads both "
-    "can answer it. Its answer is a few words, copied from one of them. For instance, where one document names the "
-    'builder of a bridge and the other says where she was born: "In which country was the builder of the bridge at '
+    "single fact": "It asks for one fact that one of the sentences states. Its answer is a few "
+    "words, copied from that "
+    'sentence. For instance: "In what year did Ada Brook build the bridge at Tarn?", with the '
+    'answer "1896".',
+    "two documents": "It joins a fact of the one document to a fact of the other, so that only "
+    "somebody who reads both "
+    "can answer it. Its answer is a few words, copied from one of them. For instance, where one "
+    "document names the "
+    'builder of a bridge and the other says where she was born: "In which country was the '
+    "builder of the bridge at "
     'Tarn born?", with the answer "Wales".',
-    "unanswerable": "It fits the subject of the sentences, and asks for a fact that they do not state. It has no "
+    "unanswerable": "It fits the subject of the sentences, and asks for a fact that they do not "
+    "state. It has no "
     'answer. For instance, where nothing is said of costs: "What did the bridge at Tarn cost?"',
 }
 # The true answer to a question that has none, by language; English where there is no other.
 NO_ANSWER: Mapping[str, str] = {
     "english": "The documents do not contain enough information to answer this question.",
     "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
-    "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
+    "french": (
+        "Les documents ne contiennent pas assez d'informations pour répondre à cette question."
+    ),
     "chinese": "现有文档不足以回答该问题。",
 }
 _SENTENCES = 20  # of a document in one prompt, at most
@@ -69,26 +79,37 @@ class _Answered(_Asked):
 
 @dataclass(frozen=True)
 class Drafts:
-    """Drafts that passed the checks and that no person has accepted, and a row for each draft that was asked for.
+    """Drafts that passed the checks and that no person has accepted, and a row for each draft that
+    was asked for.
 
-    Status in ``rows`` is "draft", "rejected", or "failed" where a call failed. ``meta["drafted_by"]`` names the model.
+    Status in ``rows`` is "draft", "rejected", or "failed" where a call failed.
+    ``meta["drafted_by"]`` names the model.
     """
 
     questions: tuple[Question, ...]
     rows: pd.DataFrame
 
     def __repr__(self) -> str:
-        return f"Drafts({len(self.questions)} of {len(self.rows)} passed the checks; accepted by a person: 0)"
+        return (
+            f"Drafts({len(self.questions)} of {len(self.rows)} passed the checks; accepted by "
+            "a person: 0)"
+        )
 
     @property
     def rejected(self) -> pd.DataFrame:
         """What did not pass, with the reason."""
-        return self.rows.loc[self.rows["status"] != "draft", ["id", "type", "question", "answer", "reason"]]
+        return self.rows.loc[
+            self.rows["status"] != "draft", ["id", "type", "question", "answer", "reason"]
+        ]
 
     def table(self) -> pd.DataFrame:
-        """Return, by type, how many drafts were asked for, failed, rejected, left, and the share that is left."""
+        """Return, by type, how many drafts were asked for, failed, rejected, left, and the share
+        that is left.
+        """
         counts = pd.crosstab(self.rows["type"], self.rows["status"])
-        counts = counts.reindex([t for t in TYPES if t in counts.index], columns=["failed", "rejected", "draft"])
+        counts = counts.reindex(
+            [t for t in TYPES if t in counts.index], columns=["failed", "rejected", "draft"]
+        )
         counts = counts.fillna(0).astype(int).rename(columns={"draft": "left"})
         counts.insert(0, "asked", counts.sum(axis=1))
         return counts.assign(share=counts["left"] / counts["asked"]).rename_axis(columns=None)
@@ -109,25 +130,33 @@ def draft_questions(
 ) -> Drafts:
     """Let a model draft questions about documents, and check each draft.
 
-    At most three calls for a draft about a single fact, four for one about two documents, two for an unanswerable one.
+    At most three calls for a draft about a single fact, four for one about two documents, two for
+    an unanswerable one.
 
     Parameters
     ----------
     documents : a file or folder, see `ragbench.load_documents`, or ``Document`` records.
     model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
-    per_document : drafts of each type about each document. "two documents" takes the most similar other one (BM25).
+    per_document : drafts of each type about each document. "two documents" takes the most similar
+    other one (BM25).
     seed : of the passage shown of a document that is longer than 20 sentences.
-    options : for `ragbench.llm.ask`; ``prompt``, another one with the fields kind, meaning, asked, sentences.
+    options : for `ragbench.llm.ask`; ``prompt``, another one with the fields kind, meaning, asked,
+    sentences.
 
-    Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are ours.
+    Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are
+    ours.
     """
     check_known("type of question", types, TYPES)
     if per_document < 1:
-        raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more")
+        raise ConfigError(
+            f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more"
+        )
     documents = load_documents(documents)
     prompt = options.pop("prompt", "draft_question")
     desk = _Desk({document.id: [] for document in documents})
-    for kind, turn in product([kind for kind in TYPES if kind in types], range(1, per_document + 1)):
+    for kind, turn in product(
+        [kind for kind in TYPES if kind in types], range(1, per_document + 1)
+    ):
         calls = _question_calls(desk, documents, kind, turn, seed)
         desk.take(ask_step(model, "drafts", prompt, calls, desk.asked, options))
     desk.take(find_references(model, desk.standing(), desk.passages, "draft_references", **options))
@@ -179,12 +208,16 @@ class _Desk:
         for draft in self.drafts.values():
             references = tuple(reference.text for reference in draft.references)
             status, reason = self.fallen.get(draft.id, ("draft", ""))
-            rows.append((draft.id, draft.kind, draft.question, draft.answer, references, status, reason))
+            rows.append(
+                (draft.id, draft.kind, draft.question, draft.answer, references, status, reason)
+            )
         columns = ["id", "type", "question", "answer", "references", "status", "reason"]
         return pd.DataFrame(rows, columns=columns)
 
 
-def _question_calls(desk: _Desk, documents: Sequence[Document], kind: str, turn: int, seed: int) -> list[Call]:
+def _question_calls(
+    desk: _Desk, documents: Sequence[Document], kind: str, turn: int, seed: int
+) -> list[Call]:
     """Return the prompts for one draft of a type about each document."""
     neighbours = _neighbours(documents, turn) if kind == "two documents" else {}
     form = _Asked if kind == "unanswerable" else _Answered
@@ -195,7 +228,14 @@ def _question_calls(desk: _Desk, documents: Sequence[Document], kind: str, turn:
             for part in [document, *neighbours.get(document.id, ())]
         ]
         desk.passages |= {passage.id: passage for passage in shown}
-        draft = QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(passage.id for passage in shown))
+        draft = QRA(
+            f"{document.id} {kind} {turn}",
+            kind,
+            "en",
+            "",
+            (),
+            tuple(passage.id for passage in shown),
+        )
         desk.drafts[draft.id] = draft
         if kind == "two documents" and len(shown) < 2:
             desk.drop({draft.id: "no other document shares its words"}, "failed")
@@ -224,13 +264,19 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
         if shown and room < 0:
             break
         shown.append(sentence)
-    return GeneratedDocument(f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),))
+    return GeneratedDocument(
+        f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),)
+    )
 
 
 def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
-    """Return each document's turn-th most similar other one, in a list that is empty where there are not so many."""
+    """Return each document's turn-th most similar other one, in a list that is empty where there
+    are not so many.
+    """
     by_id = {document.id: document for document in documents}
-    index = BM25([Chunk(document.id, document.text, document.id, document.title) for document in documents])
+    index = BM25(
+        [Chunk(document.id, document.text, document.id, document.title) for document in documents]
+    )
     hits_of = index.search([document.text for document in documents], turn + 1)
     near = {}
     for document, hits in zip(documents, hits_of, strict=True):
@@ -263,7 +309,10 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
         question = plain_words(draft.question)
         if question in before:
             faults[draft.id] = "the question was asked before"
-        elif draft.kind == "two documents" and len({reference.doc_id for reference in draft.references}) < 2:
+        elif (
+            draft.kind == "two documents"
+            and len({reference.doc_id for reference in draft.references}) < 2
+        ):
             faults[draft.id] = "its evidence is from one document"
         elif draft.kind == "single fact" and plain_words(draft.answer) in question:
             faults[draft.id] = f"the question holds its answer {draft.answer!r}"
@@ -276,13 +325,16 @@ def _known_without(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Ask each question without the evidence of one document after the other.
 
-    Returned are the reasons by id, of those that are answered all the same, and of those whose call failed.
+    Returned are the reasons by id, of those that are answered all the same, and of those whose call
+    failed.
     """
     alone = []
     with_the_rest = []
     for draft in drafts:
         for left_out in dict.fromkeys(reference.doc_id for reference in draft.references):
-            rest = " ".join(reference.text for reference in draft.references if reference.doc_id != left_out)
+            rest = " ".join(
+                reference.text for reference in draft.references if reference.doc_id != left_out
+            )
             if rest:
                 fields = {"question": draft.question, "context": rest}
                 with_the_rest.append(Call(draft.id, fields, None, draft))
@@ -291,7 +343,9 @@ def _known_without(
     known = {}
     unread = {}
     for prompt, calls in (("ragas_data_ungrounded", alone), ("ragas_data_answer", with_the_rest)):
-        result = ask_step(model, "without evidence", prompt, calls, lambda draft, text: (draft, text), options)
+        result = ask_step(
+            model, "without evidence", prompt, calls, lambda draft, text: (draft, text), options
+        )
         unread |= {one.id: f"{one.reason}: {one.detail}" for one in result.rejected}
         for draft, text in result.made:
             if plain_words(draft.answer) in plain_words(text):
@@ -302,14 +356,19 @@ def _known_without(
 def _found(
     model: Any, drafts: Sequence[QRA], documents: Sequence[Document], options: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Look for the answers of unanswerable questions in the nearest passages; returns as `_known_without`."""
+    """Look for the answers of unanswerable questions in the nearest passages;
+
+    returns as `_known_without`.
+    """
     questions = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
     if not questions:
         return {}, {}
     index = BM25(token_chunks(documents, size=150, overlap=0))
     hits_of = index.search(list(questions.values()), _SEARCHED)
     contexts = [[hit.chunk.text for hit in hits] for hits in hits_of]
-    copied = extract_sentences(model, list(questions.values()), contexts, ids=list(questions), **options)
+    copied = extract_sentences(
+        model, list(questions.values()), contexts, ids=list(questions), **options
+    )
     reasons = {}
     unread = {}
     for name, label in zip(questions, copied.labels, strict=True):
@@ -324,9 +383,15 @@ def _found(
 
 
 def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
-    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"; its form changes question and answer."""
+    """Make items for `ragbench.widgets.LabellingTool` of kind "draft";
+
+    its form changes question and answer.
+    """
     return [
-        LabelItem(q.id, {"Question": q.text, "Answer": q.answer, "Evidence": "\n".join(q.references) or "none"})
+        LabelItem(
+            q.id,
+            {"Question": q.text, "Answer": q.answer, "Evidence": "\n".join(q.references) or "none"},
+        )
         for q in questions
     ]
 
@@ -334,12 +399,14 @@ def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
 def accept_drafts(
     questions: Sequence[Question], labels: str | Path | Sequence[str | Path], to: str | Path
 ) -> dict[str, int]:
-    """Write the drafts that a person accepted, as edited, with the person's name in ``accepted_by``.
+    """Write the drafts that a person accepted, as edited, with the person's name in
+    ``accepted_by``.
 
-    A draft that one person accepts and another drops is dropped; of several edits the last one holds.
+    A draft that one person accepts and another drops is dropped; of several edits the last one
+    holds.
 
-    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, edited (among them), dropped,
-    open (nobody has said anything).
+    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, edited
+    (among them), dropped, open (nobody has said anything).
     """
     paths = [labels] if isinstance(labels, str | Path) else labels
     labels_of = dict(list(current(load_labels(*paths), "draft").groupby("item")))

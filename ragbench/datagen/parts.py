@@ -38,8 +38,8 @@ class SchemaSection:
 class Schema:
     """What documents of a domain state (RAGEval, 3.1).
 
-    ``subject`` is the field that names what a document is about, such as a company; documents are written about the
-    subdomains in turn.
+    ``subject`` is the field that names what a document is about, such as a company; documents are
+    written about the subdomains in turn.
     """
 
     domain: str
@@ -113,7 +113,8 @@ class Reference:
 class QRA:
     """A question with references and answer (RAGEval, 3.3); the answer is a tuple of statements.
 
-    ``lost``: the fields that an unanswerable question may ask for. ``changes``: what the refinement did.
+    ``lost``: the fields that an unanswerable question may ask for. ``changes``: what the refinement
+    did.
     """
 
     id: str
@@ -139,7 +140,10 @@ class QRA:
 
 
 class Rejected(NamedTuple):
-    """What goes no further: at which step, why in few words (they are counted), and what was seen."""
+    """What goes no further:
+
+    at which step, why in few words (they are counted), and what was seen.
+    """
 
     id: str
     step: str
@@ -157,7 +161,10 @@ class Unfit(Exception):
 
 
 class Call(NamedTuple):
-    """One prompt of a step: its id, what fills its fields, the form of the reply (None: text), and the item."""
+    """One prompt of a step:
+
+    its id, what fills its fields, the form of the reply (None: text), and the item.
+    """
 
     id: str
     fields: Mapping[str, str]
@@ -188,7 +195,8 @@ def ask_step(
 
     Parameters
     ----------
-    read : (the call's item, the reply as its form or as text) -> result; it raises `Unfit` where it cannot be used.
+    read : (the call's item, the reply as its form or as text) -> result; it raises `Unfit` where it
+    cannot be used.
     options : of `ragbench.llm.ask`.
     """
     template = load_prompt(prompt)

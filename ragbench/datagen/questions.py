@@ -1,7 +1,8 @@
-"""Questions, references, answers that agree with them, and key points, by a model (RAGEval, section 3.3).
+"""Questions, references, answers that agree with them, and key points, by a model (RAGEval, section
+3.3).
 
-A first answer knows the configurations only: it may state what the documents lost, and it does not know what else the
-references say. `refine_answers` puts both right.
+A first answer knows the configurations only: it may state what the documents lost, and it does not
+know what else the references say. `refine_answers` puts both right.
 """
 
 from __future__ import annotations
@@ -46,13 +47,21 @@ from ragbench.prompts import Prompt
 
 # What the types of question ask for, in our words (Table 6).
 _MEANING = {
-    "factual": "It asks for two or three particular details, such as an amount, a date, a person or a cause.",
+    "factual": (
+        "It asks for two or three particular details, such as an amount, a date, a person "
+        "or a cause."
+    ),
     "multi-hop": "It needs several facts that are linked by a chain of reasoning.",
-    "summary": "It asks for a summary of one part of the facts; the answer covers all that is relevant.",
+    "summary": (
+        "It asks for a summary of one part of the facts; the answer covers all that is relevant."
+    ),
     "information integration": "It needs different facts about both, put together.",
-    "numerical comparison": "It compares a number of the one with the same kind of number of the other.",
+    "numerical comparison": (
+        "It compares a number of the one with the same kind of number of the other."
+    ),
     "temporal sequence": "It asks for the order in time of events from both.",
-    "unanswerable": "It asks for a fact marked as missing. The answer says that it is not stated, that nothing else "
+    "unanswerable": "It asks for a fact marked as missing. The answer says that it is not "
+    "stated, that nothing else "
     "allows to infer it, and that the question cannot be answered.",
 }
 _MOST_REFERENCES = 0.5  # of the sentences of the documents, but for summaries
@@ -79,10 +88,11 @@ def ask_questions(
 ) -> StepResult[QRA]:
     """Let a model write a question of each kind about each document, with a first answer.
 
-    It is shown the facts that the documents state, not the documents. A question over several documents joins a
-    document to the next one; the last document has none. An unanswerable question is about facts that the document
-    lost; a document that lost none has none. What cannot be asked is listed as rejected, and so is a question that does
-    not name its documents, was asked before, or fails `ragbench.datagen.checks.check_unanswerable`.
+    It is shown the facts that the documents state, not the documents. A question over several
+    documents joins a document to the next one; the last document has none. An unanswerable question
+    is about facts that the document lost; a document that lost none has none. What cannot be asked
+    is listed as rejected, and so is a question that does not name its documents, was asked before,
+    or fails `ragbench.datagen.checks.check_unanswerable`.
 
     Source: RAGEval, section 3.3 and Table 6.
     """
@@ -153,7 +163,9 @@ def _question_call(identity: str, kind: str, schema: Schema, pairs: Sequence[_Pa
 
 def _facts(configuration: Configuration, document: GeneratedDocument) -> str:
     """List the values that a document states, below its title."""
-    stated = {name: value for name, value in configuration.values.items() if name not in document.lost}
+    stated = {
+        name: value for name, value in configuration.values.items() if name not in document.lost
+    }
     return f"{document.title}\n{field_list(stated)}"
 
 
@@ -173,7 +185,8 @@ def find_references(
     prompt: Prompt = "rageval_references",
     **options: Any,
 ) -> StepResult[QRA]:
-    """Let a model choose the references. It names sentences by number, so that a reference is always word for word.
+    """Let a model choose the references. It names sentences by number, so that a reference is
+    always word for word.
 
     A number that does not exist is rejected. Unanswerable questions pass without being asked.
 
@@ -183,13 +196,20 @@ def find_references(
     for question in questions:
         if question.kind != "unanswerable":
             sentences = numbered([sentence.text for sentence in _sentences(question, documents)])
-            fields = {"question": question.question, "answer": question.answer, "sentences": sentences}
+            fields = {
+                "question": question.question,
+                "answer": question.answer,
+                "sentences": sentences,
+            }
             calls.append(Call(question.id, fields, _ReferencesReply, question))
 
     def read(question: QRA, reply: _ReferencesReply) -> QRA:
         sentences = _sentences(question, documents)
         if not all(1 <= number <= len(sentences) for number in reply.sentences):
-            raise Unfit("a sentence that does not exist", f"{reply.sentences}, but there are {len(sentences)}")
+            raise Unfit(
+                "a sentence that does not exist",
+                f"{reply.sentences}, but there are {len(sentences)}",
+            )
         numbers = sorted(set(reply.sentences))
         return replace(question, references=tuple(sentences[number - 1] for number in numbers))
 
@@ -198,7 +218,11 @@ def find_references(
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
-    return [Reference(doc_id, text) for doc_id in question.doc_ids for text in documents[doc_id].sentences]
+    return [
+        Reference(doc_id, text)
+        for doc_id in question.doc_ids
+        for text in documents[doc_id].sentences
+    ]
 
 
 def _with_unasked(questions: Iterable[QRA], result: StepResult[QRA]) -> StepResult[QRA]:
@@ -206,7 +230,9 @@ def _with_unasked(questions: Iterable[QRA], result: StepResult[QRA]) -> StepResu
     asked = {question.id: question for question in result.made}
     unasked = {question.id: question for question in questions if question.kind == "unanswerable"}
     after = unasked | asked
-    return StepResult(tuple(after[question.id] for question in questions if question.id in after), result.rejected)
+    return StepResult(
+        tuple(after[question.id] for question in questions if question.id in after), result.rejected
+    )
 
 
 # Answers and references made to agree
@@ -230,11 +256,12 @@ def refine_answers(
 ) -> StepResult[QRA]:
     """Let a model compare answers with references, and make both agree by the paper's rules.
 
-    A statement without support gets the sentence of the documents that supports it as a reference, or is removed
-    where there is none. Sentences that the model overlooked are looked up by strings. What the references say and the
-    answer lacks is added to the answer. ``changes`` tells what was done. Rejected are references to more than half of
-    the sentences (that is no choice, but for a summary), and what still fails `ragbench.datagen.checks.check_answer`.
-    Unanswerable questions pass without being asked.
+    A statement without support gets the sentence of the documents that supports it as a reference,
+    or is removed where there is none. Sentences that the model overlooked are looked up by strings.
+    What the references say and the answer lacks is added to the answer. ``changes`` tells what was
+    done. Rejected are references to more than half of the sentences (that is no choice, but for a
+    summary), and what still fails `ragbench.datagen.checks.check_answer`. Unanswerable questions
+    pass without being asked.
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
@@ -244,16 +271,23 @@ def refine_answers(
         if question.kind == "unanswerable":
             continue
         sentences = _sentences(question, documents)
-        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * len(sentences):
+        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * len(
+            sentences
+        ):
             detail = f"{len(question.references)} of {len(sentences)}"
-            rejected.append(Rejected(question.id, "refine", "references to more than half of the sentences", detail))
+            rejected.append(
+                Rejected(
+                    question.id, "refine", "references to more than half of the sentences", detail
+                )
+            )
             continue
         fields = {
             "language": LANGUAGES[question.language],
             "sentences": numbered([sentence.text for sentence in sentences]),
             "question": question.question,
             "statements": numbered(question.statements),
-            "references": "\n".join(f"- {reference.text}" for reference in question.references) or "none",
+            "references": "\n".join(f"- {reference.text}" for reference in question.references)
+            or "none",
         }
         calls.append(Call(question.id, fields, _RefineReply, question))
 
@@ -283,11 +317,17 @@ def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]
             statements.append(text)
             changes.append(f"supplemented: {text}")
     in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
-    return replace(question, statements=tuple(statements), references=in_order, changes=tuple(changes))
+    return replace(
+        question, statements=tuple(statements), references=in_order, changes=tuple(changes)
+    )
 
 
-def _without_unsupported(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
-    """Add the reported sentences to the references, and remove the statements that no sentence supports."""
+def _without_unsupported(
+    question: QRA, report: _RefineReply, sentences: Sequence[Reference]
+) -> QRA:
+    """Add the reported sentences to the references, and remove the statements that no sentence
+    supports.
+    """
     references = list(question.references)
     changes = []
     removed = set()
@@ -303,14 +343,18 @@ def _without_unsupported(question: QRA, report: _RefineReply, sentences: Sequenc
         else:
             removed.add(item.statement)
             changes.append(f"removed: {question.statements[item.statement - 1]}")
-    kept = tuple(text for number, text in enumerate(question.statements, 1) if number not in removed)
+    kept = tuple(
+        text for number, text in enumerate(question.statements, 1) if number not in removed
+    )
     return replace(question, statements=kept, references=tuple(references), changes=tuple(changes))
 
 
 def _overlooked(
     statements: Sequence[str], references: Sequence[Reference], sentences: Sequence[Reference]
 ) -> list[Reference]:
-    """Return, for each statement, the sentence that states it with the most of its words, where it is no reference."""
+    """Return, for each statement, the sentence that states it with the most of its words, where it
+    is no reference.
+    """
     overlooked = []
     for statement in statements:
         stating = [sentence for sentence in sentences if states([sentence.text], statement)]
@@ -332,8 +376,8 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
 
 
 def extract_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> StepResult[QRA]:
-    """Let a model take three to five key points out of each answer; a reply with fewer or more, or with
-    numbers that the answer lacks, is rejected.
+    """Let a model take three to five key points out of each answer; a reply with fewer or more, or
+    with numbers that the answer lacks, is rejected.
 
     Source: RAGEval, section 3.3 (generating keypoints).
     """

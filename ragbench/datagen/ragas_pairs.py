@@ -1,7 +1,8 @@
 """A set of WikiEval's shape from a user's own pages, made by a model (RAGAS, section 4).
 
-Each row holds a text made better and a text made worse for each of the three dimensions: grounded / ungrounded answer,
-complete / incomplete answer, focused / padded context. Padding comes from pages that mention the page (back-links).
+Each row holds a text made better and a text made worse for each of the three dimensions: grounded /
+ungrounded answer, complete / incomplete answer, focused / padded context. Padding comes from pages
+that mention the page (back-links).
 """
 
 from __future__ import annotations
@@ -29,16 +30,21 @@ _STEPS = {
 
 
 def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> WikiEval:
-    """Make a set of WikiEval's shape from a user's own pages, with a model, in four or five calls per page.
+    """Make a set of WikiEval's shape from a user's own pages, with a model, in four or five calls
+    per page.
 
-    The first 12 sentences of a page are its introduction. A page for which a call failed is listed in ``failed``.
-    ``options`` are of `ragbench.llm.ask`.
+    The first 12 sentences of a page are its introduction. A page for which a call failed is listed
+    in ``failed``. ``options`` are of `ragbench.llm.ask`.
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
     if not pages:
-        raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
-    texts = {page.id: _shown(page, pages) for page in pages}  # what prompts show, and what came back
+        raise DataError(
+            "no pages", "at least one document", "load them with ragbench.data.load_documents"
+        )
+    texts = {
+        page.id: _shown(page, pages) for page in pages
+    }  # what prompts show, and what came back
     linked = {name for name, known in texts.items() if "padding" in known}
     failed: dict[str, str] = {}
 
@@ -68,10 +74,14 @@ def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> Wik
 
 
 def _shown(page: Document, pages: Sequence[Document]) -> dict[str, str]:
-    """Return a page's introduction, the number of sentences to add to it, and these where other pages link to it."""
+    """Return a page's introduction, the number of sentences to add to it, and these where other
+    pages link to it.
+    """
     introduction = " ".join(_sentences_of(page)[:_INTRODUCTION])
     if not introduction:
-        raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
+        raise DataError(
+            f"page {page.id!r} has no text", "a page with an introduction", "leave it out"
+        )
     count = max(1, round(_PADDING * len(split_sentences(introduction, "en"))))
     shown = {"context": introduction, "count": str(count)}
     if linked := _back_linked(page, pages, count):
@@ -80,10 +90,17 @@ def _shown(page: Document, pages: Sequence[Document]) -> dict[str, str]:
 
 
 def _back_linked(page: Document, pages: Sequence[Document], count: int) -> list[str]:
-    """Return up to ``count`` sentences of other pages that mention a page by title: first those, then their others."""
+    """Return up to ``count`` sentences of other pages that mention a page by title:
+
+    first those, then their others.
+    """
     own = set(_sentences_of(page))
-    links = [other for other in pages if other.title != page.title and _mentions(other.text, page.title)]
-    around = [sentence for other in links for sentence in _sentences_of(other) if sentence not in own]
+    links = [
+        other for other in pages if other.title != page.title and _mentions(other.text, page.title)
+    ]
+    around = [
+        sentence for other in links for sentence in _sentences_of(other) if sentence not in own
+    ]
     linking = [sentence for sentence in around if _mentions(sentence, page.title)]
     return list(dict.fromkeys([*linking, *around]))[:count]
 

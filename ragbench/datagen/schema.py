@@ -21,7 +21,8 @@ from ragbench.errors import DataError, check_known
 
 _MIN_FIELDS = 6
 _Words = Annotated[str, StringConstraints(min_length=2, max_length=60)]
-# Small letters and no digits, or Chinese characters: names of persons, dates and amounts do not fit.
+# Small letters and no digits, or Chinese characters: names of persons, dates and amounts do not
+# fit.
 _Key = Annotated[str, StringConstraints(pattern=r"^[a-z\u4e00-\u9fff][a-z_\u4e00-\u9fff]{1,29}$")]
 
 
@@ -39,16 +40,20 @@ class _SchemaReply(BaseModel, title="SchemaReply"):
 def summarise_schema(
     model: Any, domain: str, seeds: Sequence[str], language: str = "en", **options: Any
 ) -> StepResult[Schema]:
-    """Let a model sum seed documents up as a schema: sections with their fields, and subdomains to write about.
+    """Let a model sum seed documents up as a schema: sections with their fields, and subdomains to
+    write about.
 
-    A field is rejected when it was there before, a subdomain when it is the domain itself, the schema when fewer than
-    six fields are left.
+    A field is rejected when it was there before, a subdomain when it is the domain itself, the
+    schema when fewer than six fields are left.
 
-    Source: RAGEval, section 3.1, where people refine the schema in a dialogue; here it is one prompt.
+    Source: RAGEval, section 3.1, where people refine the schema in a dialogue; here it is one
+    prompt.
     """
     check_known("language", [language], LANGUAGES)
     if not seeds:
-        raise DataError("no seed documents", "two or three short documents of the domain", "pass their texts")
+        raise DataError(
+            "no seed documents", "two or three short documents of the domain", "pass their texts"
+        )
     rejected: list[Rejected] = []
 
     def read(_: None, reply: _SchemaReply) -> Schema:
@@ -58,7 +63,9 @@ def summarise_schema(
             fields = []
             for name in section.keys:
                 if name in names:
-                    rejected.append(Rejected(domain, "schema", "a field that was there before", name))
+                    rejected.append(
+                        Rejected(domain, "schema", "a field that was there before", name)
+                    )
                 else:
                     names.append(name)
                     fields.append(name)

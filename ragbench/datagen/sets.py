@@ -1,4 +1,7 @@
-"""RAGEval's pipeline as a whole: from a few seed documents to a checked set of documents and questions."""
+"""RAGEval's pipeline as a whole:
+
+from a few seed documents to a checked set of documents and questions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,12 @@ from ragbench.datagen.parts import (
     Schema,
     StepResult,
 )
-from ragbench.datagen.questions import ask_questions, extract_keypoints, find_references, refine_answers
+from ragbench.datagen.questions import (
+    ask_questions,
+    extract_keypoints,
+    find_references,
+    refine_answers,
+)
 from ragbench.datagen.schema import summarise_schema
 from ragbench.errors import DataError, ModelError
 from ragbench.records import Dataset, Document, Question
@@ -43,17 +51,28 @@ class GeneratedSet:
 
     def __repr__(self) -> str:
         name = f"{self.schema.domain}, {self.schema.language}"
-        counts = f"{len(self.documents)} documents, {len(self.questions)} questions, {len(self.rejected)} rejected"
+        counts = (
+            f"{len(self.documents)} documents, {len(self.questions)} questions, "
+            f"{len(self.rejected)} rejected"
+        )
         return f"GeneratedSet({name}: {counts})"
 
     def rejections(self) -> pd.DataFrame:
-        """Return a row for each thing that was rejected: its id, the step, the reason, and what was seen."""
+        """Return a row for each thing that was rejected:
+
+        its id, the step, the reason, and what was seen.
+        """
         return pd.DataFrame(self.rejected, columns=list(Rejected._fields))
 
     def dataset(self) -> Dataset:
-        """Return it as the data set that `ragbench.data.load_questions` reads where `write_set` wrote it."""
+        """Return it as the data set that `ragbench.data.load_questions` reads where `write_set`
+        wrote it.
+        """
         about = {"domain": self.schema.domain, "language": self.schema.language}
-        documents = [Document(document.id, document.title, document.text, (), about) for document in self.documents]
+        documents = [
+            Document(document.id, document.title, document.text, (), about)
+            for document in self.documents
+        ]
         questions = []
         for question in self.questions:
             level = "one document" if len(question.doc_ids) == 1 else "several documents"
@@ -76,9 +95,11 @@ def generate_set(
     language: str = "en",
     **options: Any,
 ) -> GeneratedSet:
-    """Generate documents and questions of a domain with a model, by every step of the paper, and check them.
+    """Generate documents and questions of a domain with a model, by every step of the paper, and
+    check them.
 
-    Calls: 1 for the schema; for each document 1 for its configuration, 1 a section, and 4 for each kind of question.
+    Calls: 1 for the schema; for each document 1 for its configuration, 1 a section, and 4 for each
+    kind of question.
 
     Parameters
     ----------
@@ -87,7 +108,8 @@ def generate_set(
     kinds : of `KINDS`; one question of each about each document.
     options : for `ragbench.llm.ask`; with a ``cassette`` a run that was broken off goes on.
 
-    Source: RAGEval, section 3. The checks are ours; people remove poor questions in the paper (3.4).
+    Source: RAGEval, section 3. The checks are ours; people remove poor questions in the paper
+    (3.4).
     """
     rejected: list[Rejected] = []
 
@@ -98,7 +120,11 @@ def generate_set(
     schemas = made(summarise_schema(model, domain, seeds, language, **options))
     if not schemas:
         reasons = "; ".join(f"{one.reason} {one.detail}" for one in rejected)
-        raise ModelError(f"no usable schema ({reasons})", "a schema with six fields or more", "take a larger model")
+        raise ModelError(
+            f"no usable schema ({reasons})",
+            "a schema with six fields or more",
+            "take a larger model",
+        )
     (schema,) = schemas
     configurations = made(make_configurations(model, schema, documents, seeds, **options))
     written = made(write_documents(model, schema, configurations, **options))
@@ -116,8 +142,9 @@ def generate_set(
 def write_set(generated: GeneratedSet, out: str | Path) -> Path:
     """Write a set to a folder that is new or empty, and return the folder.
 
-    Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_questions(FOLDER)`` reads;
-    ``configurations.jsonl``, each document's values; ``rejected.csv``; ``summary.json``.
+    Files: ``documents.jsonl`` and ``questions.jsonl``, which
+    ``ragbench.data.load_questions(FOLDER)`` reads; ``configurations.jsonl``, each document's
+    values; ``rejected.csv``; ``summary.json``.
     """
     folder = Path(out).expanduser()
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):

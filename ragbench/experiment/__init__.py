@@ -1,6 +1,8 @@
-"""Run a grid: data x chunker x retriever x k x token budget x generator x judge, one row per question and cell.
+"""Run a grid: data x chunker x retriever x k x token budget x generator x judge, one row per
+question and cell.
 
-Reading order: ``axes`` (a name becomes an object) -> ``grid`` (settings and cells) -> ``plan`` (what a run will take)
+Reading order: ``axes`` (a name becomes an object) -> ``grid`` (settings and cells) -> ``plan``
+(what a run will take)
 -> ``run`` (search, cut, score, answer, grade) with ``rows`` and ``manifest``.
 """
 

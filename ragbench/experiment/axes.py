@@ -1,4 +1,5 @@
-"""What may stand on the axes of an experiment: names of what ships, ``{use: NAME, option: value}``, or objects.
+"""What may stand on the axes of an experiment: names of what ships, ``{use: NAME, option: value}``,
+or objects.
 
 A name stands for the same in Python and in an ``experiment.yaml``.
 """
@@ -23,12 +24,19 @@ from ragbench.records import Dataset
 from ragbench.retrieval.multiquery import make_decomposer, no_decomposer
 from ragbench.retrieval.rerank import make_scorer
 
-NONE, QUERY_ONLY = "none", "LLM only"
-# Chat models need no entry. A generator or judge of one's own is one: ``GENERATORS["mine"] = Mine``.
+NONE = "none"
+QUERY_ONLY = "LLM only"
+# Chat models need no entry. A generator or judge of one's own is one: ``GENERATORS["mine"] =
+# Mine``.
 GENERATORS: dict[str, Callable[..., Any]] = {}
 JUDGES: dict[str, Callable[..., Any]] = {}
-_TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {"generator": GENERATORS, "judge": JUDGES, "labels": {}}
-# Models that are no axes: of the retrievers and chunkers that name none themselves, and of the metrics.
+_TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "generator": GENERATORS,
+    "judge": JUDGES,
+    "labels": {},
+}
+# Models that are no axes: of the retrievers and chunkers that name none themselves, and of the
+# metrics.
 MODELS: Mapping[str, Callable] = {
     "embedder": make_embedder,
     "reranker": make_scorer,
@@ -36,25 +44,42 @@ MODELS: Mapping[str, Callable] = {
     "checker": make_checker,
 }
 # Of a chat model, in a file or a mapping.
-MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
+MODEL_OPTIONS = (
+    "host",
+    "hosts",
+    "temperature",
+    "seed",
+    "num_ctx",
+    "num_predict",
+    "deadline_s",
+    "price",
+    "digest",
+)
 MODEL_OPTIONS += ("top_p", "top_k", "stop", "reasoning", "keep_alive", "cloud")
 # What may stand on an axis beside names.
 _WANTED = {
     "data": "a Dataset, or a function that loads one",
     "chunker": "a function of the documents",
     "retriever": "a function of the chunks",
-    "generator": "a chat model, a name such as 'ollama:llama3:8b', or an object with answer(question, context)",
-    "judge": "a chat model, a name such as 'ollama:llama3:8b', or an object with grade_all(questions, answers)",
+    "generator": (
+        "a chat model, a name such as 'ollama:llama3:8b', or an object with "
+        "answer(question, context)"
+    ),
+    "judge": (
+        "a chat model, a name such as 'ollama:llama3:8b', or an object with "
+        "grade_all(questions, answers)"
+    ),
 }
 _METHODS = {"generator": "answer", "judge": "grade_all"}
 
 
 def make_generator(name: str | Mapping[str, Any], **options: Any) -> Any:
-    """Make a generator by name: a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``, or one of `GENERATORS`.
+    """Make a generator by name: a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``, or
+    one of `GENERATORS`.
 
-    Or by a mapping as in an experiment file, ``{"use": "ollama:llama3:8b", "num_predict": 200}``. ``options`` are of
-    the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses, makes one model on several
-    hosts.
+    Or by a mapping as in an experiment file, ``{"use": "ollama:llama3:8b", "num_predict": 200}``.
+    ``options`` are of the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of
+    addresses, makes one model on several hosts.
     """
     use, named = _use("generator", name)
     return _model("generator", use, options | named)
@@ -73,12 +98,15 @@ def is_model(value: Any) -> bool:
     return isinstance(value, str) or hasattr(value, "ainvoke")
 
 
-def parse_axis(axis: str, value: Any, models: Mapping[str, Any], folder: Path = Path()) -> dict[str, Any]:
+def parse_axis(
+    axis: str, value: Any, models: Mapping[str, Any], folder: Path = Path()
+) -> dict[str, Any]:
     """Return an axis as a dict label -> object or function.
 
     Parameters
     ----------
-    value : a name, a list of names, one Dataset, or a dict label -> name, ``{use: NAME, ...}`` or object.
+    value : a name, a list of names, one Dataset, or a dict label -> name, ``{use: NAME, ...}`` or
+    object.
     models : those of `MODELS`, for the entries that name none themselves.
     folder : what relative paths start at.
     """
@@ -91,23 +119,47 @@ def parse_axis(axis: str, value: Any, models: Mapping[str, Any], folder: Path = 
     elif isinstance(value, list | tuple):
         for name in value:
             if not isinstance(name, str):
-                raise ConfigError(f"{axis} lists {name!r}", "names", f"write {axis}: {{a label: ...}}")
+                raise ConfigError(
+                    f"{axis} lists {name!r}", "names", f"write {axis}: {{a label: ...}}"
+                )
         value = {name: name for name in value}
     if not isinstance(value, Mapping) or not value:
-        shown = "empty" if value is None or (hasattr(value, "__len__") and not len(value)) else type(value).__name__
-        tables = "; of tables: data=ragbench.data.load_questions(questions, documents)" if axis == "data" else ""
-        expected = "a name of what ships, a list of names, or label: name, or a dict label -> object or function"
-        raise ConfigError(f"{axis} is {shown}", expected, f"write for instance {axis}: {{a label: ...}}{tables}")
-    return {check_label(axis, label): _entry(axis, str(label), entry, models, folder) for label, entry in value.items()}
+        shown = (
+            "empty"
+            if value is None or (hasattr(value, "__len__") and not len(value))
+            else type(value).__name__
+        )
+        tables = (
+            "; of tables: data=ragbench.data.load_questions(questions, documents)"
+            if axis == "data"
+            else ""
+        )
+        expected = (
+            "a name of what ships, a list of names, or label: name, or a dict label -> "
+            "object or function"
+        )
+        raise ConfigError(
+            f"{axis} is {shown}", expected, f"write for instance {axis}: {{a label: ...}}{tables}"
+        )
+    return {
+        check_label(axis, label): _entry(axis, str(label), entry, models, folder)
+        for label, entry in value.items()
+    }
 
 
 def check_label(axis: str, label: Any) -> str:
     """Return a label as it is; ConfigError for one that no folder or table can bear."""
-    if not isinstance(label, str | int | float) or not str(label).strip() or label in (NONE, QUERY_ONLY):
+    if (
+        not isinstance(label, str | int | float)
+        or not str(label).strip()
+        or label in (NONE, QUERY_ONLY)
+    ):
         expected = f"a text other than {NONE!r} and {QUERY_ONLY!r}"
         raise ConfigError(f"{axis} has the name {label!r}", expected, "rename it")
     if not str(label).isprintable() or len(str(label).encode()) > 200:
-        raise ConfigError(f"{axis} has the name {str(label)[:60]!r}", "one line of at most 200 bytes", "rename it")
+        raise ConfigError(
+            f"{axis} has the name {str(label)[:60]!r}", "one line of at most 200 bytes", "rename it"
+        )
     return str(label)
 
 
@@ -133,7 +185,9 @@ def _at(where: str) -> Iterator[None]:
     except RagbenchError as error:
         raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{where}: {error}", "options that fit", "see docs/experiment.md") from None
+        raise ConfigError(
+            f"{where}: {error}", "options that fit", "see docs/experiment.md"
+        ) from None
 
 
 def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
@@ -150,7 +204,9 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
         return SimpleNamespace(name=label, answer=value)
     if not method and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
         return value
-    raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", _WANTED[axis], "see docs/experiment.md")
+    raise ConfigError(
+        f"{axis} {label!r} is {type(value).__name__}", _WANTED[axis], "see docs/experiment.md"
+    )
 
 
 def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
@@ -163,7 +219,11 @@ def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"{where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
     for option in options:
         if "key" in str(option).lower() or "password" in str(option).lower():
-            raise ConfigError(f"{where}.{option}", "no secret in this file", "set OLLAMA_API_KEY or OPENAI_API_KEY")
+            raise ConfigError(
+                f"{where}.{option}",
+                "no secret in this file",
+                "set OLLAMA_API_KEY or OPENAI_API_KEY",
+            )
     return use, options
 
 
@@ -173,7 +233,9 @@ def _beside(folder: Path, use: str) -> str:
     return f"{kind}:{folder / Path(path).expanduser()}" if kind in ("onnx", "gguf") else use
 
 
-def _check_options(use: str, function: Callable, options: Mapping[str, Any], leave_out: Sequence[str] = ()) -> None:
+def _check_options(
+    use: str, function: Callable, options: Mapping[str, Any], leave_out: Sequence[str] = ()
+) -> None:
     known = [name for name in inspect.signature(function).parameters if name not in leave_out]
     check_known(f"option of {use}", options, known)
 
@@ -185,20 +247,31 @@ def _data(use: str, options: dict[str, Any], _: Mapping[str, Any], folder: Path)
     if use != "own files":
         raise data.unknown_data(use, (*data.DATASETS, "own files"))
     _check_options(use, data.load_questions, options)
-    paths = {name: folder / str(options[name]) for name in ("questions", "documents") if name in options}
+    paths = {
+        name: folder / str(options[name]) for name in ("questions", "documents") if name in options
+    }
     return partial(data.load_questions, **options | paths)
 
 
-def _own_models(use: str, takes: Sequence[str], options: dict[str, Any], models: Mapping, folder: Path) -> dict:
-    """Take the models out of the options; return them and those of the experiment, as far as they are taken."""
+def _own_models(
+    use: str, takes: Sequence[str], options: dict[str, Any], models: Mapping, folder: Path
+) -> dict:
+    """Take the models out of the options;
+
+    return them and those of the experiment, as far as they are taken.
+    """
     own = {
-        key: parse_model(key, options.pop(key), folder) for key in MODELS if isinstance(options.get(key), str | dict)
+        key: parse_model(key, options.pop(key), folder)
+        for key in MODELS
+        if isinstance(options.get(key), str | dict)
     }
     check_known(f"option of {use}", own, takes)
     return {key: model for key, model in (dict(models) | own).items() if key in takes}
 
 
-def _chunker(use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path) -> Callable:
+def _chunker(
+    use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
+) -> Callable:
     check_known("chunker", [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
     models = _own_models(use, tuple(inspect.signature(cut).parameters), options, models, folder)
@@ -207,7 +280,9 @@ def _chunker(use: str, options: dict[str, Any], models: Mapping[str, Any], folde
     return partial(cut, **options, **models)
 
 
-def _retriever(use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path) -> Callable:
+def _retriever(
+    use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
+) -> Callable:
     check_known("retriever", [use], retrieval.RETRIEVERS)
     takes = tuple(retrieval.table.settings_of(use, objects=True))
     models = _own_models(use, takes, options, models, folder)
@@ -215,23 +290,32 @@ def _retriever(use: str, options: dict[str, Any], models: Mapping[str, Any], fol
         raise no_decomposer()
     check_known(f"option of {use}", options, retrieval.table.settings_of(use))
     if "tokenizer" in options:
-        retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
+        retrieval.text.get_tokenizer(
+            options["tokenizer"]
+        )  # a wrong name is told now, and with its key
     return partial(retrieval.make_retriever, use, **options, **models)
 
 
 def _model(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path()) -> Any:
-    """Make who answers, grades or labels: of the axis's table, or a chat model, or one model on several hosts."""
+    """Make who answers, grades or labels:
+
+    of the axis's table, or a chat model, or one model on several hosts.
+    """
     if use in _TABLES[axis]:
         _check_options(use, _TABLES[axis][use], options, ("self",))
         return _TABLES[axis][use](**options)
     if ":" not in use and use not in NAMES:
         error = unknown(axis, use, (*_TABLES[axis], *NAMES))
-        raise ConfigError(error.got, error.expected, error.do if "did you mean" in error.do else TWO_WAYS)
+        raise ConfigError(
+            error.got, error.expected, error.do if "did you mean" in error.do else TWO_WAYS
+        )
     check_known(f"option of {use}", options, MODEL_OPTIONS)
     others = {key: value for key, value in options.items() if key != "hosts"}
     for key in ("temperature", "seed", "num_ctx", "num_predict", "deadline_s"):
         value = options.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0
+        ):
             raise ConfigError(f"{key} is {value!r}", "a number of at least 0", f"mend {key}")
     if (hosts := options.get("hosts")) is None:
         return chat_model(_beside(folder, use), **others)

@@ -15,11 +15,27 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from ragbench.data.files import read_text
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
-from ragbench.experiment.axes import MODELS, NONE, QUERY_ONLY, check_label, is_model, parse_axis, parse_model
+from ragbench.experiment.axes import (
+    MODELS,
+    NONE,
+    QUERY_ONLY,
+    check_label,
+    is_model,
+    parse_axis,
+    parse_model,
+)
 from ragbench.experiment.rows import ROWS, folder_name
 from ragbench.llm import Cassette, ask
 from ragbench.metrics.ir_score import MATCHES
@@ -28,7 +44,13 @@ from ragbench.paths import results_dir
 from ragbench.prompts import fill_prompt, load_prompt
 
 AXES = ("data", "chunker", "retriever", "generator", "judge")
-_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")  # beside the runs, see `ragbench.paths`
+_FOLDERS = (
+    "figures",
+    "labels",
+    "notebooks",
+    "recordings",
+    "tables",
+)  # beside the runs, see `ragbench.paths`
 # Keys that every file has, as one may write them.
 _REQUIRED = {
     "name": "first-look",
@@ -36,12 +58,25 @@ _REQUIRED = {
     "chunker": "{small: {use: token_chunks, size: 200, overlap: 0.2}}",
     "retriever": "[BM25, SIM]",
 }
-_NOT_OPTIONS = {"model", "prompts", "schema", "cassette", "concurrency", "ids", "groups", "step", "on_length"}
+_NOT_OPTIONS = {
+    "model",
+    "prompts",
+    "schema",
+    "cassette",
+    "concurrency",
+    "ids",
+    "groups",
+    "step",
+    "on_length",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination of axis values. N = 0 asks without documents: chunker "none", retriever "LLM only", k 0."""
+    """One combination of axis values.
+
+    N = 0 asks without documents: chunker "none", retriever "LLM only", k 0.
+    """
 
     data: str
     chunker: str
@@ -65,7 +100,9 @@ class Cell:
 class Grid(BaseModel):
     """The settings of an `ragbench.Experiment`, checked, and the cells that follow from them."""
 
-    model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        strict=True, arbitrary_types_allowed=True, extra="forbid", frozen=True
+    )
 
     name: str
     data: dict[str, Any]
@@ -98,22 +135,33 @@ class Grid(BaseModel):
     def __init__(self, name: Any, *, paths_from: Path = Path(), **settings: Any) -> None:
         try:
             given = {"name": name, **settings}
-            self.__pydantic_validator__.validate_python(given, self_instance=self, context=paths_from)
+            self.__pydantic_validator__.validate_python(
+                given, self_instance=self, context=paths_from
+            )
         except ValidationError as error:
             raise _in_words(error) from None
 
     @model_validator(mode="before")
     @classmethod
     def _parse(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        folder, given = info.context, {k: v for k, v in given.items() if v is not None or k in ("k", "N")}
+        folder = info.context
+        given = {k: v for k, v in given.items() if v is not None or k in ("k", "N")}
         for key in given:
             if key not in cls.model_fields:
                 raise unknown("key", key, cls.model_fields)
         if lacking := [key for key in _REQUIRED if key not in given]:
-            do = "add " + " and ".join(f"'{key}: {_REQUIRED[key]}'" for key in lacking) + ", see docs/experiment.md"
-            raise ConfigError(f"there is no key {', '.join(map(repr, lacking))}", ", ".join(_REQUIRED), do)
+            do = (
+                "add "
+                + " and ".join(f"'{key}: {_REQUIRED[key]}'" for key in lacking)
+                + ", see docs/experiment.md"
+            )
+            raise ConfigError(
+                f"there is no key {', '.join(map(repr, lacking))}", ", ".join(_REQUIRED), do
+            )
         _check_name(given["name"])
-        models = {key: parse_model(key, given[key], folder) for key in (*MODELS, "labels") if key in given}
+        models = {
+            key: parse_model(key, given[key], folder) for key in (*MODELS, "labels") if key in given
+        }
         given |= models
         for axis in AXES:
             if axis in _REQUIRED or given.get(axis) not in (None, NONE, {}, []):
@@ -124,7 +172,9 @@ class Grid(BaseModel):
         given["N"] = _numbers("N", given.get("N", cls.model_fields["N"].default), 0)
         given["prompts"] = _prompts(given.get("prompts", {}), given.get("generator", {}))
         if isinstance(given.get("metrics"), str | tuple):
-            given["metrics"] = [given["metrics"]] if isinstance(given["metrics"], str) else list(given["metrics"])
+            given["metrics"] = (
+                [given["metrics"]] if isinstance(given["metrics"], str) else list(given["metrics"])
+            )
         if "folder" in given:
             given["folder"] = folder / Path(given["folder"]).expanduser()
         for key in ("tokenizer", "cassette"):
@@ -135,15 +185,27 @@ class Grid(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.judge and not self.generator:
-            raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
+            raise ConfigError(
+                "a judge without a generator",
+                "answers to be graded",
+                "add a generator, or drop judge",
+            )
         if self.N == (0,) and not self.generator:
-            raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
+            raise ConfigError(
+                "N=0 without a generator", "a budget above 0, or a generator", "add one of the two"
+            )
         if not any(self.cells(data) for data in self.data):
-            raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
+            raise ConfigError(
+                "keep drops every cell of the grid", "at least one cell", "try it on one Cell"
+            )
         check_known("match", [self.match], MATCHES)
         if self.metrics:
             find_numbers(self.metrics)
-        check_known("option of model calls", self.options, {*inspect.signature(ask).parameters} - _NOT_OPTIONS)
+        check_known(
+            "option of model calls",
+            self.options,
+            {*inspect.signature(ask).parameters} - _NOT_OPTIONS,
+        )
         for name, value in self.options.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if (name == "retries" or name.endswith("_s")) and not number:
@@ -151,14 +213,21 @@ class Grid(BaseModel):
         return self
 
     def __repr__(self) -> str:
-        axes = ((axis, getattr(self, axis)) for axis in ("data", "chunker", "retriever", "N", "generator", "judge"))
-        return f"Experiment({self.name!r}: {' x '.join(f'{len(values)} {axis}' for axis, values in axes if values)})"
+        axes = (
+            (axis, getattr(self, axis))
+            for axis in ("data", "chunker", "retriever", "N", "generator", "judge")
+        )
+        return (
+            f"Experiment({self.name!r}: "
+            f"{' x '.join(f'{len(values)} {axis}' for axis, values in axes if values)})"
+        )
 
     __str__ = __repr__
 
     @classmethod
     def from_yaml(cls, path: str | PathLike[str]) -> Self:
-        """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of what cannot work.
+        """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of
+        what cannot work.
 
         The file's ``code:`` is imported: run only files whose code you trust.
         """
@@ -168,21 +237,40 @@ class Grid(BaseModel):
         try:
             if "code" in settings:
                 import_code(path.parent, settings.pop("code"))
-            if isinstance(settings.get("name"), int | float) and not isinstance(settings["name"], bool):
+            if isinstance(settings.get("name"), int | float) and not isinstance(
+                settings["name"], bool
+            ):
                 settings["name"] = str(settings["name"])
             return cls(settings.pop("name", None), paths_from=path.parent, **settings)
         except RagbenchError as error:
-            raise ConfigError(f"{path}{_line_of(error.got, path)}: {error.got}", error.expected, error.do) from None
+            raise ConfigError(
+                f"{path}{_line_of(error.got, path)}: {error.got}", error.expected, error.do
+            ) from None
 
-    # -- the grid ------------------------------------------------------------------------------------------------------
+    # -- the grid
+    # ------------------------------------------------------------------------------------------------------
 
     def cells(self, data: str) -> list[Cell]:
-        """List the cells of one data set in the order of the grid; without a generator there is none at N = 0."""
+        """List the cells of one data set in the order of the grid;
+
+        without a generator there is none at N = 0.
+        """
         answered = list(product(self.generator or (NONE,), self.judge or (NONE,)))
         above = [n for n in self.N if n]
-        searches = [(chunker, name, k) for chunker in self.chunker for name in self.retriever for k in self.k[name]]
-        cells = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
-        cells += [Cell(data, *search, n, *pair) for search, n, pair in product(searches, above, answered)]
+        searches = [
+            (chunker, name, k)
+            for chunker in self.chunker
+            for name in self.retriever
+            for k in self.k[name]
+        ]
+        cells = [
+            Cell(data, NONE, QUERY_ONLY, 0, 0, *pair)
+            for pair in answered
+            if 0 in self.N and self.generator
+        ]
+        cells += [
+            Cell(data, *search, n, *pair) for search, n, pair in product(searches, above, answered)
+        ]
         return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
 
     @property
@@ -202,10 +290,17 @@ class Grid(BaseModel):
     def live(self) -> bool:
         """Whether a generator, a judge or who labels is a chat model."""
         labels = () if self.labels is None else (self.labels,)
-        return any(is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels))
+        return any(
+            is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels)
+        )
 
-    def open_cassette(self, *, make: bool = True) -> contextlib.AbstractContextManager[Cassette | None]:
-        """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
+    def open_cassette(
+        self, *, make: bool = True
+    ) -> contextlib.AbstractContextManager[Cassette | None]:
+        """Open the run's cassette;
+
+        None without models, without one, or where it is not there and not to be made.
+        """
         if not self.live or self.cassette is False:
             return contextlib.nullcontext()
         if isinstance(self.cassette, Cassette):
@@ -218,7 +313,11 @@ def _in_words(error: ValidationError) -> ConfigError:
     """Say the first thing that does not fit."""
     first, *_ = details = error.errors()
     name = str(first["loc"][0])
-    ways = [each["msg"].removeprefix("Input should be ") for each in details if str(each["loc"][0]) == name]
+    ways = [
+        each["msg"].removeprefix("Input should be ")
+        for each in details
+        if str(each["loc"][0]) == name
+    ]
     do = "write it in quotes" if ways == ["a valid string"] else f"mend {name}"
     return ConfigError(f"{name} is {first['input']!r}", " or ".join(dict.fromkeys(ways)), do)
 
@@ -227,7 +326,9 @@ def _check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise ConfigError(f"name is {name!r}", "a valid string", "write it in quotes")
     if not name.strip() or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+        raise ConfigError(
+            f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes"
+        )
     if name in _FOLDERS:
         expected = "another one: ragbench keeps its own files there"
         raise ConfigError(f"the name {name!r}", expected, "choose another name")
@@ -248,25 +349,36 @@ def _prompts(prompts: Mapping[str, Any], generators: Mapping[str, Any]) -> dict[
 def _numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
     """Return the values of a numeric axis: an int, several, or a dict name -> int."""
     values = values.values() if isinstance(values, Mapping) else values
-    given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    given = (
+        list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    )
     for value in given:
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
             do = f"write for instance {axis}: {max(least, 10)}"
             raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", do)
     if not given:
-        raise ConfigError(f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]")
+        raise ConfigError(
+            f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]"
+        )
     return tuple(dict.fromkeys(int(value) for value in given))
 
 
 def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of chunks of every retriever (``k`` of `Experiment`); 10 where a dict does not name it."""
+    """Return the numbers of chunks of every retriever (``k`` of `Experiment`);
+
+    10 where a dict does not name it.
+    """
     found: dict[str, list[int]] = {name: [] for name in retrievers}
     by_name = isinstance(k, Mapping) and not any(isinstance(value, Mapping) for value in k.values())
-    for value in k.values() if isinstance(k, Mapping) and not (by_name and {*k} <= {*found}) else [k]:
+    for value in (
+        k.values() if isinstance(k, Mapping) and not (by_name and {*k} <= {*found}) else [k]
+    ):
         by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(found, value)
         if strange := sorted({*map(str, by_retriever)} - {*found}):
             do = "mend the name in k"
-            raise ConfigError(f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do)
+            raise ConfigError(
+                f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do
+            )
         for name, depths_of_it in found.items():
             depths_of_it += _numbers("k", by_retriever.get(name, 10), 1)
     return {name: _numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
@@ -280,7 +392,9 @@ class _Loader(yaml.SafeLoader):
         for key_node, value_node in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str | int | float) or key in found:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} twice", key_node.start_mark
+                )
             found[key] = self.construct_object(value_node, deep=True)
         return found
 
@@ -294,9 +408,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         settings = yaml.load(read_text(path), _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError) as error:
         _refuse_known_slips(path)
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or error
         line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: {problem}", "YAML of plain values", "mend that line") from None
+        raise ConfigError(
+            f"{path}{line}: {problem}", "YAML of plain values", "mend that line"
+        ) from None
     if not isinstance(settings, dict):
         got = f"{path} holds {type(settings).__name__}"
         raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
@@ -316,7 +433,9 @@ def _refuse_known_slips(path: Path) -> None:
         if "\t" in found[1]:
             raise ConfigError(f"{where} begins with a tab", "blanks", "replace the tab")
         if found[1]:
-            raise ConfigError(f"{where} is indented", "keys that begin their line", "remove the blanks before it")
+            raise ConfigError(
+                f"{where} is indented", "keys that begin their line", "remove the blanks before it"
+            )
         if found[4].strip():
             do = f"write '{found[2]}: {line.partition(':')[2].strip()}'"
             raise ConfigError(f"{where} has no blank after the colon", "key: value", do)
@@ -325,7 +444,11 @@ def _refuse_known_slips(path: Path) -> None:
 def _line_of(got: str, path: Path) -> str:
     """Return ", line 5" for the first key of the file that a message names."""
     named = re.findall(r"\w+", got)
-    lines = {m[1]: n for n, line in enumerate(read_text(path).splitlines(), 1) if (m := re.match(r"(\w+)\s*:", line))}
+    lines = {
+        m[1]: n
+        for n, line in enumerate(read_text(path).splitlines(), 1)
+        if (m := re.match(r"(\w+)\s*:", line))
+    }
     return next((f", line {lines[word]}" for word in named if word in lines), "")
 
 
@@ -333,9 +456,13 @@ def import_code(folder: Path, code: Any) -> None:
     """Run a Python file of the user's, in a folder, that adds names of their own to the tables."""
     file = folder / str(code)
     if file.suffix != ".py" or not file.is_file():
-        raise ConfigError(f"code is {code!r}", "a Python file beside it", "write for instance code: mine.py")
+        raise ConfigError(
+            f"code is {code!r}", "a Python file beside it", "write for instance code: mine.py"
+        )
     if file.stem in sys.modules and getattr(sys.modules[file.stem], "__file__", None) != str(file):
-        raise ConfigError(f"code is {code!r}, a name that is taken", "another name", "rename the file")
+        raise ConfigError(
+            f"code is {code!r}, a name that is taken", "another name", "rename the file"
+        )
     spec = importlib.util.spec_from_file_location(file.stem, file)
     sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

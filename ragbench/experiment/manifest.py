@@ -40,8 +40,15 @@ def environment() -> dict[str, Any]:
     machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
     machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
-    return {"python": platform.python_version(), "packages": _packages(), "git": _git(), "machine": machine}
+        machine["memory_gib"] = round(
+            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1
+        )
+    return {
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "git": _git(),
+        "machine": machine,
+    }
 
 
 @functools.cache
@@ -58,10 +65,15 @@ def _packages() -> dict[str, str]:
 
 def _git() -> dict[str, Any] | None:
     # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
-    settings: dict[str, Any] = {"env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, "cwd": project_root()}
+    settings: dict[str, Any] = {
+        "env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        "cwd": project_root(),
+    }
     settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
     try:
-        said = subprocess.run(["git", "status", "--porcelain=v2", "--branch", "-uno"], **settings).stdout
+        said = subprocess.run(
+            ["git", "status", "--porcelain=v2", "--branch", "-uno"], **settings
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     revision = re.search(r"^# branch.oid (\w+)$", said, re.M)
@@ -73,10 +85,14 @@ def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
         return {k: _redacted(v, secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_redacted(v, secrets) for v in value]
-    return redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
+    return (
+        redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
+    )
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> None:
+def write_manifest(
+    folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()
+) -> None:
     """Write the manifest whole or not at all."""
     text = json.dumps(_redacted(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
     try:
@@ -87,38 +103,57 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str
 
 
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run, given its name or folder; DataError when it is missing or damaged."""
+    """Read the manifest of a run, given its name or folder;
+
+    DataError when it is missing or damaged.
+    """
     path = run_folder(run) / MANIFEST
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         do = "run the experiment again"
-        raise DataError(f"{path} cannot be read: {error}", "the manifest that a run writes", do) from None
+        raise DataError(
+            f"{path} cannot be read: {error}", "the manifest that a run writes", do
+        ) from None
 
 
 def describe(thing: Any) -> dict[str, Any]:
     """Return what is known of a value of an axis, ready for JSON.
 
-    Counts and hashes of a data set or of a list of chunks. Else ``settings()`` where there is one; a partial's function
-    and plain keywords; or the name. Never an address in memory, never a value whose name sounds secret.
+    Counts and hashes of a data set or of a list of chunks. Else ``settings()`` where there is one;
+    a partial's function and plain keywords; or the name. Never an address in memory, never a value
+    whose name sounds secret.
     """
     if isinstance(thing, Dataset):
         return _data_facts(thing)
     if isinstance(thing, list):
-        return {"chunks": len(thing), "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in thing)}
+        return {
+            "chunks": len(thing),
+            "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in thing),
+        }
     if callable(getattr(thing, "settings", None)):
         return {"class": _name(type(thing)), **_plain(thing.settings())}
     if isinstance(thing, functools.partial):
-        return {"partial": describe(thing.func), "args": _plain([*thing.args]), "keywords": _plain(thing.keywords)}
+        return {
+            "partial": describe(thing.func),
+            "args": _plain([*thing.args]),
+            "keywords": _plain(thing.keywords),
+        }
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
-    known = {name: _plain(value) for name in ("name", "card") if (value := getattr(thing, name, None)) is not None}
+    known = {
+        name: _plain(value)
+        for name in ("name", "card")
+        if (value := getattr(thing, name, None)) is not None
+    }
     return {"class": _name(type(thing)), **known}
 
 
 def _name(thing: Any) -> str:
-    # A user's class is "__main__" in a notebook and something else when imported; it is the same class.
-    module, name = str(getattr(thing, "__module__", "")), getattr(thing, "__qualname__", type(thing).__qualname__)
+    # A user's class is "__main__" in a notebook and something else when imported; it is the same
+    # class.
+    module = str(getattr(thing, "__module__", ""))
+    name = getattr(thing, "__qualname__", type(thing).__qualname__)
     return f"{module}.{name}" if module.partition(".")[0] == "ragbench" else name
 
 
@@ -126,7 +161,10 @@ _NOTHING = object()
 
 
 def _plain(value: Any) -> Any:
-    """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what sounds secret."""
+    """Keep numbers, texts and lists and dicts of them;
+
+    anything else is left out, and so is what sounds secret.
+    """
     if isinstance(value, Mapping):
         pairs = ((str(k), _plain(v)) for k, v in value.items() if not sounds_secret(str(k)))
         return {k: v for k, v in pairs if v is not _NOTHING}

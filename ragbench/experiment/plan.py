@@ -20,21 +20,25 @@ from ragbench.retrieval.multiquery import dense_searches, model_calls
 def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
     """Count what a run will embed, search, ask and grade.
 
-    The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank" (calls of retrievers),
-    "generation" and "grading". ``cached``: replies on the cassette. ``speeds`` are for `ragbench.llm.plan`:
-    ``seconds_per_call`` of a step of which nothing is recorded, ``price``.
+    The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank"
+    (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette.
+    ``speeds`` are for `ragbench.llm.plan`: ``seconds_per_call`` of a step of which nothing is
+    recorded, ``price``.
     """
     plan = Plan()
     with experiment.open_cassette(make=False) as cassette:
         for name, value in experiment.data.items():
             data = value if isinstance(value, Dataset) else value()
             plan += _retrieval(experiment, name, data, speeds)
-            cells, count = experiment.cells(name), len(data.questions)
+            cells = experiment.cells(name)
+            count = len(data.questions)
             for label, model in experiment.generator.items():
                 prompts = len({cell.answer for cell in cells if cell.generator == label})
                 plan += _calls("generation", count * prompts, model, cassette, speeds)
             for label, model in experiment.judge.items():
-                prompts = _gradings(experiment, [cell for cell in cells if cell.judge == label], is_model(model))
+                prompts = _gradings(
+                    experiment, [cell for cell in cells if cell.judge == label], is_model(model)
+                )
                 plan += _calls("grading", count * prompts, model, cassette, speeds)
     if experiment.metrics:
         plan += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
@@ -42,8 +46,12 @@ def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
 
 
 def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any]) -> Plan:
-    made, queries, chunks = Plan(), [question.text for question in data.questions], {}
-    missing: dict[Any, tuple[Any, dict[str, None]]] = {}  # embedder and texts, by the file of vectors
+    made = Plan()
+    queries = [question.text for question in data.questions]
+    chunks = {}
+    missing: dict[
+        Any, tuple[Any, dict[str, None]]
+    ] = {}  # embedder and texts, by the file of vectors
     searches = [s for s in dict.fromkeys(cell.search for cell in experiment.cells(name)) if s[2]]
     for chunker in dict.fromkeys(chunker for chunker, _, _ in searches):
         try:
@@ -51,7 +59,9 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
                 chunks[chunker] = list(experiment.chunker[chunker](data.documents))
         except NotOnDiskError as error:
             missing[chunker] = error.embedder, dict.fromkeys(error.texts)
-            made += Plan((), (f"{chunker} on {name} embeds to cut: its chunks are not counted yet",))
+            made += Plan(
+                (), (f"{chunker} on {name} embeds to cut: its chunks are not counted yet",)
+            )
     for chunker, retriever in dict.fromkeys((s[0], s[1]) for s in searches if s[0] in chunks):
         engine = experiment.retriever[retriever](chunks[chunker])
         for dense, of_queries in dense_searches(engine, queries):
@@ -69,8 +79,12 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
         settings = retriever_settings(engine)
         over = settings.get("over")
         parts = (settings, *(over if isinstance(over, list) else ()))
-        words = [part["tokenizer"] for part in parts if "tokenizer" in part]  # "auto" chooses them from the chunks
-        made += Plan((), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words))
+        words = [
+            part["tokenizer"] for part in parts if "tokenizer" in part
+        ]  # "auto" chooses them from the chunks
+        made += Plan(
+            (), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words)
+        )
     for embedder, texts in missing.values():
         seconds_for = getattr(getattr(embedder, "embedder", embedder), "seconds_for", None)
         seconds = seconds_for(list(texts)) if seconds_for and texts else math.nan if texts else 0.0
@@ -79,22 +93,32 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
 
 
 def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
-    return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),))
+    return Plan(
+        (PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),)
+    )
 
 
 def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
-    """Count the prompts of a judge for one question; an object with ``grade_all`` grades each answer alone."""
+    """Count the prompts of a judge for one question;
+
+    an object with ``grade_all`` grades each answer alone.
+    """
     if not by_model or experiment.per_prompt == "one":
         return len(cells)
     count = 0
     for generator in experiment.generator:
         of_generator = [cell for cell in cells if cell.generator == generator]
-        shown = [Answer("q", "", generator, meta={"retriever": cell.search, "budget": cell.N}) for cell in of_generator]
+        shown = [
+            Answer("q", "", generator, meta={"retriever": cell.search, "budget": cell.N})
+            for cell in of_generator
+        ]
         count += len(group_answers(shown, experiment.per_prompt))
     return count
 
 
-def _calls(step: str, calls: int, model: Any, cassette: Cassette | None, speeds: dict[str, Any]) -> Plan:
+def _calls(
+    step: str, calls: int, model: Any, cassette: Cassette | None, speeds: dict[str, Any]
+) -> Plan:
     if is_model(model):
         return plan({step: calls}, model, cassette, **speeds)
     return _unasked(step, calls, 0.0, "on this machine, not timed")

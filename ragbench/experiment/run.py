@@ -1,7 +1,8 @@
-"""A run is a loop: search, cut at every N, score, answer, grade; rows are appended block by block of questions.
+"""A run is a loop: search, cut at every N, score, answer, grade; rows are appended block by block
+of questions.
 
-What costs money or hours is remembered where it is made: replies of models on the cassette, vectors in the cache. A run
-that broke off is started again; there is nothing else to resume.
+What costs money or hours is remembered where it is made: replies of models on the cassette, vectors
+in the cache. A run that broke off is started again; there is nothing else to resume.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run en
 _JUDGED_FROM = 20  # prompts, before that share counts
 # With these the model has done its part badly; with all others it is the server that failed.
 _UNUSABLE = {LEFT_OUT, "truncated", "unusable", "invalid", "digest", "miss"}
-_WITHOUT_DOCUMENTS = {0: {"ir_score": None, "context_tokens": 0, "hits": [], "retrieved": [], "context": None}}
+_WITHOUT_DOCUMENTS = {
+    0: {"ir_score": None, "context_tokens": 0, "hits": [], "retrieved": [], "context": None}
+}
 
 Row = dict[str, Any]
 Search = tuple[str, str, int]  # chunker, retriever, k
@@ -65,7 +68,10 @@ Search = tuple[str, str, int]  # chunker, retriever, k
 
 @dataclass
 class _Run:
-    """An experiment and what is built for it once: data, retrievers, objects that answer or grade, chat models."""
+    """An experiment and what is built for it once:
+
+    data, retrievers, objects that answer or grade, chat models.
+    """
 
     experiment: Grid
     cassette: Cassette | None
@@ -76,18 +82,26 @@ class _Run:
     own_generators: dict[str, Any] = field(default_factory=dict)  # objects with ``answer``
     own_judges: dict[str, Any] = field(default_factory=dict)  # objects with ``grade_all``
     models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
-    facts: dict[str, dict[str, Any]] = field(default_factory=lambda: {axis: {} for axis in AXES})  # for the manifest
+    facts: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {axis: {} for axis in AXES}
+    )  # for the manifest
     servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
     environment: dict[str, Any] = field(default_factory=manifests.environment)
 
     def options(self) -> dict[str, Any]:
         """Return the options of `ragbench.llm.ask`."""
-        asked = {"concurrency": self.experiment.concurrency, "progress": False, **self.experiment.options}
+        asked = {
+            "concurrency": self.experiment.concurrency,
+            "progress": False,
+            **self.experiment.options,
+        }
         return asked | {"cassette": self.cassette}
 
 
 def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
-    """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
+    """Load the data, cut the documents, build the retrievers, and ask the servers of the models who
+    they are.
+    """
     run = _Run(experiment, cassette)
     models = {"generator": run.generators, "judge": run.judges}
     own = {"generator": run.own_generators, "judge": run.own_judges}
@@ -95,7 +109,9 @@ def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
         for name, value in getattr(experiment, axis).items():
             if is_model(value):
                 models[axis][name] = value
-                bound = BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
+                bound = (
+                    BOUNDS["text"] if axis == "generator" else grade_bound(experiment.per_prompt)
+                )
                 facts = run.models[axis, name] = model_facts(value, cassette, num_predict=bound)
                 run.facts[axis][name] = facts.to_dict()
             else:
@@ -105,13 +121,21 @@ def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
         data = run.data[name] = value if isinstance(value, Dataset) else value()
         if not isinstance(data, Dataset) or not data.questions:
             what = "no questions" if isinstance(data, Dataset) else type(data).__name__
-            raise ConfigError(f"data {name!r} gives {what}", "a Dataset with questions", "check its loader")
+            raise ConfigError(
+                f"data {name!r} gives {what}", "a Dataset with questions", "check its loader"
+            )
         if repeated := len(data.questions) - len({question.id for question in data.questions}):
-            raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
+            raise ConfigError(
+                f"data {name!r} has {repeated} repeated ids", "each question once", "rename them"
+            )
         run.facts["data"][name] = manifests.describe(data)
         searches = [cell.search[:2] for cell in experiment.cells(name) if cell.N]
-        chunks = {chunker: list(experiment.chunker[chunker](data.documents)) for chunker in dict(searches)}
-        run.facts["chunker"] |= {f"{name}/{chunker}": manifests.describe(made) for chunker, made in chunks.items()}
+        chunks = {
+            chunker: list(experiment.chunker[chunker](data.documents)) for chunker in dict(searches)
+        }
+        run.facts["chunker"] |= {
+            f"{name}/{chunker}": manifests.describe(made) for chunker, made in chunks.items()
+        }
         for chunker, retriever in dict.fromkeys(searches):
             built = check_retriever(experiment.retriever[retriever](chunks[chunker]))
             run.retrievers[name, chunker, retriever] = built
@@ -127,10 +151,13 @@ def _blocks(run: _Run, data: Dataset, cells: Sequence[Cell]) -> list[Sequence[Qu
     return [data.questions[start : start + size] for start in range(0, len(data.questions), size)]
 
 
-# -- search, cut and score ---------------------------------------------------------------------------------------------
+# -- search, cut and score
+# ---------------------------------------------------------------------------------------------
 
 
-def _retrieve(run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Question], pool: Executor) -> list[Row]:
+def _retrieve(
+    run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Question], pool: Executor
+) -> list[Row]:
     """Search for a block of questions, each search once, and let the executor make their rows."""
     hits = {
         search: _search(run.retrievers[data, *search[:2]], questions, search[2])
@@ -146,7 +173,10 @@ def _retrieve(run: _Run, data: str, cells: Sequence[Cell], questions: Sequence[Q
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[list[Hit] | Exception]:
-    """Return hits by question, or the error of one whose search fails: the others are searched without it."""
+    """Return hits by question, or the error of one whose search fails:
+
+    the others are searched without it.
+    """
     try:
         return list(engine.search([question.text for question in questions], k))
     except Exception as error:
@@ -167,14 +197,28 @@ def _rows_of(
 ) -> list[Row]:
     """Make the rows of some questions with all that needs no model server: a task of an executor.
 
-    ``hits`` : by search, those of each question. ``cut`` : tokenizer of N, whether its begin token counts, match.
+    ``hits`` : by search, those of each question. ``cut`` : tokenizer of N, whether its begin token
+    counts, match.
     """
-    budgets = {search: sorted({cell.N for cell in cells if cell.search == search}) for search in hits}
+    budgets = {
+        search: sorted({cell.N for cell in cells if cell.search == search}) for search in hits
+    }
     rows = []
     for place, question in enumerate(questions):
-        about = {"kind": question.kind, "level": question.level, "topic": question.meta.get("topic")}
-        about |= {"question": question.text, "reference": question.answer, "references": list(question.references)}
-        contexts = {search: _contexts(question, found[place], budgets[search], cut) for search, found in hits.items()}
+        about = {
+            "kind": question.kind,
+            "level": question.level,
+            "topic": question.meta.get("topic"),
+        }
+        about |= {
+            "question": question.text,
+            "reference": question.answer,
+            "references": list(question.references),
+        }
+        contexts = {
+            search: _contexts(question, found[place], budgets[search], cut)
+            for search, found in hits.items()
+        }
         answers: dict[tuple, Row] = {}
         for cell in cells:
             axes = (cell.data, question.id, *cell.answer, cell.judge)
@@ -188,7 +232,9 @@ def _rows_of(
             if cell.generator in generators:
                 if cell.answer not in answers:
                     own = generators[cell.generator]
-                    answers[cell.answer] = _answer_here(own, cell.generator, question, row["context"])
+                    answers[cell.answer] = _answer_here(
+                        own, cell.generator, question, row["context"]
+                    )
                 row |= answers[cell.answer]
                 if cell.judge in judges and row["status"] == "ok":
                     _grade_here(row, cell.judge, judges[cell.judge], question)
@@ -205,9 +251,15 @@ def _offsets(tokenizer: Any) -> TokenOffsets:
 
 
 def _contexts(
-    question: Question, hits: list[Hit] | Exception, budgets: Sequence[int], cut: tuple[Any, bool, str]
+    question: Question,
+    hits: list[Hit] | Exception,
+    budgets: Sequence[int],
+    cut: tuple[Any, bool, str],
 ) -> dict[int, Row] | Exception:
-    """Cut the joined hits at every N and score all contexts in one pass; return by N what a row says of its context."""
+    """Cut the joined hits at every N and score all contexts in one pass;
+
+    return by N what a row says of its context.
+    """
     if isinstance(hits, Exception):
         return hits
     offsets, begin_token, match = _offsets(cut[0]), *cut[1:]
@@ -216,13 +268,21 @@ def _contexts(
         joined = " ".join(texts)
         ends = joined_cutoffs(texts, budgets, offsets, begin_token)
         references = [list(question.references)]
-        scores = ir_score_table(references, [joined], budgets, match=match, positions=ends[None, :], threads=1)[0]
+        scores = ir_score_table(
+            references, [joined], budgets, match=match, positions=ends[None, :], threads=1
+        )[0]
         most = offsets.joined_ends(texts, max(budgets)).size
     except Exception as error:
         return error
-    about = {"hits": [hit.chunk.id for hit in hits], "zero_hits": sum(hit.score == 0 for hit in hits)}
+    about = {
+        "hits": [hit.chunk.id for hit in hits],
+        "zero_hits": sum(hit.score == 0 for hit in hits),
+    }
     about["retrieved"] = [hit.chunk.doc_id for hit in hits]
-    starts = [0, *accumulate(len(text) + 1 for text in texts)]  # one space stands between two chunks
+    starts = [
+        0,
+        *accumulate(len(text) + 1 for text in texts),
+    ]  # one space stands between two chunks
     rows = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         tokens = int(min(max(n - 1, 0) if begin_token else n, most))
@@ -232,7 +292,8 @@ def _contexts(
     return rows
 
 
-# -- answer and grade --------------------------------------------------------------------------------------------------
+# -- answer and grade
+# --------------------------------------------------------------------------------------------------
 
 
 def _answer_here(generator: Any, name: str, question: Question, context: str | None) -> Row:
@@ -270,32 +331,50 @@ def _grade_here(row: Row, name: str, judge: Any, question: Question) -> None:
     """Let an object that is no chat model grade the answer of a row."""
     start = time.perf_counter()
     try:
-        given = judge.grade_all([question], [Answer(question.id, row["answer"], row["generator"])])[0]
+        given = judge.grade_all([question], [Answer(question.id, row["answer"], row["generator"])])[
+            0
+        ]
     except Exception as error:
         _fail(row, "grade", error)
         return
     if given.value is None:
         _fail(row, "grade", given.meta["error"], given.meta["detail"])
-    elif isinstance(given.value, bool) or not hasattr(given.value, "__index__") or given.value not in GRADES:
-        got = f"the judge {name!r} gave {given.value!r}, not a grade from {min(GRADES)} to {max(GRADES)}"
+    elif (
+        isinstance(given.value, bool)
+        or not hasattr(given.value, "__index__")
+        or given.value not in GRADES
+    ):
+        got = (
+            f"the judge {name!r} gave {given.value!r}, not a grade from {min(GRADES)} to "
+            f"{max(GRADES)}"
+        )
         _fail(row, "grade", "invalid", got)
         return
-    row |= {"grade": given.value, "judge_model": given.judge, "judge_seconds": time.perf_counter() - start}
+    row |= {
+        "grade": given.value,
+        "judge_model": given.judge,
+        "judge_seconds": time.perf_counter() - start,
+    }
 
 
 def _answer(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> None:
     """Let the models answer, once for rows that differ in their judge alone."""
-    known, drop_cut = {question.id: question for question in questions}, run.experiment.truncated == "unscored"
+    known = {question.id: question for question in questions}
+    drop_cut = run.experiment.truncated == "unscored"
     for name, model in run.generators.items():
         waiting: dict[tuple, list[Row]] = {}
         for row in rows:
             if row["generator"] == name and row["status"] == "ok":
                 waiting.setdefault(tuple(row[axis] for axis in AXIS_COLUMNS[:-1]), []).append(row)
-        groups, firsts = list(waiting.values()), [group[0] for group in waiting.values()]
+        groups = list(waiting.values())
+        firsts = [group[0] for group in waiting.values()]
         ids = ["/".join(str(row[axis]) for axis in AXIS_COLUMNS[1:6]) for row in firsts]
         prompt = run.experiment.prompts.get(name, PROMPTS["with_documents"])
-        asked, contexts = [known[row["question_id"]] for row in firsts], [row["context"] for row in firsts]
-        answers = generate(model, asked, contexts, **run.options() | {"ids": ids, "with_documents": prompt})
+        asked = [known[row["question_id"]] for row in firsts]
+        contexts = [row["context"] for row in firsts]
+        answers = generate(
+            model, asked, contexts, **run.options() | {"ids": ids, "with_documents": prompt}
+        )
         for group, answer in zip(groups, answers, strict=True):
             about = {"tagged": None} | answer.meta["usage"] | answer.meta
             answered = _answered(answer) | run.models["generator", name].row()
@@ -306,7 +385,9 @@ def _answer(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> No
                     why = "the answer ended at its limit of tokens; truncated='score' has it graded"
                     _fail(row, "grade", LEFT_OUT, why)
                 elif row["judge"] in run.own_judges and row["status"] == "ok":
-                    _grade_here(row, row["judge"], run.own_judges[row["judge"]], known[row["question_id"]])
+                    _grade_here(
+                        row, row["judge"], run.own_judges[row["judge"]], known[row["question_id"]]
+                    )
         _count(run, "generate", firsts)
 
 
@@ -317,16 +398,31 @@ def _grade(run: _Run, questions: Sequence[Question], rows: Sequence[Row]) -> Non
         facts = {f"judge_{key}": value for key, value in run.models["judge", name].row().items()}
         facts["judge_prompt_sha256"] = prompt_hash(PROMPT)
         for generator in run.experiment.generator:
-            ungraded = [r for r in rows if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"]
+            ungraded = [
+                r
+                for r in rows
+                if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"
+            ]
             answers = []
             for row in ungraded:
-                place = {"retriever": f"{row['chunker']}/{row['retriever']}/{row['k']}", "budget": row["N"]}
+                place = {
+                    "retriever": f"{row['chunker']}/{row['retriever']}/{row['k']}",
+                    "budget": row["N"],
+                }
                 answers.append(Answer(row["question_id"], row["answer"], generator, meta=place))
-            for row, given in zip(ungraded, grade(judge, questions, answers, **shown, **run.options()), strict=True):
-                about, used = given.meta, given.meta["usage"]
-                row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "form")}
+            for row, given in zip(
+                ungraded, grade(judge, questions, answers, **shown, **run.options()), strict=True
+            ):
+                about = given.meta
+                used = given.meta["usage"]
+                row |= {
+                    f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "form")
+                }
                 row |= facts | {"grade": given.value, "judge_seconds": about["seconds"]}
-                row |= {"judge_answer_cut": about["cut"], "judge_prompt_estimate": about["prompt_estimate"]}
+                row |= {
+                    "judge_answer_cut": about["cut"],
+                    "judge_prompt_estimate": about["prompt_estimate"],
+                }
                 # A sum over the calls: of no use where one of them was not counted.
                 row["judge_prompt_tokens"] = None if used["uncounted"] else used["prompt_tokens"]
                 if given.value is None:
@@ -343,10 +439,13 @@ def _count(run: _Run, step: str, asked: Sequence[Row]) -> None:
     if lost and run.servers["lost"] > (STOP_AFTER * sent if sent >= _JUDGED_FROM else sent - 1):
         counts = f"{run.servers['lost']} of {sent} prompts failed at the server ({step})"
         do = "see to the server, then run again: recorded replies are not asked for again"
-        raise ModelError(f"{counts}; the last: {lost[-1].splitlines()[0]}", f"at most {STOP_AFTER:.0%}", do)
+        raise ModelError(
+            f"{counts}; the last: {lost[-1].splitlines()[0]}", f"at most {STOP_AFTER:.0%}", do
+        )
 
 
-# -- manifest and texts ------------------------------------------------------------------------------------------------
+# -- manifest and texts
+# ------------------------------------------------------------------------------------------------
 
 
 def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -354,15 +453,30 @@ def _write_manifest(run: _Run, runs: Sequence[Mapping[str, Any]]) -> None:
     prompts = {PROMPT} if run.judges else set()
     for name in run.generators:
         prompts |= {experiment.prompts.get(name, PROMPTS["with_documents"]), PROMPTS["query_only"]}
-    options = {name: value for name, value in experiment.options.items() if isinstance(value, bool | int | float | str)}
+    options = {
+        name: value
+        for name, value in experiment.options.items()
+        if isinstance(value, bool | int | float | str)
+    }
     names = ("per_prompt", "order", "max_chars", "begin_token", "match", "concurrency", "truncated")
-    parameters = {name: getattr(experiment, name) for name in names} | {"options": options, "N": list(experiment.N)}
+    parameters = {name: getattr(experiment, name) for name in names} | {
+        "options": options,
+        "N": list(experiment.N),
+    }
     parameters |= {"k": {name: list(values) for name, values in experiment.k.items()}}
-    tokenizer = "all-MiniLM-L6-v2 WordPiece" if experiment.tokenizer is None else experiment.tokenizer
-    named = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "__name__", type(tokenizer).__name__)
+    tokenizer = (
+        "all-MiniLM-L6-v2 WordPiece" if experiment.tokenizer is None else experiment.tokenizer
+    )
+    named = (
+        tokenizer
+        if isinstance(tokenizer, str)
+        else getattr(tokenizer, "__name__", type(tokenizer).__name__)
+    )
     parameters |= {"tokenizer": named, "form": MATCHES[experiment.match][1]}
     seeds = {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in run.models.items()}
-    secrets = tuple(sorted({s for facts in run.models.values() for s in facts.secrets}, key=len, reverse=True))
+    secrets = tuple(
+        sorted({s for facts in run.models.values() for s in facts.secrets}, key=len, reverse=True)
+    )
     manifest = {
         "format": manifests.FORMAT,
         "name": experiment.name,
@@ -386,34 +500,45 @@ def _alone(experiment: Grid) -> Any:
 
 
 class Experiment(Grid):
-    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
+    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and
+    cell.
 
-    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take what an experiment.yaml has: names of what
-    ships (``retriever=["BM25", "SIM"]``), or a dict label -> name, ``{"use": NAME, option: value}`` or object.
+    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take what an experiment.yaml
+    has: names of what ships (``retriever=["BM25", "SIM"]``), or a dict label -> name, ``{"use":
+    NAME, option: value}`` or object.
 
     Parameters
     ----------
     name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
     data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
-    chunker, retriever : label -> function documents -> chunks; label -> function chunks -> retriever (anything with
+    chunker, retriever : label -> function documents -> chunks; label -> function chunks ->
+    retriever (anything with
         ``search(queries, k)``).
-    k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever -> int).
-    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
-    generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat model, list of one
-        model on several hosts, function (question, context) -> answer, or object with ``answer``, such as a pipeline of
-        your own. None: retrieval only.
-    judge : the same for grades; an object of your own has ``grade_all``. None: answers without grades.
-    prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
-        models; one that is not named takes the thesis's. One model under two names is two prompts compared.
+    k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever
+    -> int).
+    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever
+    "LLM only".
+    generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat
+    model, list of one
+        model on several hosts, function (question, context) -> answer, or object with ``answer``,
+        such as a pipeline of your own. None: retrieval only.
+    judge : the same for grades; an object of your own has ``grade_all``. None: answers without
+    grades.
+    prompts : generator -> id or file of its prompt with documents (fields ``{query}``,
+    ``{documents}``), for chat
+        models; one that is not named takes the thesis's. One model under two names is two prompts
+        compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
     per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
     cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
-    truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it is graded like any
+    truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it
+    is graded like any
         other, as in the papers; ``"unscored"``: it gets no grade.
-    metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
+    metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after
+    the run.
     embedder, reranker, decompose : of the retrievers and chunkers that name none themselves.
 
     Raises ConfigError for an axis that cannot work.
@@ -437,32 +562,38 @@ class Experiment(Grid):
     def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
         """Run a grid from its beginning and return its rows, as `load_rows` does.
 
-        Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by
-        Ctrl-C, is started again and soon where it was. The file of rows grows block by block, and holds those of this
-        grid alone. A failure of one question is a row with ``status`` "failed".
+        Recorded replies are not asked for again, known vectors not computed: a run that was killed,
+        or stopped by Ctrl-C, is started again and soon where it was. The file of rows grows block
+        by block, and holds those of this grid alone. A failure of one question is a row with
+        ``status`` "failed".
 
         Parameters
         ----------
-        executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
-            ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
+        executor : any ``concurrent.futures`` executor for what computes: threads (default), a
+        process pool, dask's
+            ``client.get_executor()``. Calls to models are made from this process, whatever the
+            executor.
         progress : show a bar.
 
-        Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a model, too many prompts
-        failed by the servers, two processes on one run, a full disk.
+        Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a
+        model, too many prompts failed by the servers, two processes on one run, a full disk.
         """
         with _alone(self), self.open_cassette() as cassette:
             run = _set_up(self, cassette)
             executor_name = type(executor).__name__ if executor else "threads"
             entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
             rows: list[Row] = []
-            total = sum(len(data.questions) * len(self.cells(name)) for name, data in run.data.items())
+            total = sum(
+                len(data.questions) * len(self.cells(name)) for name, data in run.data.items()
+            )
             runs = manifests.earlier_runs(self.home)
             _write_manifest(run, [*runs, entry | {"rows": total}])
             pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
             try:
                 with tqdm(total=total, unit="row", disable=not progress) as bar:
                     for name, data in run.data.items():
-                        cells, relevant = self.cells(name), judgements(data)
+                        cells = self.cells(name)
+                        relevant = judgements(data)
                         for questions in _blocks(run, data, cells):
                             block = _retrieve(run, name, cells, questions, pool)
                             for row in block:
@@ -474,9 +605,14 @@ class Experiment(Grid):
                             bar.update(len(block))
             finally:
                 if cassette is None or cassette.mode != "replay":
-                    for (axis, name), facts in run.models.items():  # what the servers made of num_ctx
+                    for (
+                        axis,
+                        name,
+                    ), facts in run.models.items():  # what the servers made of num_ctx
                         used = window(getattr(self, axis)[name])
-                        run.facts[axis][name]["num_ctx"] = min(filter(None, (used, facts.num_ctx)), default=None)
+                        run.facts[axis][name]["num_ctx"] = min(
+                            filter(None, (used, facts.num_ctx)), default=None
+                        )
                 if executor is None:
                     pool.shutdown(wait=False, cancel_futures=True)
                 failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")

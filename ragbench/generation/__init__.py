@@ -1,3 +1,5 @@
-"""Answers with and without retrieved documents (thesis §2.4), by a chat model or an object that answers."""
+"""Answers with and without retrieved documents (thesis §2.4), by a chat model or an object that
+answers.
+"""
 
 from ragbench.generation.answers import PROMPTS, contexts_from_hits, generate

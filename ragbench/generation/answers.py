@@ -1,7 +1,9 @@
-"""What a generator gets to see, and ``generate``: one Answer per question and context, whatever happens.
+"""What a generator gets to see, and ``generate``: one Answer per question and context, whatever
+happens.
 
-A context is a text or None. None (N = 0) means the query alone. An empty text means that documents were asked for and
-none came: the prompt with documents, their section empty. The two are different experiments and never mixed.
+A context is a text or None. None (N = 0) means the query alone. An empty text means that documents
+were asked for and none came: the prompt with documents, their section empty. The two are different
+experiments and never mixed.
 """
 
 from __future__ import annotations
@@ -20,25 +22,33 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
 
-PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
+PROMPTS: Mapping[str, str] = {
+    "with_documents": "thesis_with_documents",
+    "query_only": "thesis_query_only",
+}
 
 
 def contexts_from_hits(
-    hits: Sequence[Sequence[Hit]], budgets: Sequence[int], tokenizer: Any = None, begin_token: bool = False
+    hits: Sequence[Sequence[Hit]],
+    budgets: Sequence[int],
+    tokenizer: Any = None,
+    begin_token: bool = False,
 ) -> list[list[str | None]]:
     """Join each question's chunks with one space and cut them to every budget of N tokens.
 
-    Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
-    ``tokenizer`` and ``begin_token`` as in `ragbench.text.tokens.joined_cutoffs`.
+    Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was
+    retrieved. ``tokenizer`` and ``begin_token`` as in `ragbench.text.tokens.joined_cutoffs`.
 
     Source: thesis §2.3, §2.4.
     """
-    values, offsets = as_cutoffs(budgets), as_offsets(tokenizer)
+    values = as_cutoffs(budgets)
+    offsets = as_offsets(tokenizer)
     offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
     contexts: list[list[str | None]] = []
     for ranking in hits:
         texts = [hit.chunk.text for hit in ranking]
-        joined, ends = " ".join(texts), joined_cutoffs(texts, values, offsets, begin_token)
+        joined = " ".join(texts)
+        ends = joined_cutoffs(texts, values, offsets, begin_token)
         contexts.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
     return contexts
 
@@ -56,9 +66,11 @@ def generate(
 
     Parameters
     ----------
-    model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, a sequence of one model on several hosts, or
+    model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, a sequence of one model
+    on several hosts, or
         an object with ``name`` and ``answer(question, context)``, such as a pipeline of your own.
-    contexts : one per question; a question that is asked at several budgets is repeated. Such an object gets ``""`` for
+    contexts : one per question; a question that is asked at several budgets is repeated. Such an
+    object gets ``""`` for
         None.
     concurrency : calls under way at once. Keep 1 to measure seconds as the thesis did (Table 3.2).
     with_documents : prompt id or file, with the fields ``{query}`` and ``{documents}``.
@@ -66,9 +78,10 @@ def generate(
 
     Returns
     -------
-    list of Answer in the order of the questions. A failed call is an Answer with empty text and ``meta["error"]``.
-    Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App. D), the answer is what is between them;
-    a reply without them is an answer as a whole, ``meta["tagged"]`` False. ``meta["finish"]`` may be "length".
+    list of Answer in the order of the questions. A failed call is an Answer with empty text and
+    ``meta["error"]``. Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App.
+    D), the answer is what is between them; a reply without them is an answer as a whole,
+    ``meta["tagged"]`` False. ``meta["finish"]`` may be "length".
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
@@ -82,15 +95,26 @@ def generate(
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in jobs]
     forms = {}
-    for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
+    for alone in {
+        context is None for context in contexts
+    }:  # only the prompts that are needed must be readable
         forms[alone] = _form(PROMPTS["query_only"] if alone else with_documents)
-    prompts, ids = [], []
+    prompts = []
+    ids = []
     for question, context in jobs:
         documents = {} if context is None else {"documents": context}
         prompts.append(fill_prompt(forms[context is None].text, query=question.text, **documents))
         ids.append(f"{question.id}/{'query only' if context is None else 'documents'}")
-    defaults: dict[str, Any] = {"step": "generation", "on_length": "keep", "num_predict": BOUNDS["text"]}
-    defaults |= {"concurrency": concurrency, "ids": ids, "groups": [question.id for question in questions]}
+    defaults: dict[str, Any] = {
+        "step": "generation",
+        "on_length": "keep",
+        "num_predict": BOUNDS["text"],
+    }
+    defaults |= {
+        "concurrency": concurrency,
+        "ids": ids,
+        "groups": [question.id for question in questions],
+    }
     replies = llm.ask(model, prompts, **defaults | options)
     answers = []
     for (question, context), prompt, reply in zip(jobs, prompts, replies, strict=True):
@@ -108,35 +132,54 @@ class _Form(NamedTuple):
 
 def _form(prompt: Prompt) -> _Form:
     text = load_prompt(prompt)
-    meta: dict[str, Any] = {"prompt": os.path.basename(prompt), "prompt_sha256": prompt_hash(prompt)}
+    meta: dict[str, Any] = {
+        "prompt": os.path.basename(prompt),
+        "prompt_sha256": prompt_hash(prompt),
+    }
     if "<answer>" in text:
         meta["tagged"] = False
     return _Form(text, meta)
 
 
 def _as_answer(question: Question, prompt: str, reply: llm.Reply, about: dict[str, Any]) -> Answer:
-    about |= {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish, "usage": reply.usage.to_dict()}
+    about |= {
+        "cached": reply.cached,
+        "digest": reply.digest,
+        "finish": reply.finish,
+        "usage": reply.usage.to_dict(),
+    }
     about["prompt_estimate"] = prompt_tokens(prompt)  # to be held against the server's own count
     if reply.error is not None:
         about |= {"error": f"{reply.error.kind}: {reply.error.without_address()}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
     if "tagged" in about and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
-        text, about["tagged"] = inside[1].strip(), True
+        text = inside[1].strip()
+        about["tagged"] = True
     return Answer(question.id, text, reply.model, reply.seconds, about)
 
 
 def _check(questions: Any, contexts: Any) -> None:
     if isinstance(contexts, str) or isinstance(questions, (str, Question)):
-        raise ConfigError("a single question or context", "a list of each", "generate(model, [question], [context])")
+        raise ConfigError(
+            "a single question or context",
+            "a list of each",
+            "generate(model, [question], [context])",
+        )
     if len(questions) != len(contexts):
         got = f"{len(contexts)} contexts for {len(questions)} questions"
-        raise ConfigError(got, "one context (or None) per question", "repeat a question for each of its contexts")
+        raise ConfigError(
+            got, "one context (or None) per question", "repeat a question for each of its contexts"
+        )
     for question, context in zip(questions, contexts, strict=True):
         if not question.text.strip():
-            raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
+            raise ConfigError(
+                f"question {question.id!r} is empty", "some text", "leave empty questions out"
+            )
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
-            raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
+            raise ConfigError(
+                got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)"
+            )
 
 
 def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:

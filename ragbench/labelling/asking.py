@@ -1,14 +1,17 @@
-"""How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
+"""How every label is asked of a model: each different prompt once, and several items per prompt
+without guessing.
 
-A kind of label is a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per prompt).
-Functions that ask a model for labels take these ``options``: ``prompt``, the id or file of another prompt with the same
-fields; ``ids``, names of the examples for messages; and those of `ragbench.llm.ask`.
+A kind of label is a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text
+per prompt). Functions that ask a model for labels take these ``options``: ``prompt``, the id or
+file of another prompt with the same fields; ``ids``, names of the examples for messages; and those
+of `ragbench.llm.ask`.
 
-The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
-exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
-labels is not used, since nobody knows which item was left out; its items are asked again one by one. Small models label
-by place (the first item of a prompt Neutral, the second Contradiction), so the items of a prompt stand in an order
-drawn by a fixed seed, the same for equal prompts.
+The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list
+ends): a schema of exactly n makes servers with a grammar write n labels even where the model lost
+count. A reply with another number of labels is not used, since nobody knows which item was left
+out; its items are asked again one by one. Small models label by place (the first item of a prompt
+Neutral, the second Contradiction), so the items of a prompt stand in an order drawn by a fixed
+seed, the same for equal prompts.
 """
 
 from __future__ import annotations
@@ -39,11 +42,16 @@ def one_line(text: str) -> str:
 
 
 def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[str]:
-    """Take ``ids`` of the examples (default: their numbers) out of the options, once all columns have one length."""
+    """Take ``ids`` of the examples (default:
+
+    their numbers) out of the options, once all columns have one length.
+    """
     ids = options.pop("ids", None)
     given = {name: values for name, values in {**columns, "ids": ids}.items() if values is not None}
     if single := [name for name, values in given.items() if isinstance(values, str)]:
-        raise ConfigError(f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]")
+        raise ConfigError(
+            f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]"
+        )
     if len({len(values) for values in given.values()}) > 1:
         lengths = ", ".join(f"{len(values)} {name}" for name, values in given.items())
         raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
@@ -51,16 +59,24 @@ def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[s
 
 
 def context_text(context: Context, name: str) -> str:
-    """Return a context as one text, passages a blank line apart; ``name`` tells the example in a message."""
+    """Return a context as one text, passages a blank line apart;
+
+    ``name`` tells the example in a message.
+    """
     passages = [context] if isinstance(context, str) else context
-    if not isinstance(passages, Iterable) or not all(isinstance(passage, str) for passage in passages):
+    if not isinstance(passages, Iterable) or not all(
+        isinstance(passage, str) for passage in passages
+    ):
         got = f"the context of {name} holds something else than texts"
         raise ConfigError(got, "a text or a list of texts", "pass chunk.text, not the chunk")
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
 class _Unscored(NamedTuple):
-    """An item ("q1 claim 3") without a usable reply: the kind of failure, what was wrong in words, the raw reply."""
+    """An item ("q1 claim 3") without a usable reply:
+
+    the kind of failure, what was wrong in words, the raw reply.
+    """
 
     id: str
     kind: str
@@ -89,11 +105,18 @@ class StepReport:
 
     @property
     def mismatch_rate(self) -> float:
-        """Share of the joint prompts whose reply had the wrong number of labels; NaN without joint prompts."""
+        """Share of the joint prompts whose reply had the wrong number of labels;
+
+        NaN without joint prompts.
+        """
         return self.mismatches / self.joint if self.joint else float("nan")
 
     def __add__(self, other: StepReport) -> StepReport:
-        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "step"}
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__slots__
+            if name != "step"
+        }
         return StepReport(self.step, **sums)
 
 
@@ -115,7 +138,13 @@ def _send(
     if not once:
         return [], StepReport(step)
     prompts, schemas, ids = (list(column) for column in zip(*once.values(), strict=True))
-    replies = ask(model, prompts, schema=schemas, ids=ids, **{"step": step, "num_predict": BOUNDS[bound], **options})
+    replies = ask(
+        model,
+        prompts,
+        schema=schemas,
+        ids=ids,
+        **{"step": step, "num_predict": BOUNDS[bound], **options},
+    )
     reply_to = {request[:2]: reply for request, reply in zip(once, replies, strict=True)}
     now = [reply for reply in replies if not reply.cached]
     report = StepReport(
@@ -136,7 +165,8 @@ def _unscored(name: str, reply: Reply) -> _Unscored:
 
 @dataclass(frozen=True, slots=True)
 class LabelResult:
-    """A label per item, None where no reply could be read (see ``report.failures``), and what the step took.
+    """A label per item, None where no reply could be read (see ``report.failures``), and what the
+    step took.
 
     Of a `JointStep`: the labels of each list of items, in its shape.
     """
@@ -152,32 +182,43 @@ class LabelStep:
     name: str  # in the cassette and in reports
     prompt: Prompt
     schema: type[BaseModel]  # of the reply
-    needs: str  # field of the prompt; an item where it is blank has the label ``blank`` and needs no call
+    # field of the prompt; an item where it is blank has the label ``blank`` and needs no call
+    needs: str
     read: Callable[[Any], Any]  # the label that a reply holds, from its parsed object
     blank: Any = ()
     bound: str = "text"  # of a reply's length, in `ragbench.llm.models.BOUNDS`
 
     def ask(
-        self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
+        self,
+        model: Any,
+        names: Sequence[str],
+        fields: Mapping[str, Sequence[str]],
+        options: Mapping[str, Any],
     ) -> LabelResult:
         """Label every item; ``fields`` are texts of the items by field of the prompt."""
         options = dict(options)
-        template, requests = load_prompt(options.pop("prompt", self.prompt)), {}
+        template = load_prompt(options.pop("prompt", self.prompt))
+        requests = {}
         for place, (name, *texts) in enumerate(zip(names, *fields.values(), strict=True)):
             row = dict(zip(fields, (text.strip() for text in texts), strict=True))
             if row[self.needs]:
                 requests[place] = _Request(fill_prompt(template, **row), self.schema, name)
         replies, report = _send(model, self.name, list(requests.values()), options, self.bound)
-        labels, failures = [self.blank] * len(names), []
+        labels = [self.blank] * len(names)
+        failures = []
         for place, reply in zip(requests, replies, strict=True):
             labels[place] = self.read(reply.parsed) if reply.ok else None
             failures += [] if reply.ok else [_unscored(names[place], reply)]
-        counts = {"items": len(names), "settled": len(names) - len(requests), "unscored": len(failures)}
+        counts = {
+            "items": len(names),
+            "settled": len(names) - len(requests),
+            "unscored": len(failures),
+        }
         return LabelResult(tuple(labels), replace(report, **counts, failures=tuple(failures)))
 
 
-# The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
-# failure (no server, no model, no time) it would not.
+# The model answered, or would have, had the prompt been shorter: one item alone may fare better.
+# After any other failure (no server, no model, no time) it would not.
 _WORTH_A_SECOND_LOOK = frozenset({"unusable", "truncated"})
 
 
@@ -202,43 +243,72 @@ class JointStep:
         options: dict[str, Any],
         **others: Sequence[str],
     ) -> LabelResult:
-        """Label lists of items, each against its own text, ``joint`` per prompt (None: all), singly where that failed.
+        """Label lists of items, each against its own text, ``joint`` per prompt (None: all), singly
+        where that failed.
 
-        ``items`` : None where a list is not known. ``others`` : texts of the prompt's other fields, by field. Items of
-        two texts never share a prompt: what is asked about one text does not depend on the rest of the run, and equal
-        prompts of two systems are asked once. An empty text needs no prompt.
+        ``items`` : None where a list is not known. ``others`` : texts of the prompt's other fields,
+        by field. Items of two texts never share a prompt: what is asked about one text does not
+        depend on the rest of the run, and equal prompts of two systems are asked once. An empty
+        text needs no prompt.
         """
         columns = {self.text: texts, **others}
-        names = names_of(options, **{self.items: items}, **{name + "s": column for name, column in columns.items()})
+        names = names_of(
+            options,
+            **{self.items: items},
+            **{name + "s": column for name, column in columns.items()},
+        )
         if joint is not None and joint < 1:
-            raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one")
+            raise ConfigError(
+                f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one"
+            )
         template = load_prompt(options.pop("prompt", self.prompt))
         labels: list[Any] = [None] * len(names)
-        rows: dict[int, tuple[dict[str, str], tuple[str, ...]]] = {}  # fields of the prompt, and the items
+        rows: dict[
+            int, tuple[dict[str, str], tuple[str, ...]]
+        ] = {}  # fields of the prompt, and the items
         slices: list[tuple[int, int, int]] = []  # row, first item, end
-        for n, (name, some, text, *fields) in enumerate(zip(names, items, texts, *others.values(), strict=True)):
+        for n, (name, some, text, *fields) in enumerate(
+            zip(names, items, texts, *others.values(), strict=True)
+        ):
             if some is not None:
-                listed, text = _item_texts(some, name, self.items[:-1]), context_text(text, name)
+                listed = _item_texts(some, name, self.items[:-1])
+                text = context_text(text, name)
                 labels[n] = [None if text else self.blank] * len(listed)
-                rows[n] = dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: text}, listed
+                rows[n] = (
+                    dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: text},
+                    listed,
+                )
                 size = joint or max(len(listed), 1)
-                slices += [(n, i, min(i + size, len(listed))) for i in range(0, len(listed), size) if text]
+                slices += [
+                    (n, i, min(i + size, len(listed))) for i in range(0, len(listed), size) if text
+                ]
 
         def place(n: int, start: int, stop: int) -> str:
-            return f"{names[n]} {self.items[:-1]} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")
+            return f"{names[n]} {self.items[:-1]} {start + 1}" + (
+                f"-{stop}" if stop - start > 1 else ""
+            )
 
         def request(n: int, start: int, stop: int) -> _Request:
             fields, listed = rows[n]
             shown = [listed[item] for item in _order(listed, start, stop)]
             lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(shown, 1))
-            filled = fill_prompt(template, **fields, **{"count": str(stop - start), self.items: lines})
-            return _Request(filled, _reply_schema(stop - start, self.labels, self.explain), place(n, start, stop))
+            filled = fill_prompt(
+                template, **fields, **{"count": str(stop - start), self.items: lines}
+            )
+            return _Request(
+                filled,
+                _reply_schema(stop - start, self.labels, self.explain),
+                place(n, start, stop),
+            )
 
         single = "text" if self.explain else "label"  # a reason takes room
         bound = single if joint == 1 else "text"
-        report, rechecked = StepReport(self.name), 0
+        report = StepReport(self.name)
+        rechecked = 0
         failures: list[_Unscored] = []
-        several, mismatches, unreadable = set(), set(), set()
+        several = set()
+        mismatches = set()
+        unreadable = set()
         while slices:  # at most twice: what is asked again is asked singly
             requests = list(itertools.starmap(request, slices))
             replies, sent = _send(model, self.name, requests, options, bound)
@@ -248,14 +318,20 @@ class JointStep:
                 if joined:
                     several.add(asked[:2])
                 if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
-                    for item, verdict in zip(_order(rows[n][1], start, stop), verdicts, strict=True):
+                    for item, verdict in zip(
+                        _order(rows[n][1], start, stop), verdicts, strict=True
+                    ):
                         labels[n][item] = verdict
-                elif joined and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
+                elif joined and (
+                    reply.ok
+                    or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)
+                ):
                     (mismatches if reply.ok else unreadable).add(asked[:2])
                     again += [(n, i, i + 1) for i in range(start, stop)]
                 else:
                     failures += [_unscored(place(n, i, i + 1), reply) for i in range(start, stop)]
-            slices, bound = again, single
+            slices = again
+            bound = single
             report += sent
             rechecked += len(again)
         report = replace(
@@ -285,12 +361,19 @@ def _order(listed: Sequence[str], start: int, stop: int) -> list[int]:
 def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]:
     """Return claims, or the like, as texts; an error names the place of what is none."""
     if isinstance(items, str):
-        raise ConfigError(f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list")
+        raise ConfigError(
+            f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list"
+        )
     for place, item in enumerate(items, 1):
         parts = [item] if isinstance(item, str) else item
         triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
-        if not (triple and all(isinstance(part, str) for part in parts) and any(part.strip() for part in parts)):
-            got, expected = f"{what} {place} of {name} is {item!r:.60}", "a sentence, or a triple of texts"
+        if not (
+            triple
+            and all(isinstance(part, str) for part in parts)
+            and any(part.strip() for part in parts)
+        ):
+            got = f"{what} {place} of {name} is {item!r:.60}"
+            expected = "a sentence, or a triple of texts"
             raise DataError(got, expected, "mend it, or extract the claims again")
     return tuple(map(claim_text, items))
 
@@ -300,12 +383,17 @@ def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]
 
 @lru_cache(maxsize=1024)
 def _reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
-    """Make the schema of a reply about ``count`` items: exactly one label for one, an open number for more."""
+    """Make the schema of a reply about ``count`` items:
+
+    exactly one label for one, an open number for more.
+    """
     if count == 1 and not explain:
         return label_schema(1, labels)
     one: Any = Literal[labels]
     if explain:
-        one = create_model("Verdict", __config__=ConfigDict(extra="forbid"), why=(str, ...), verdict=(one, ...))
+        one = create_model(
+            "Verdict", __config__=ConfigDict(extra="forbid"), why=(str, ...), verdict=(one, ...)
+        )
     least, most = (1, 1) if count == 1 else (0, 2 * count)
     many = (list[one], Field(min_length=least, max_length=most))
     return create_model(f"LabelsFor{count}", __config__=ConfigDict(extra="forbid"), labels=many)
@@ -313,7 +401,8 @@ def _reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) ->
 
 @lru_cache(maxsize=64)
 def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[BaseModel]:
-    """Make the schema of a list of texts, none of them blank: ``count`` of them, or up to ``MOST_ITEMS``.
+    """Make the schema of a list of texts, none of them blank: ``count`` of them, or up to
+    ``MOST_ITEMS``.
 
     With ``parts`` above 1 each entry is itself a list of so many texts.
     """
@@ -326,6 +415,8 @@ def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[B
     one: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
     if parts > 1:
         one = Annotated[list[one], Field(min_length=parts, max_length=parts)]
-    sized = Field(max_length=MOST_ITEMS) if count is None else Field(min_length=count, max_length=count)
+    sized = (
+        Field(max_length=MOST_ITEMS) if count is None else Field(min_length=count, max_length=count)
+    )
     name = field.title() + (f"Of{parts}" if parts > 1 else "")
     return create_model(name, __config__=ConfigDict(extra="forbid"), **{field: (list[one], sized)})

@@ -1,4 +1,5 @@
-"""Grades 1 to 5, the thesis's five categories (§2.4), by a judge model: several answers to one question per prompt.
+"""Grades 1 to 5, the thesis's five categories (§2.4), by a judge model: several answers to one
+question per prompt.
 
 How good a judge is: `ragbench.labelling.graded_answers`.
 """
@@ -26,17 +27,26 @@ from ragbench.records import GRADES, Answer, Grade, Question, facts_of, question
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 
 
-def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
-    """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds and ``by``.
+def grade_shares(
+    rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False
+) -> pd.DataFrame:
+    """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds
+    and ``by``.
 
-    Returns ``by``, grade 1 ... grade 5 (shares of the scored answers, or with ``counts`` their numbers), seconds
-    (mean), n (scored), unscored.
+    Returns ``by``, grade 1 ... grade 5 (shares of the scored answers, or with ``counts`` their
+    numbers), seconds (mean), n (scored), unscored.
     """
     table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
-    number = pd.crosstab(rows[by], rows["grade"]).reindex(index=table.index, columns=list(GRADES), fill_value=0)
+    number = pd.crosstab(rows[by], rows["grade"]).reindex(
+        index=table.index, columns=list(GRADES), fill_value=0
+    )
     scored = number.sum(axis=1)
-    number = (number if counts else number.div(scored.where(scored > 0), axis=0)).set_axis(list(GRADE_COLUMNS), axis=1)
-    table = number.join(table).assign(n=scored, unscored=rows["grade"].isna().groupby(rows[by], sort=False).sum())
+    number = (number if counts else number.div(scored.where(scored > 0), axis=0)).set_axis(
+        list(GRADE_COLUMNS), axis=1
+    )
+    table = number.join(table).assign(
+        n=scored, unscored=rows["grade"].isna().groupby(rows[by], sort=False).sum()
+    )
     return table.rename_axis(by).reset_index()
 
 
@@ -53,11 +63,13 @@ class _GradingPrompt(NamedTuple):
 
 
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
-    """Say which answers share a prompt, as tuples of positions; never answers to different questions.
+    """Say which answers share a prompt, as tuples of positions; never answers to different
+    questions.
 
-    ``per_prompt`` : "one"; "ten": the answers of one question and retriever (or ``system``, in ``meta``), up to ten;
-    "systems": the answers of one question at one token ``budget`` (those without context, budget 0, join the largest
-    one of their question, as in the thesis's Table 3.3); or a number: that many of one question, in the order given.
+    ``per_prompt`` : "one"; "ten": the answers of one question and retriever (or ``system``, in
+    ``meta``), up to ten; "systems": the answers of one question at one token ``budget`` (those
+    without context, budget 0, join the largest one of their question, as in the thesis's Table
+    3.3); or a number: that many of one question, in the order given.
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
@@ -66,7 +78,9 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
     largest: dict[str, float] = {}
     for answer in answers:
-        largest[answer.question_id] = max(answer.meta.get("budget") or 0, largest.get(answer.question_id, 0))
+        largest[answer.question_id] = max(
+            answer.meta.get("budget") or 0, largest.get(answer.question_id, 0)
+        )
     groups: dict[tuple, list[int]] = {}
     for place, answer in enumerate(answers):
         key: tuple = (answer.question_id,)
@@ -76,7 +90,9 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
             key += (answer.meta.get("budget") or largest[answer.question_id],)
         groups.setdefault(key, []).append(place)
     size = {"one": 1, "ten": 10, "systems": max(len(answers), 1)}.get(per_prompt, per_prompt)
-    return sorted(tuple(group[i : i + size]) for group in groups.values() for i in range(0, len(group), size))
+    return sorted(
+        tuple(group[i : i + size]) for group in groups.values() for i in range(0, len(group), size)
+    )
 
 
 def _grading_prompts(
@@ -87,10 +103,16 @@ def _grading_prompts(
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
 ) -> list[_GradingPrompt]:
-    asked, template = questions_of(answers, questions), load_prompt(prompt)
-    lines = [one_line(answer.text) for answer in answers]  # on one line, it cannot pass for two numbered ones
+    asked = questions_of(answers, questions)
+    template = load_prompt(prompt)
+    lines = [
+        one_line(answer.text) for answer in answers
+    ]  # on one line, it cannot pass for two numbered ones
     cut = frozenset(place for place, line in enumerate(lines) if len(line) > max_chars)
-    shown = [line[:max_chars] + (" [...]" if place in cut else "") or "(empty)" for place, line in enumerate(lines)]
+    shown = [
+        line[:max_chars] + (" [...]" if place in cut else "") or "(empty)"
+        for place, line in enumerate(lines)
+    ]
     seen: Counter[str] = Counter()
     prompts = []
     for group in group_answers(answers, per_prompt):
@@ -103,7 +125,9 @@ def _grading_prompts(
             reference=question.answer,
             facts="\n".join(f"- {fact}" for fact in facts_of(question)) or "(none given)",
             count=str(len(places)),
-            answers="\n".join(f"{number}. {shown[place]}" for number, place in enumerate(places, 1)),
+            answers="\n".join(
+                f"{number}. {shown[place]}" for number, place in enumerate(places, 1)
+            ),
         )
         prompts.append(_GradingPrompt(question.id, places, text, cut))
     return prompts
@@ -124,18 +148,22 @@ def grade(
 
     Parameters
     ----------
-    judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an object of your own with
+    judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an
+    object of your own with
         ``grade_all(questions, answers)``, which needs no prompt.
     per_prompt : which answers share a prompt, see `group_answers`.
-    order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
+    order : None shows answers as given; a seed shuffles them within each prompt, so that order
+    effects show when
         two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
     max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress`` ...
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress``
+    ...
 
-    ``value`` is None when the reply could not be read or had the wrong number of grades: no grade of such a prompt is
-    used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and ``meta["detail"]`` the message. ``meta`` also
-    has what the answer's had, ``generator``, ``position`` in the prompt (from 1), ``shown`` (answers in the prompt) ...
+    ``value`` is None when the reply could not be read or had the wrong number of grades: no grade
+    of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
+    ``meta["detail"]`` the message. ``meta`` also has what the answer's had, ``generator``,
+    ``position`` in the prompt (from 1), ``shown`` (answers in the prompt) ...
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
@@ -167,18 +195,27 @@ def grade(
             }
             if reply.error is not None:
                 meta |= {"error": reply.error.kind, "detail": str(reply.error.without_address())}
-            grades[place] = Grade(written.question_id, value, reply.model, reply.raw or reply.text, meta)
+            grades[place] = Grade(
+                written.question_id, value, reply.model, reply.raw or reply.text, meta
+            )
     return [grades[place] for place in range(len(answers))]
 
 
 def repeated_grades(
-    judge: Any, questions: Sequence[Question], answers: Sequence[Answer], *, repeats: int = 3, **options: Any
+    judge: Any,
+    questions: Sequence[Question],
+    answers: Sequence[Answer],
+    *,
+    repeats: int = 3,
+    **options: Any,
 ) -> list[list[int | None]]:
-    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: shape (answers, repeats).
+    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: shape (answers,
+    repeats).
 
-    Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first grading gives it
-    back. At temperature 0 a model replies alike whatever the seed: measure at the temperature that you grade with. None
-    where a reply could not be read; ConfigError for a model without a seed.
+    Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first
+    grading gives it back. At temperature 0 a model replies alike whatever the seed: measure at the
+    temperature that you grade with. None where a reply could not be read; ConfigError for a model
+    without a seed.
     """
     if repeats < 2:
         raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")
@@ -198,7 +235,11 @@ def _reseeded(judge: Any, by: int) -> Any:
         return [_reseeded(host, by) for host in judge]
     model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
     if not hasattr(model, "seed"):
-        raise ConfigError(f"a judge of the class {type(model).__name__}", "a model with a seed", "use rb.chat_model")
+        raise ConfigError(
+            f"a judge of the class {type(model).__name__}",
+            "a model with a seed",
+            "use rb.chat_model",
+        )
     return model.model_copy(update={"seed": (model.seed or 0) + by})
 
 
@@ -211,11 +252,16 @@ def _schema(count: int) -> type[BaseModel]:
         return values
 
     checks = {"no_booleans": field_validator("grades", mode="before")(no_booleans)}
-    return create_model(f"Grades{count}", __base__=label_schema(count, tuple(GRADES), "grades"), __validators__=checks)
+    return create_model(
+        f"Grades{count}",
+        __base__=label_schema(count, tuple(GRADES), "grades"),
+        __validators__=checks,
+    )
 
 
 def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) -> tuple[int, ...]:
-    # Each prompt has an order of its own, whatever else is graded in the run; ``before``: answers to it shown before.
+    # Each prompt has an order of its own, whatever else is graded in the run; ``before``: answers
+    # to it shown before.
     words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
     rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
     return tuple(group[i] for i in rng.permutation(len(group)))

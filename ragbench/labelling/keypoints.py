@@ -1,4 +1,7 @@
-"""Verdicts on keypoints (RAGEval): is each covered by a response, contradicted by it, or neither?"""
+"""Verdicts on keypoints (RAGEval):
+
+is each covered by a response, contradicted by it, or neither?
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,13 @@ def keypoint_verdicts(
     joint: int | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Compare responses with the keypoints of the true answers: "covered", "contradicted" or "neither" each.
+    """Compare responses with the keypoints of the true answers: "covered", "contradicted" or
+    "neither" each.
 
-    ``questions``, ``responses``: shape (n,), English or Chinese; an empty response says nothing: neither, without a
-    call. ``keypoints``: a list per question. ``options``: see `ragbench.labelling.asking`; ``joint``: as for
-    `ragbench.labelling.claims.check_claims`. `ragbench.metrics.keypoints.keypoint_table` takes the labels.
+    ``questions``, ``responses``: shape (n,), English or Chinese; an empty response says nothing:
+    neither, without a call. ``keypoints``: a list per question. ``options``: see
+    `ragbench.labelling.asking`; ``joint``: as for `ragbench.labelling.claims.check_claims`.
+    `ragbench.metrics.keypoints.keypoint_table` takes the labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """

@@ -1,7 +1,8 @@
-"""Preferences: RAGAS's two baselines, a score from 0 to 10 (GPT Score) and the better of two (GPT Ranking).
+"""Preferences: RAGAS's two baselines, a score from 0 to 10 (GPT Score) and the better of two (GPT
+Ranking).
 
-The paper's ranking asks once per pair. Here both orders are asked: a model that prefers whatever comes first shows it,
-and decides nothing.
+The paper's ranking asks once per pair. Here both orders are asked: a model that prefers whatever
+comes first shows it, and decides nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.labelling.asking import Context, LabelResult, LabelStep, StepReport, context_text, names_of
+from ragbench.labelling.asking import (
+    Context,
+    LabelResult,
+    LabelStep,
+    StepReport,
+    context_text,
+    names_of,
+)
 from ragbench.prompts import load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -27,18 +35,25 @@ DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 class _PairRanking:
     """Which of two was better, asked in both orders."""
 
-    # Of each pair the place chosen (1 or 2), with the first candidate shown first and shown second; None: unread.
+    # Of each pair the place chosen (1 or 2), with the first candidate shown first and shown second;
+    # None: unread.
     choices: tuple[tuple[int | None, int | None], ...]
     report: StepReport
 
     @property
     def preferences(self) -> tuple[float | None, ...]:
-        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it varies), None (unread)."""
-        return tuple(None if None in pair else ((pair[0] == 1) + (pair[1] == 2)) / 2 for pair in self.choices)
+        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it
+        varies), None (unread).
+        """
+        return tuple(
+            None if None in pair else ((pair[0] == 1) + (pair[1] == 2)) / 2 for pair in self.choices
+        )
 
     @property
     def position_bias(self) -> float:
-        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders (NaN: none)."""
+        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders
+        (NaN: none).
+        """
         read = [choice for pair in self.choices if None not in pair for choice in pair]
         return read.count(1) / len(read) - 0.5 if read else float("nan")
 
@@ -53,12 +68,14 @@ def gpt_score(
 ) -> LabelResult:
     """Let a model score each candidate: whole numbers from 0 to 10.
 
-    ``candidates``: what is scored: answers, or for context relevance contexts. ``contexts``: for faithfulness, and only
-    there. ``options``: see `ragbench.labelling.asking`.
+    ``candidates``: what is scored: answers, or for context relevance contexts. ``contexts``: for
+    faithfulness, and only there. ``options``: see `ragbench.labelling.asking`.
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    step, names, fields = _asked("score", dimension, questions, contexts, options, candidate=candidates)
+    step, names, fields = _asked(
+        "score", dimension, questions, contexts, options, candidate=candidates
+    )
     return step.ask(model, names, fields, options)
 
 
@@ -75,12 +92,19 @@ def gpt_ranking(
 
     ``first``, ``second``: the candidates, shape (n,) each; the others as for `gpt_score`.
 
-    Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
+    Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
+    there.
     """
-    step, names, fields = _asked("ranking", dimension, questions, contexts, options, first=first, second=second)
+    step, names, fields = _asked(
+        "ranking", dimension, questions, contexts, options, first=first, second=second
+    )
     turned = fields | {"first": fields["second"], "second": fields["first"]}
-    twice = {place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields}
-    chosen = step.ask(model, [f"{name} order {order}" for name in names for order in (1, 2)], twice, options)
+    twice = {
+        place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields
+    }
+    chosen = step.ask(
+        model, [f"{name} order {order}" for name in names for order in (1, 2)], twice, options
+    )
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
     return _PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
@@ -101,17 +125,26 @@ def _asked(
     check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
         got = f"{'no ' * (contexts is None)}contexts for {dimension}"
-        raise ConfigError(got, "contexts for faithfulness; for context relevance they are the candidates")
-    prompt, reply = options.pop("prompt", f"steps_gpt_{kind}_{dimension}"), _FIELDS[kind]
-    schema, label = _number_schema(*reply), attrgetter(reply[0])
-    step = LabelStep(f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label")
+        raise ConfigError(
+            got, "contexts for faithfulness; for context relevance they are the candidates"
+        )
+    prompt = options.pop("prompt", f"steps_gpt_{kind}_{dimension}")
+    reply = _FIELDS[kind]
+    schema = _number_schema(*reply)
+    label = attrgetter(reply[0])
+    step = LabelStep(
+        f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label"
+    )
     names = names_of(options, questions=questions, **candidates, contexts=contexts)
     texts = candidates if contexts is None else {"context": contexts, **candidates}
     fields = {
-        place: [context_text(text, name) or "(empty)" for text, name in zip(column, names, strict=True)]
+        place: [
+            context_text(text, name) or "(empty)" for text, name in zip(column, names, strict=True)
+        ]
         for place, column in texts.items()
     }
-    # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
+    # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the
+    # question too.
     if contexts is None or "{question}" in load_prompt(prompt):
         fields["question"] = list(questions)
     return step, names, fields
@@ -119,7 +152,9 @@ def _asked(
 
 @cache
 def _number_schema(field: str, least: int, most: int) -> type[BaseModel]:
-    # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type stays int, since
-    # pydantic's Literal would take JSON's true for 1.
+    # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
+    # stays int, since pydantic's Literal would take JSON's true for 1.
     bounded = Field(ge=least, le=most, json_schema_extra={"enum": list(range(least, most + 1))})
-    return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **{field: (int, bounded)})
+    return create_model(
+        field.title(), __config__=ConfigDict(extra="forbid"), **{field: (int, bounded)}
+    )

@@ -1,8 +1,9 @@
-"""RAGAS's labels: statements of an answer, verdicts on them, questions it would answer, sentences it needs.
+"""RAGAS's labels: statements of an answer, verdicts on them, questions it would answer, sentences
+it needs.
 
-Four steps of a model, and `ModelRagas` with the three metrics. Four calls per example, where the paper asks n times
-for a question (3 + n calls): at temperature 0 n equal prompts would give n equal questions. How far a model agrees with
-the way WikiEval was made: `ragbench.papers.ragas`.
+Four steps of a model, and `ModelRagas` with the three metrics. Four calls per example, where the
+paper asks n times for a question (3 + n calls): at temperature 0 n equal prompts would give n equal
+questions. How far a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
 """
 
 from __future__ import annotations
@@ -39,16 +40,29 @@ from ragbench.metrics.reference_free import (
 from ragbench.text.sentences import split_sentences
 
 _STATEMENTS = LabelStep(
-    "statements", "steps_statements", texts_schema("claims"), "answer", lambda reply: tuple(reply.claims)
+    "statements",
+    "steps_statements",
+    texts_schema("claims"),
+    "answer",
+    lambda reply: tuple(reply.claims),
 )
-_VERDICTS = JointStep("verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", explain=True)
+_VERDICTS = JointStep(
+    "verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", explain=True
+)
 _SENTENCES = LabelStep(
-    "sentences", "steps_sentences", texts_schema("sentences"), "context", lambda reply: reply.sentences
+    "sentences",
+    "steps_sentences",
+    texts_schema("sentences"),
+    "context",
+    lambda reply: reply.sentences,
 )
 
 
-def extract_statements(model: Any, questions: Sequence[str], answers: Sequence[str], **options: Any) -> LabelResult:
-    """Split answers into statements, with their questions in view; an empty answer has none and needs no call.
+def extract_statements(
+    model: Any, questions: Sequence[str], answers: Sequence[str], **options: Any
+) -> LabelResult:
+    """Split answers into statements, with their questions in view; an empty answer has none and
+    needs no call.
 
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
@@ -63,34 +77,46 @@ def statement_verdicts(
     joint: int | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Decide which statements their context supports: "Yes" or "No" each, after a sentence that says why.
+    """Decide which statements their context supports: "Yes" or "No" each, after a sentence that
+    says why.
 
-    ``statements``: from `extract_statements`, or claims from `extract_claims`; None where they are not known.
-    ``contexts``: one text, or a list of passages, per example; an empty one supports nothing: No. ``joint``: statements
-    per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
+    ``statements``: from `extract_statements`, or claims from `extract_claims`; None where they are
+    not known. ``contexts``: one text, or a list of passages, per example; an empty one supports
+    nothing: No. ``joint``: statements per prompt, as for `ragbench.labelling.claims.check_claims`;
+    None is the paper's way.
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
     return _VERDICTS.ask(model, statements, contexts, joint, options)
 
 
-def generate_questions(model: Any, answers: Sequence[str], n: int = 3, **options: Any) -> LabelResult:
-    """Write n questions that each answer would answer, in one call per different answer; none for an empty answer.
+def generate_questions(
+    model: Any, answers: Sequence[str], n: int = 3, **options: Any
+) -> LabelResult:
+    """Write n questions that each answer would answer, in one call per different answer; none for
+    an empty answer.
 
     Source: RAGAS, section 3, Eq 1.
     """
     if n < 1:
-        raise ConfigError(f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n")
+        raise ConfigError(
+            f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n"
+        )
     names = names_of(options, answers=answers)
     schema = texts_schema("questions", n)
-    step = LabelStep("questions", "steps_questions", schema, "answer", lambda reply: tuple(reply.questions))
+    step = LabelStep(
+        "questions", "steps_questions", schema, "answer", lambda reply: tuple(reply.questions)
+    )
     return step.ask(model, names, {"answer": answers, "count": [str(n)] * len(answers)}, options)
 
 
-def extract_sentences(model: Any, questions: Sequence[str], contexts: Sequence[Context], **options: Any) -> LabelResult:
+def extract_sentences(
+    model: Any, questions: Sequence[str], contexts: Sequence[Context], **options: Any
+) -> LabelResult:
     """Copy from each context the sentences that its question needs, one `ExtractedSentences` each.
 
-    ``contexts`` : one text, or a list of passages, per example; an empty one is insufficient, without a call.
+    ``contexts`` : one text, or a list of passages, per example; an empty one is insufficient,
+    without a call.
 
     Source: RAGAS, section 3, Eq 2.
     """
@@ -107,15 +133,17 @@ def extract_sentences(model: Any, questions: Sequence[str], contexts: Sequence[C
 class ModelRagas:
     """RAGAS's three metrics by a chat model.
 
-    Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status ("scored", or why the
-    score is NaN), and the labels behind the score. ``reports`` says what each step took, in order.
+    Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status
+    ("scored", or why the score is NaN), and the labels behind the score. ``reports`` says what each
+    step took, in order.
 
     Parameters
     ----------
     model, options : as for `ragbench.llm.ask`.
     embedder : for answer relevance; default MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
-    joint : statements per prompt, as for `statement_verdicts`; None is the paper's way, 1 suits small models.
+    joint : statements per prompt, as for `statement_verdicts`; None is the paper's way, 1 suits
+    small models.
     """
 
     def __init__(
@@ -134,7 +162,10 @@ class ModelRagas:
         self.reports: list[StepReport] = []
 
     def faithfulness(
-        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
+        self,
+        answers: Sequence[str],
+        contexts: Sequence[Context],
+        questions: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Score how far contexts back answers: statements, then verdicts (column ``verdicts``).
 
@@ -142,7 +173,9 @@ class ModelRagas:
         """
         asked = [""] * len(answers) if questions is None else questions
         extracted = extract_statements(self.model, asked, answers, **self.options)
-        judged = statement_verdicts(self.model, extracted.labels, contexts, self.joint, **self.options)
+        judged = statement_verdicts(
+            self.model, extracted.labels, contexts, self.joint, **self.options
+        )
         self.reports += [extracted.report, judged.report]
         table = faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
         table["verdicts"] = list(judged.labels)
@@ -158,7 +191,10 @@ class ModelRagas:
         texts = itertools.chain.from_iterable(filter(None, guessed.labels))
         vectors = embed_distinct(self.embedder, [*questions, *texts])
         asked = [vectors[question] for question in questions]
-        generated = [None if texts is None else np.array([vectors[t] for t in texts]) for texts in guessed.labels]
+        generated = [
+            None if texts is None else np.array([vectors[t] for t in texts])
+            for texts in guessed.labels
+        ]
         table = answer_relevance_table(asked, generated)
         table["cosines"] = [
             None if own is None else [answer_relevance(question, [vector]) for vector in own]
@@ -166,14 +202,22 @@ class ModelRagas:
         ]
         return table.rename(columns={"answer_relevance": "score"})
 
-    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+    def context_relevance(
+        self, questions: Sequence[str], contexts: Sequence[Context]
+    ) -> pd.DataFrame:
         """Score contexts by the sentences copied from them; one call each.
 
-        Columns ``extracted`` (sentences of the context that count) and ``altered`` (texts that are no copies).
+        Columns ``extracted`` (sentences of the context that count) and ``altered`` (texts that are
+        no copies).
         """
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
-        counts = [(None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered)) for p in copied.labels]
-        table = context_relevance_table([count for count, *_ in counts], [total for _, total, _ in counts])
+        counts = [
+            (None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered))
+            for p in copied.labels
+        ]
+        table = context_relevance_table(
+            [count for count, *_ in counts], [total for _, total, _ in counts]
+        )
         table["altered"] = [altered for *_, altered in counts]
         return table.rename(columns={"context_relevance": "score"})

@@ -16,7 +16,15 @@ from tenacity import AsyncRetrying, RetryCallState, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
-from ragbench.llm.endpoints import FINISHED, LONGEST_PAUSE_S, Endpoint, Received, agreed_digest, endpoints_of, run
+from ragbench.llm.endpoints import (
+    FINISHED,
+    LONGEST_PAUSE_S,
+    Endpoint,
+    Received,
+    agreed_digest,
+    endpoints_of,
+    run,
+)
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
 from ragbench.llm.models import BOUNDS, DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
@@ -32,11 +40,15 @@ from ragbench.llm.structured import (
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
-OUTAGE_S = 60.0  # how long a server that has answered before may be away before its prompts count as failed
+# how long a server that has answered before may be away before its prompts count as failed
+OUTAGE_S = 60.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C (or "Interrupt kernel") during ``ask``. ``replies`` holds what was done, the rest as failures."""
+    """Ctrl-C (or "Interrupt kernel") during ``ask``.
+
+    ``replies`` holds what was done, the rest as failures.
+    """
 
     def __init__(self, message: str, replies: list[Reply]) -> None:
         super().__init__(message)
@@ -66,11 +78,15 @@ def ask(
 
     Parameters
     ----------
-    model : a LangChain chat model, or a name or mapping for ``chat_model``; or a list of one model on several hosts.
-    prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists of these.
-    schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A reply that does not fit
+    model : a LangChain chat model, or a name or mapping for ``chat_model``; or a list of one model
+    on several hosts.
+    prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists
+    of these.
+    schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A
+    reply that does not fit
         gets one repair try, which is counted; after that it is a failure that keeps the raw text.
-    cassette : where replies are recorded and looked up; a path means record mode. With one, equal prompts are asked
+    cassette : where replies are recorded and looked up; a path means record mode. With one, equal
+    prompts are asked
         once.
     concurrency : most calls under way to one host at a time.
     deadline_s : seconds for one whole call. Default: the model's own, else 600.
@@ -82,13 +98,16 @@ def ask(
     patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503).
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
     on_miss : in replay mode, ``"raise"`` or ``"reply"`` (failures of kind ``miss``).
-    on_length : a reply without schema that ended at its limit of tokens is a failure of kind ``truncated`` (``"fail"``,
+    on_length : a reply without schema that ended at its limit of tokens is a failure of kind
+    ``truncated`` (``"fail"``,
         for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers).
-    groups : what each prompt belongs to (its question, say). The prompts of one group go to one host, one after
+    groups : what each prompt belongs to (its question, say). The prompts of one group go to one
+    host, one after
         another, so that its prompt cache helps. Default: each prompt is a group.
 
-    Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests under one name;
-    Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done, the cassette has it too.
+    Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
+    under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
+    the cassette has it too.
     """
     endpoints = endpoints_of(model, num_predict)
     check_known("on_miss", [on_miss], ("raise", "reply"))
@@ -116,13 +135,24 @@ def _report(step: str, replies: Sequence[Reply]) -> None:
         if reply.error is not None:
             failed.setdefault(reply.error.kind, []).append(reply)
     for kind, some in failed.items():
-        count, where = f"{len(some)} of {len(replies)}", f"{step}: " if step else ""
-        log.warning("%s%s prompts failed (%s). First (%s): %s", where, count, kind, some[0].id, some[0].error)
+        count = f"{len(some)} of {len(replies)}"
+        where = f"{step}: " if step else ""
+        log.warning(
+            "%s%s prompts failed (%s). First (%s): %s",
+            where,
+            count,
+            kind,
+            some[0].id,
+            some[0].error,
+        )
 
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One prompt. ``places``: where its reply stands; several where equal prompts are asked once."""
+    """One prompt.
+
+    ``places``: where its reply stands; several where equal prompts are asked once.
+    """
 
     places: list[int]
     id: str
@@ -145,12 +175,22 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
     groups = list(range(len(prompts)) if groups is None else groups)
     for what, given in (("schemas", schemas), ("ids", names), ("groups", groups)):
         if len(given) != len(prompts):
-            raise ConfigError(f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}")
+            raise ConfigError(
+                f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}"
+            )
     tasks = []
-    for place, (prompt, one, name, group) in enumerate(zip(prompts, schemas, names, groups, strict=True)):
+    for place, (prompt, one, name, group) in enumerate(
+        zip(prompts, schemas, names, groups, strict=True)
+    ):
         task = _Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
-        if any(secret in str(message["content"]) for secret in endpoint.secrets for message in task.messages):
-            raise endpoint.fail("unusable", f"prompt {task.id!r} holds the API key", do="take the key out of it")
+        if any(
+            secret in str(message["content"])
+            for secret in endpoint.secrets
+            for message in task.messages
+        ):
+            raise endpoint.fail(
+                "unusable", f"prompt {task.id!r} holds the API key", do="take the key out of it"
+            )
         tasks.append(task)
     return tasks
 
@@ -158,15 +198,27 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
 def _run(job: _Job, progress: bool | None) -> None:
     from tqdm.auto import tqdm
 
-    hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress  # None: shown in a terminal
-    with tqdm(total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=hidden) as job.bar:
+    hidden = (
+        (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
+    )  # None: shown in a terminal
+    with tqdm(
+        total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=hidden
+    ) as job.bar:
         try:
             run(job.run())
         except KeyboardInterrupt:
             replies = job.all_replies()
-            done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
-            kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
-            raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
+            done = sum(
+                reply.error is None or reply.error.kind != "interrupted" for reply in replies
+            )
+            kept = (
+                f"recorded on {job.cassette.path.name}, run again to go on"
+                if job.cassette
+                else "in .replies"
+            )
+            raise Interrupted(
+                f"{done} of {len(replies)} replies are done ({kept})", replies
+            ) from None
 
 
 @dataclass
@@ -189,24 +241,35 @@ class _Job:
     replaced: CallError | None = None
     bar: Any = None
 
-    # -- from the cassette ---------------------------------------------------------------------------------------------
+    # -- from the cassette
+    # ---------------------------------------------------------------------------------------------
 
     def replay(self, tape: Cassette, strict: bool) -> None:
-        """Serve everything from the cassette, without a socket; what is missing is a failure, or raised if strict."""
-        first, of = self.endpoints[0], len(self.tasks)
+        """Serve everything from the cassette, without a socket;
+
+        what is missing is a failure, or raised if strict.
+        """
+        first = self.endpoints[0]
+        of = len(self.tasks)
         missing = self._look_up(tape, first.pinned_digest)
         if missing and strict:
-            raise tape.miss([self.tasks[place].id for task in missing for place in task.places], first.model, of)
+            raise tape.miss(
+                [self.tasks[place].id for task in missing for place in task.places], first.model, of
+            )
         for task in missing:
             self._settle(task, self._reply(task, first, tape.miss([task.id], first.model, of)))
 
     def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
-        """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
+        """Serve what is recorded;
+
+        return the rest. A recorded failure is served in replay mode only.
+        """
         first = self.endpoints[0]
         digest = tape.choose_digest(first.provider, first.name, on_server)
         if digest is None:
             return self.tasks
-        self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options)
+        self.digest = digest
+        self.keys = Keys(first.provider, first.name, digest, first.options)
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = tape.get(task.key for task in self.tasks)
@@ -223,10 +286,18 @@ class _Job:
         return list(missing.values())
 
     def _served(self, task: _Task, answer: dict[str, Any]) -> Reply:
-        """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
-        first, error, parsed = self.endpoints[0], None, None
+        """Rebuild a reply;
+
+        a structured one is validated again, so that new validators hold for old replies.
+        """
+        first = self.endpoints[0]
+        error = None
+        parsed = None
         if not answer["ok"]:
-            stored = {name: printable(v) if isinstance(v, str) else v for name, v in answer["error"].items()}
+            stored = {
+                name: printable(v) if isinstance(v, str) else v
+                for name, v in answer["error"].items()
+            }
             error = CallError(**stored, model=first.model)
         elif task.schema is not None:
             parsed, _, problem = read_reply(answer["text"], task.schema)
@@ -239,13 +310,15 @@ class _Job:
         kept |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
         return self._reply(task, first, error, parsed=parsed, cached=True, host="", **kept)
 
-    # -- from the servers ----------------------------------------------------------------------------------------------
+    # -- from the servers
+    # ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every task."""
         # As long as everything is on the cassette, no host needs to be there.
         on_server = await agreed_digest(self.endpoints, self.patience_s, self.backoff_s)
-        first, missing = self.endpoints[0], self.tasks
+        first = self.endpoints[0]
+        missing = self.tasks
         if self.cassette is None:
             self.digest = on_server or ""
         else:
@@ -256,10 +329,22 @@ class _Job:
         for task in missing:
             groups.setdefault(task.group, []).append(task)
         # Each prompt before those that continue it, which is what a server's prompt cache likes.
-        queue = deque(deque(sorted(group, key=lambda task: len(str(task.messages)))) for group in groups.values())
-        while queue and self.replaced is None and (alive := [each for each in self.endpoints if each.dead is None]):
-            most = {each: max(1, min(self.concurrency, each.slots or self.concurrency)) for each in alive}
-            await asyncio.gather(*(self._work(each, queue) for each in alive for _ in range(most[each])))
+        queue = deque(
+            deque(sorted(group, key=lambda task: len(str(task.messages))))
+            for group in groups.values()
+        )
+        while (
+            queue
+            and self.replaced is None
+            and (alive := [each for each in self.endpoints if each.dead is None])
+        ):
+            most = {
+                each: max(1, min(self.concurrency, each.slots or self.concurrency))
+                for each in alive
+            }
+            await asyncio.gather(
+                *(self._work(each, queue) for each in alive for _ in range(most[each]))
+            )
         reason = self.replaced or next((each.dead for each in self.endpoints if each.dead), None)
         for task in (task for group in queue for task in group):
             self._settle(task, self._reply(task, first, reason))
@@ -281,7 +366,8 @@ class _Job:
                         break
                     reply = self._reply(task, endpoint, error)
                 except Exception as unnamed:
-                    said = f"{type(unnamed).__name__} while it was read: {unnamed}"  # of a validator, for instance
+                    # of a validator, for instance
+                    said = f"{type(unnamed).__name__} while it was read: {unnamed}"
                     reply = self._reply(task, endpoint, endpoint.fail("unusable", said))
                 if not await self._same_model(endpoint):
                     queue.appendleft(group)
@@ -310,14 +396,22 @@ class _Job:
 
         def again(state: RetryCallState) -> bool:
             error, waited = state.outcome.exception(), state.seconds_since_start  # type: ignore[union-attr]
-            if not isinstance(error, CallError) or error.kind not in TRANSIENT or endpoint.dead is not None:
+            if (
+                not isinstance(error, CallError)
+                or error.kind not in TRANSIENT
+                or endpoint.dead is not None
+            ):
                 return False
             if error.kind == "busy":
                 return waited + (error.retry_after or 0) <= self.patience_s
             if error.kind == "down":
-                others = any(other.dead is None for other in self.endpoints if other is not endpoint)
+                others = any(
+                    other.dead is None for other in self.endpoints if other is not endpoint
+                )
                 return endpoint.spoke and not others and waited <= OUTAGE_S
-            return state.attempt_number <= (min(1, self.retries) if error.kind == "timeout" else self.retries)
+            return state.attempt_number <= (
+                min(1, self.retries) if error.kind == "timeout" else self.retries
+            )
 
         pause = wait_random_exponential(self.backoff_s, max=LONGEST_PAUSE_S)
 
@@ -325,7 +419,9 @@ class _Job:
             asked = state.outcome.exception().retry_after  # type: ignore[union-attr]
             return pause(state) if asked is None else asked
 
-        reply = await AsyncRetrying(retry=again, wait=wait, reraise=True)(self._attempt, endpoint, task)
+        reply = await AsyncRetrying(retry=again, wait=wait, reraise=True)(
+            self._attempt, endpoint, task
+        )
         if not endpoint.answered:
             endpoint.answered = True
             await endpoint.loaded()
@@ -333,8 +429,12 @@ class _Job:
         return reply
 
     async def _attempt(self, endpoint: Endpoint, task: _Task) -> Reply:
-        """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
-        messages, schema = task.messages, json.loads(task.json_schema) if task.json_schema else None
+        """Make one call and, where a structured reply was not good, its repair;
+
+        judge what comes back.
+        """
+        messages = task.messages
+        schema = json.loads(task.json_schema) if task.json_schema else None
         is_repair = False
         while True:
             task.attempts += 1
@@ -343,7 +443,9 @@ class _Job:
             task.spent += received.usage(time.perf_counter() - start, endpoint.price)
             if any(secret in received.text for secret in endpoint.secrets):
                 do = "ask another server"
-                raise endpoint.fail("unusable", "the reply holds the API key", raw=received.text, do=do)
+                raise endpoint.fail(
+                    "unusable", "the reply holds the API key", raw=received.text, do=do
+                )
             parsed, text, problem = _judge(endpoint, received, task.schema, self.keep_cut)
             if not problem:
                 about = {"raw": received.text, "finish": received.finish, "form": received.form}
@@ -354,29 +456,42 @@ class _Job:
             is_repair = task.repaired = True
             messages = repair_messages(messages, received.text, problem, task.json_schema)
 
-    def _reply(self, task: _Task, endpoint: Endpoint, error: CallError | None = None, **fields: Any) -> Reply:
+    def _reply(
+        self, task: _Task, endpoint: Endpoint, error: CallError | None = None, **fields: Any
+    ) -> Reply:
         """Build the reply to a task: an answer, or the failure that ``error`` is."""
-        about = {"id": task.id, "step": self.step, "model": endpoint.model, "digest": self.digest, "key": task.key}
+        about = {
+            "id": task.id,
+            "step": self.step,
+            "model": endpoint.model,
+            "digest": self.digest,
+            "key": task.key,
+        }
         about |= {"usage": task.spent, "seconds": task.spent.seconds, "host": endpoint.host}
         about |= {"repairs": int(task.repaired), "attempts": task.attempts}
         if error is not None:
             about |= {"text": error.raw, "raw": error.raw}
         return Reply(ok=error is None, error=error, **about | fields)
 
-    # -- settling ------------------------------------------------------------------------------------------------------
+    # -- settling
+    # ------------------------------------------------------------------------------------------------------
 
     def _finish(self, task: _Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self.keys is not None:
             request = self.keys.request(task.messages, task.json_schema)
-            if not self.cassette.put(task.key, request, _to_answer(reply), step=self.step, prompt_id=task.id):
+            if not self.cassette.put(
+                task.key, request, _to_answer(reply), step=self.step, prompt_id=task.id
+            ):
                 # Another process was first: its answer stays, and is what a replay will give.
                 reply = self._served(task, self.cassette.get([task.key])[task.key])
         self._settle(task, reply)
 
     def _settle(self, task: _Task, reply: Reply) -> None:
         for number, place in enumerate(task.places):
-            self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id) if number else reply
+            self.replies[place] = (
+                replace(reply, cached=True, id=self.tasks[place].id) if number else reply
+            )
         if self.bar is not None:
             self.bar.update(len(task.places))
 
@@ -384,12 +499,19 @@ class _Job:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
         first = self.endpoints[0]
         late = first.fail("interrupted", "not answered yet")
-        return [self.replies.get(n) or self._reply(task, first, late) for n, task in enumerate(self.tasks)]
+        return [
+            self.replies.get(n) or self._reply(task, first, late)
+            for n, task in enumerate(self.tasks)
+        ]
 
 
-def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) -> tuple[Any, str, str]:
+def _judge(
+    endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool
+) -> tuple[Any, str, str]:
     """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
-    text, finish, num_ctx = received.text, received.finish, endpoint.num_ctx
+    text = received.text
+    finish = received.finish
+    num_ctx = endpoint.num_ctx
     if num_ctx and received.prompt_tokens is not None and received.prompt_tokens >= num_ctx:
         what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
         raise endpoint.fail("truncated", what, raw=text, do="raise num_ctx, or shorten the prompt")
@@ -398,10 +520,16 @@ def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) 
         if repeats(text):
             what = f"the reply repeats itself, and ends after {len(text)} characters"
             raise endpoint.fail("truncated", what, raw=text)
-        raise endpoint.fail("server", f"the stream ended after {len(text)} characters, without its end mark", raw=text)
+        raise endpoint.fail(
+            "server",
+            f"the stream ended after {len(text)} characters, without its end mark",
+            raw=text,
+        )
     if finish in CUT_SHORT and not (keep_cut and schema is None):
         values = json_values(text) if schema is not None else []
-        if len(values) == 1 and text.strip() == values[0]:  # a whole value, and white space up to the limit
+        if (
+            len(values) == 1 and text.strip() == values[0]
+        ):  # a whole value, and white space up to the limit
             return read_reply(text, schema)
         what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
         if schema is None:
@@ -425,10 +553,18 @@ _KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
-    """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
+    """Return what is stored of a reply;
+
+    what the key says already (model, options ...) is not repeated.
+    """
     names = ("ok", *_KEPT, *(("form",) if reply.form else ()))
-    answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict(), "error": None}
+    answer = {name: getattr(reply, name) for name in names} | {
+        "usage": reply.usage.to_dict(),
+        "error": None,
+    }
     if reply.error is not None:
         stored = reply.error.without_address()
-        answer["error"] = {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}
+        answer["error"] = {
+            name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")
+        }
     return answer

@@ -1,7 +1,8 @@
-"""The cassette: every reply of a run in one SQLite file, so that the run can be resumed, repeated and checked.
+"""The cassette: every reply of a run in one SQLite file, so that the run can be resumed, repeated
+and checked.
 
-A reply's key is the sha256 of everything that can change it, and of nothing else. Failed replies are kept as failures
-and asked again; they are never served as answers.
+A reply's key is the sha256 of everything that can change it, and of nothing else. Failed replies
+are kept as failures and asked again; they are never served as answers.
 """
 
 from __future__ import annotations
@@ -48,15 +49,29 @@ COMMIT;
 _MARKS = ",".join("?" * len(_COLUMNS))
 _UPDATE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
 # The first answer to a key stays; a failure gives way.
-_INSERT = f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} WHERE replies.ok = 0"
+_INSERT = (
+    f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} "
+    "WHERE replies.ok = 0"
+)
 _WAIT_S = 60.0
 _BATCH_SIZE = 1000  # rows read together
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile)
-# A forked process must not close the connection it was born with: that would touch its parent's log.
+_DAMAGED = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    EOFError,
+    zlib.error,
+    gzip.BadGzipFile,
+)
+# A forked process must not close the connection it was born with: that would touch its parent's
+# log.
 _inherited: list[sqlite3.Connection] = []
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -78,11 +93,18 @@ class Keys:
     """Makes keys for one model: what does not change from prompt to prompt is hashed once."""
 
     def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
-        self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
+        self.who = {
+            "provider": provider,
+            "model": model,
+            "digest": digest,
+            "options": _plain(options),
+        }
         self._base = hashlib.sha256(f"{FORMAT}\n{_ENCODER.encode(self.who)}\n".encode())
 
     def key(self, messages: Sequence[dict], schema: str = "") -> str:
-        """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""
+        """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or
+        "").
+        """
         hashed = self._base.copy()
         hashed.update(f"{canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
@@ -93,7 +115,9 @@ class Keys:
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         try:
             text.encode()
-        except UnicodeEncodeError:  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
+        except (
+            UnicodeEncodeError
+        ):  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
             return json.dumps(whole, separators=(",", ":"))
         return text
 
@@ -108,17 +132,25 @@ def _checksum(text: str) -> str:
 
 
 def _problems(key: str, request: str, answer: str, noted: str) -> list[str]:
-    """List what is wrong with a row: its key against its request, its answer against its checksum."""
+    """List what is wrong with a row:
+
+    its key against its request, its answer against its checksum.
+    """
     try:
         keys, *asked = _rebuilt(json.loads(request))
         belongs = keys.key(*asked) == key
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         belongs = False
     problems = [] if belongs else ["the key does not belong to the request"]
-    return problems if _checksum(answer) == noted else [*problems, "the answer was changed after recording"]
+    return (
+        problems
+        if _checksum(answer) == noted
+        else [*problems, "the answer was changed after recording"]
+    )
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Cassette:
@@ -127,24 +159,34 @@ class Cassette:
     Parameters
     ----------
     path : the file; made when it is not there (not in replay mode).
-    mode : ``"record"`` (serve what is recorded, ask and record the rest), ``"replay"`` (serve what is recorded, open no
-        socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable RAGBENCH_CASSETTE
-        wins over this argument, so that an unchanged notebook or script can be recorded anew.
+    mode : ``"record"`` (serve what is recorded, ask and record the rest), ``"replay"`` (serve what
+    is recorded, open no
+        socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable
+        RAGBENCH_CASSETTE wins over this argument, so that an unchanged notebook or script can be
+        recorded anew.
     digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
 
     Notes
     -----
-    Each reply is a transaction in SQLite's write-ahead log: a killed process leaves every finished reply, and several
-    processes and threads may write at once.
+    Each reply is a transaction in SQLite's write-ahead log: a killed process leaves every finished
+    reply, and several processes and threads may write at once.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], mode: str = "record", *, digest: str | None = None, command: str = ""
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "record",
+        *,
+        digest: str | None = None,
+        command: str = "",
     ) -> None:
         mode = os.environ.get(MODE_VARIABLE) or mode
         check_known("cassette mode", [mode], MODES)
-        self.path, self.mode, self.digest, self.command = Path(path), mode, digest, command
+        self.path = Path(path)
+        self.mode = mode
+        self.digest = digest
+        self.command = command
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._pid = 0
@@ -167,11 +209,16 @@ class Cassette:
         self.close()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it; it opens itself again when next used."""
+        """Fold the write-ahead log into the file and close it;
+
+        it opens itself again when next used.
+        """
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 if self.mode == "record":
-                    with contextlib.suppress(sqlite3.Error):  # on a full disk the log stays beside the file, as good
+                    with contextlib.suppress(
+                        sqlite3.Error
+                    ):  # on a full disk the log stays beside the file, as good
                         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.close()
             self._db = None
@@ -185,7 +232,9 @@ class Cassette:
             expected = "a recorded cassette (SQLite file)"
             raise DataError(f"{self.path}: no such cassette", expected, self._how_to_record())
         try:
-            self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
+            self._db = (
+                _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
+            )
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from None
         self._pid = os.getpid()
@@ -193,7 +242,11 @@ class Cassette:
 
     def _unreadable(self, error: Exception) -> DataError:
         do = "give another path, or restore the file from its JSONL export"
-        return DataError(f"{self.path}: not readable as a cassette ({error})", "a cassette written by ragbench", do)
+        return DataError(
+            f"{self.path}: not readable as a cassette ({error})",
+            "a cassette written by ragbench",
+            do,
+        )
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
@@ -204,8 +257,14 @@ class Cassette:
                 raise self._unreadable(error) from None
 
     def _each(self, columns: Sequence[str]) -> Iterator[tuple]:
-        """Yield all rows in the order of their keys, a thousand in memory; the first column is the key."""
-        sql = f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT {_BATCH_SIZE}"
+        """Yield all rows in the order of their keys, a thousand in memory;
+
+        the first column is the key.
+        """
+        sql = (
+            f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT "
+            f"{_BATCH_SIZE}"
+        )
         some = self.rows(sql, ("",))
         while some:
             yield from some
@@ -216,33 +275,48 @@ class Cassette:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
-                do = "make room or change the rights, then run again: what is recorded is not asked again"
+                do = (
+                    "make room or change the rights, then run again: what is recorded is not "
+                    "asked again"
+                )
                 what = f"{self.path}: cannot be written ({error})"
                 raise DataError(what, "a cassette that can be written", do) from None
 
-    # -- for ask -------------------------------------------------------------------------------------------------------
+    # -- for ask
+    # -------------------------------------------------------------------------------------------------------
 
     def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
-        """Say which weights are meant by a model name; None when nothing is recorded and the server was not asked.
+        """Say which weights are meant by a model name; None when nothing is recorded and the server
+        was not asked.
 
-        ``on_server`` is the digest the server gives now, or None when it was not asked or did not answer. Raises
-        CallError for two digests under one name, and none chosen.
+        ``on_server`` is the digest the server gives now, or None when it was not asked or did not
+        answer. Raises CallError for two digests under one name, and none chosen.
         """
         sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
         recorded = [row[0] for row in self.rows(sql, (provider, model))]
         of_model = partial(failure, "digest", model=f"{provider}:{model}")
         if self.digest is not None:
             if on_server not in (None, self.digest):
-                raise of_model(f"the server has {_short(on_server)}, Cassette(digest=...) says {_short(self.digest)}")
+                raise of_model(
+                    f"the server has {_short(on_server)}, Cassette(digest=...) says "
+                    f"{_short(self.digest)}"
+                )
             return self.digest
         if recorded == [""]:
-            return ""  # recorded of a server that did not say what it has; there is nothing to compare
+            return (
+                ""  # recorded of a server that did not say what it has; there is nothing to compare
+            )
         if len(recorded) > 1:
-            many = f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
+            many = (
+                f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
+            )
             raise of_model(f"{self.path.name} holds replies of {many}")
         if recorded and on_server not in (None, recorded[0]):
             what = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
-            do = f"record into a new file, choose with Cassette(..., digest={on_server!r}), or pull the old model again"
+            do = (
+                f"record into a new file, choose with Cassette(..., digest={on_server!r}), or "
+                "pull the old model again"
+            )
             raise of_model(f"two digests under one name: {self.path.name} was {what}", do=do)
         return next(iter(recorded), on_server)
 
@@ -251,21 +325,41 @@ class Cassette:
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply that was changed."""
+        """Return the recorded answers (and failures:
+
+        ``ok`` False) by key. DataError for a reply that was changed.
+        """
         wanted = list(keys)
         answers: dict[str, dict[str, Any]] = {}
         for start in range(0, len(wanted), _BATCH_SIZE):
             some = wanted[start : start + _BATCH_SIZE]
-            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({','.join('?' * len(some))})"
+            sql = (
+                "SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN "
+                f"({','.join('?' * len(some))})"
+            )
             for key, answer, noted, prompt_id in self.rows(sql, some):
                 if _checksum(answer) != noted:
-                    what = f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording"
-                    do = f"restore the file, or take out the row with key {key} to have the prompt asked again"
+                    what = (
+                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after "
+                        "recording"
+                    )
+                    do = (
+                        f"restore the file, or take out the row with key {key} to have the "
+                        "prompt asked again"
+                    )
                     raise DataError(what, "replies as they were recorded", do)
                 answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
         return answers
 
-    def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
+    def put(
+        self,
+        key: str,
+        request: str,
+        answer: Mapping[str, Any],
+        *,
+        step: str = "",
+        prompt_id: str = "",
+    ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
         ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
@@ -279,17 +373,27 @@ class Cassette:
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
-        shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        shown = ", ".join(repr(name) for name in ids[:5]) + (
+            f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+        )
         detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
         return failure("miss", detail, "", model, do=self._how_to_record())
 
     def _how_to_record(self) -> str:
         script = Path(sys.argv[0]).name if sys.argv else ""
         in_notebook = "ipykernel" in sys.modules or not script
-        usual = "jupyter nbconvert --execute --to notebook NOTEBOOK" if in_notebook else f"python {script} ..."
-        return f"record it, with the model's server running: {MODE_VARIABLE}=record {self.command or usual}"
+        usual = (
+            "jupyter nbconvert --execute --to notebook NOTEBOOK"
+            if in_notebook
+            else f"python {script} ..."
+        )
+        return (
+            f"record it, with the model's server running: {MODE_VARIABLE}=record "
+            f"{self.command or usual}"
+        )
 
-    # -- for people ----------------------------------------------------------------------------------------------------
+    # -- for people
+    # ----------------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
         """Write the rows (of these keys, or all) as JSON Lines, ``.gz`` too; return how many.
@@ -308,12 +412,15 @@ class Cassette:
         return written
 
     def import_(self, path: str | os.PathLike[str]) -> int:
-        """Read JSON Lines that ``export`` wrote (``.gz`` too), return how many were new; what is here already stays.
+        """Read JSON Lines that ``export`` wrote (``.gz`` too), return how many were new; what is
+        here already stays.
 
         DataError with file and line for a damaged line; nothing of the file is then taken over.
         """
         if self.mode != "record":
-            raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")
+            raise ConfigError(
+                f"import into {self!r}", "a cassette in record mode", "open it with mode='record'"
+            )
         number = added = 0
         with self._lock:
             db = self._connection()
@@ -335,13 +442,24 @@ class Cassette:
         return added
 
     def verify(self) -> list[str]:
-        """Check the file, every key against its request, every answer against its checksum; list what is wrong."""
-        problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
-        for key, prompt_id, *row in self._each(("key", "prompt_id", "request", "answer", "checksum")):
+        """Check the file, every key against its request, every answer against its checksum;
+
+        list what is wrong.
+        """
+        problems = [
+            f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"
+        ]
+        for key, prompt_id, *row in self._each(
+            ("key", "prompt_id", "request", "answer", "checksum")
+        ):
             where = f"prompt {prompt_id!r} (key {key[:12]})"
             problems += [f"{where}: {problem}" for problem in _problems(key, *row)]
-        doubled = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
-        return problems + [f"{model}: {count} digests under one name" for model, count in self.rows(doubled)]
+        doubled = (
+            "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
+        )
+        return problems + [
+            f"{model}: {count} digests under one name" for model, count in self.rows(doubled)
+        ]
 
 
 def _short(digest: str | None) -> str:
@@ -362,7 +480,13 @@ def _row(record: dict[str, Any]) -> tuple:
     request = keys.request(*asked)
     if problems := _problems(record["key"], request, answer, record["checksum"]):
         raise ValueError(problems[0])
-    cells = {**record, **record["request"], "request": request, "answer": answer, "ok": int(record["ok"])}
+    cells = {
+        **record,
+        **record["request"],
+        "request": request,
+        "answer": answer,
+        "ok": int(record["ok"]),
+    }
     return tuple(cells[name] for name in _COLUMNS)
 
 
@@ -377,7 +501,8 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
             db.execute("PRAGMA journal_mode=WAL")
             break
         except sqlite3.OperationalError as error:
-            # Changing the journal needs the file alone, and SQLite does not wait for that by itself.
+            # Changing the journal needs the file alone, and SQLite does not wait for that by
+            # itself.
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
@@ -392,7 +517,8 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
     try:
         db.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
-        # A folder that cannot be written to has no room for the log's index; a closed cassette has no log.
+        # A folder that cannot be written to has no room for the log's index; a closed cassette has
+        # no log.
         db.close()
         db = _connect(f"{uri}&immutable=1")
     _refuse_other_files(db, path, must_exist=True)
@@ -402,7 +528,11 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = False) -> None:
     """Raise DataError when the file is SQLite, but no cassette of this format."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone() if "about" in tables else None
+    noted = (
+        db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
+        if "about" in tables
+        else None
+    )
     if noted != (FORMAT,) and (tables or must_exist):
         found = f"format {noted[0]}" if noted else f"tables {', '.join(sorted(tables)) or 'none'}"
         what = f"{path}: an SQLite file, but no cassette of this version ({found})"
@@ -410,4 +540,6 @@ def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = F
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)
+    return sqlite3.connect(
+        uri, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True
+    )

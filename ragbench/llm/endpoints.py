@@ -1,7 +1,8 @@
-"""What `ask` needs of a chat model, whoever serves it: its name and options, the digest of its weights, and one call.
+"""What `ask` needs of a chat model, whoever serves it: its name and options, the digest of its
+weights, and one call.
 
-The calls are LangChain's: ``ainvoke`` of ChatOllama, ChatOpenAI or any other model, hence of Ollama's and OpenAI's own
-clients. What is added here is what they leave out.
+The calls are LangChain's: ``ainvoke`` of ChatOllama, ChatOpenAI or any other model, hence of
+Ollama's and OpenAI's own clients. What is added here is what they leave out.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "
 
 @dataclass(slots=True)
 class Received:
-    """One whole reply; ``finish`` is "" where the server sent no end mark, a count None where it gives none."""
+    """One whole reply;
+
+    ``finish`` is "" where the server sent no end mark, a count None where it gives none.
+    """
 
     text: str = ""
     thinking: str = ""
@@ -60,16 +64,26 @@ class Received:
     def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
         """Return what the call cost."""
         counted = self.prompt_tokens is not None and self.output_tokens is not None
-        read, written = self.prompt_tokens or 0, self.output_tokens or 0
+        read = self.prompt_tokens or 0
+        written = self.output_tokens or 0
         cost = (read * price[0] + written * price[1]) / 1e6 if price and counted else math.nan
-        return Usage(1, read, written, int(not counted), self.prompt_seconds, self.output_seconds, seconds, cost)
+        return Usage(
+            1,
+            read,
+            written,
+            int(not counted),
+            self.prompt_seconds,
+            self.output_seconds,
+            seconds,
+            cost,
+        )
 
 
 class Endpoint:
     """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply.
 
-    ``options`` is all that can change a reply, apart from messages and schema. It also holds what one ``ask`` finds out
-    about the server.
+    ``options`` is all that can change a reply, apart from messages and schema. It also holds what
+    one ``ask`` finds out about the server.
     """
 
     found: str | None = None  # the digest of the weights
@@ -91,9 +105,15 @@ class Endpoint:
         self.deadline_s = getattr(model, "deadline_s", None)
         self.price = getattr(model, "price", None)
         self.pinned_digest = getattr(model, "digest", None)
-        fields = [(name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})]
+        fields = [
+            (name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})
+        ]
         self.secrets = secret_strings(fields)
-        self.options = {name: value for name, value in fields if not _NO_OPTION.search(name) and _is_plain(value)}
+        self.options = {
+            name: value
+            for name, value in fields
+            if not _NO_OPTION.search(name) and _is_plain(value)
+        }
 
     @property
     def model(self) -> str:
@@ -101,14 +121,19 @@ class Endpoint:
         return f"{self.provider}:{self.name}"
 
     async def digest(self) -> str:
-        """Return the digest of the model's weights: the one given with it, else the server's ("": it has none)."""
+        """Return the digest of the model's weights:
+
+        the one given with it, else the server's ("": it has none).
+        """
         return await self._digest() if self.pinned_digest is None else self.pinned_digest
 
     async def _digest(self) -> str:
         return ""
 
     async def check(self) -> None:
-        """Raise CallError for a model that cannot chat, and warn of a window that the server lowers."""
+        """Raise CallError for a model that cannot chat, and warn of a window that the server
+        lowers.
+        """
 
     async def loaded(self) -> None:
         """Take over the window that is in use, once a model has answered."""
@@ -123,16 +148,29 @@ class Endpoint:
         """Take in a message of LangChain's."""
         if isinstance(message, dict):  # of with_structured_output
             message = message["raw"]
-        meta, counts = message.response_metadata or {}, message.usage_metadata or {}
+        meta = message.response_metadata or {}
+        counts = message.usage_metadata or {}
         text = message.content if isinstance(message.content, str) else str(message.text)
         if not text and getattr(message, "tool_calls", None):
             text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
-        finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or self.unsaid_finish
+        finish = (
+            meta.get("finish_reason")
+            or meta.get("stop_reason")
+            or meta.get("done_reason")
+            or self.unsaid_finish
+        )
         thinking = str((message.additional_kwargs or {}).get("reasoning_content") or "")
-        return Received(text, thinking, str(finish), counts.get("input_tokens"), counts.get("output_tokens"))
+        return Received(
+            text, thinking, str(finish), counts.get("input_tokens"), counts.get("output_tokens")
+        )
 
-    async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Received:
-        """Send one request and wait no longer than ``deadline_s`` for its last byte. Raises CallError."""
+    async def call(
+        self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None
+    ) -> Received:
+        """Send one request and wait no longer than ``deadline_s`` for its last byte.
+
+        Raises CallError.
+        """
         from langchain_core.messages import convert_to_messages
 
         headers: list[Any] = []
@@ -163,7 +201,9 @@ class Endpoint:
         kind, said, status = from_exception(error)
         response = getattr(error, "response", None)
         seen = [*headers, *([response.headers] if response is not None else [])]
-        wait = _retry_after(next((each["retry-after"] for each in reversed(seen) if "retry-after" in each), None))
+        wait = _retry_after(
+            next((each["retry-after"] for each in reversed(seen) if "retry-after" in each), None)
+        )
         if wait is not None and kind == "busy":
             said += f" (Retry-After: {wait:g} s)"
         return self.fail(kind, said, status=status, retry_after=wait)
@@ -177,7 +217,8 @@ class OllamaEndpoint(Endpoint):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.provider, self.name = "ollama", full_name(model.model)
+        self.provider = "ollama"
+        self.name = full_name(model.model)
         self.client = model._async_client
         self.host = str(self.client._client.base_url).rstrip("/")
         self.options = _without(model._chat_params([]), "messages", "model", "stream", "keep_alive")
@@ -203,10 +244,13 @@ class OllamaEndpoint(Endpoint):
             async with asyncio.timeout(_ASK_S):
                 shown = await self.client.show(self.name)
                 version = await self.client._request_raw("GET", "/api/version")
-                capabilities, others = shown.capabilities or ["completion"], []
+                capabilities = shown.capabilities or ["completion"]
+                others = []
                 if "completion" not in capabilities:
                     names = [str(model.model) for model in (await self.client.list()).models]
-                    shows = [(name, (await self.client.show(name)).capabilities or ()) for name in names]
+                    shows = [
+                        (name, (await self.client.show(name)).capabilities or ()) for name in names
+                    ]
                     others = [name for name, can in shows if "completion" in can]
         except Exception:
             return  # the prompts tell
@@ -214,23 +258,39 @@ class OllamaEndpoint(Endpoint):
         self._counts_cached = [int(number) for number in numbers] < [0, 30]
         if "completion" not in capabilities:
             do = f"name a model that writes; this server has: {', '.join(others) or 'none'}"
-            raise self.fail("no_model", f"it does not support chat, only {', '.join(capabilities)}", do=do)
-        if self.bounded and (own := re.search(r"^num_predict\s+(-?\d+)", shown.parameters or "", re.MULTILINE)):
-            # The key keeps the step's bound: with the digest, which stands for the Modelfile, it says as much.
-            self.chat, self.num_predict = self.chat.model_copy(update={"num_predict": None}), int(own[1])
+            raise self.fail(
+                "no_model", f"it does not support chat, only {', '.join(capabilities)}", do=do
+            )
+        if self.bounded and (
+            own := re.search(r"^num_predict\s+(-?\d+)", shown.parameters or "", re.MULTILINE)
+        ):
+            # The key keeps the step's bound: with the digest, which stands for the Modelfile, it
+            # says as much.
+            self.chat = self.chat.model_copy(update={"num_predict": None})
+            self.num_predict = int(own[1])
         info = shown.modelinfo or {}
-        self._lower(next((int(value) for key, value in info.items() if key.endswith(".context_length")), None))
+        self._lower(
+            next(
+                (int(value) for key, value in info.items() if key.endswith(".context_length")), None
+            )
+        )
 
     def _lower(self, window: int | None) -> None:
         if window and self.num_ctx is not None and self.num_ctx > window:
-            log.warning("%s: num_ctx=%d, but Ollama lowers it to %d", self.model, self.num_ctx, window)
+            log.warning(
+                "%s: num_ctx=%d, but Ollama lowers it to %d", self.model, self.num_ctx, window
+            )
             self.num_ctx = window
 
     async def loaded(self) -> None:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_ASK_S):
                 running = (await self.client.ps()).models
-            here = (model.context_length for model in running if full_name(model.model or "") == self.name)
+            here = (
+                model.context_length
+                for model in running
+                if full_name(model.model or "") == self.name
+            )
             self._lower(next(here, None))
 
     def bound(self, schema: dict) -> Any:
@@ -256,29 +316,49 @@ class _OpenAIEndpoint(Endpoint):
         from langchain_openai import ChatOpenAI
 
         super().__init__(model)
-        self.provider, self.host = "openai", str(model.root_async_client.base_url).rstrip("/")
-        left_out = ("messages", "model", "stream", "user", "store", "metadata", "service_tier", "extra_headers")
+        self.provider = "openai"
+        self.host = str(model.root_async_client.base_url).rstrip("/")
+        left_out = (
+            "messages",
+            "model",
+            "stream",
+            "user",
+            "store",
+            "metadata",
+            "service_tier",
+            "extra_headers",
+        )
         payload = ChatOpenAI._get_request_payload(model, [])
         self.options = without_secrets(_without(payload, *left_out, "prompt_cache_key"))
         if self.num_ctx:
             self.options["num_ctx"] = self.num_ctx
-        # Servers differ in how they take a schema; what answers is kept, for this model at this host.
+        # Servers differ in how they take a schema; what answers is kept, for this model at this
+        # host.
         self.forms = ["json_schema", "json_object"]
 
     async def _digest(self) -> str:
         """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
         try:
             async with asyncio.timeout(_ASK_S):
-                listed = [model.model_dump() async for model in self.chat.root_async_client.models.list()]
+                listed = [
+                    model.model_dump() async for model in self.chat.root_async_client.models.list()
+                ]
         except Exception as error:
             if (named := self.named(error)).kind in ("down", "busy", "timeout", "auth"):
                 raise named from None
             return ""
-        entry = next((e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {})
+        entry = next(
+            (e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {}
+        )
         meta = entry["meta"] if isinstance(entry.get("meta"), dict) else {}
         about = {name: entry.get(name) for name in ("root", "max_model_len")}
-        about |= {name: meta.get(name) for name in ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")}
-        facts = {name: value for name, value in about.items() if isinstance(value, int | float | str)}
+        about |= {
+            name: meta.get(name)
+            for name in ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
+        }
+        facts = {
+            name: value for name, value in about.items() if isinstance(value, int | float | str)
+        }
         listing = canonical({"id": entry.get("id"), **facts})
         return f"told-{hashlib.sha256(listing.encode()).hexdigest()}" if facts else ""
 
@@ -286,16 +366,25 @@ class _OpenAIEndpoint(Endpoint):
         if schema is None:
             return self.read(await self.chat.ainvoke(messages))
         for form in tuple(self.forms):
-            extra = {**(self.chat.extra_body or {}), "response_format": _response_format(schema, form)}
+            extra = {
+                **(self.chat.extra_body or {}),
+                "response_format": _response_format(schema, form),
+            }
             try:
                 received = self.read(await self.chat.bind(extra_body=extra).ainvoke(messages))
             except Exception as error:
                 refused = re.search("response_format|schema", str(error))
-                if not refused or self.named(error).status not in (400, 422, 500) or form == self.forms[-1]:
+                if (
+                    not refused
+                    or self.named(error).status not in (400, 422, 500)
+                    or form == self.forms[-1]
+                ):
                     raise
                 if form in self.forms:  # or a call beside this one was first
                     self.forms.remove(form)
-                log.warning("%s takes no response_format %r: asked with %r", self.model, form, self.forms[0])
+                log.warning(
+                    "%s takes no response_format %r: asked with %r", self.model, form, self.forms[0]
+                )
             else:
                 received.form = form
                 return received
@@ -325,7 +414,9 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
         model = chat_model(model)
     if not hasattr(model, "ainvoke"):
         expected = "a LangChain chat model, or a name such as 'ollama:llama3:8b'"
-        raise ConfigError(f"model {model!r}", expected, "make one with ragbench.llm.chat_model(...)")
+        raise ConfigError(
+            f"model {model!r}", expected, "make one with ragbench.llm.chat_model(...)"
+        )
     name = type(model).__name__
     limit = {"OllamaChat": "num_predict", "OpenAIChat": "max_tokens"}.get(name)
     bounded = num_predict is not None and limit is not None and getattr(model, limit) is None
@@ -334,7 +425,10 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
     kind = Endpoint
     if "ChatOllama" in {cls.__name__ for cls in type(model).__mro__}:
         kind = OllamaEndpoint
-    elif name in ("ChatOpenAI", "OpenAIChat"):  # subclasses such as AzureChatOpenAI build other addresses
+    elif name in (
+        "ChatOpenAI",
+        "OpenAIChat",
+    ):  # subclasses such as AzureChatOpenAI build other addresses
         kind = _OpenAIEndpoint if getattr(model, "_server", None) is None else _LocalEndpoint
     endpoint = kind(model)
     endpoint.bounded = bounded
@@ -342,27 +436,39 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
 
 
 def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
-    """Return the endpoints of one model on one or several hosts. ConfigError for different models."""
+    """Return the endpoints of one model on one or several hosts.
+
+    ConfigError for different models.
+    """
     models = list(model) if isinstance(model, list | tuple) else [model]
     if not models:
-        raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
+        raise ConfigError(
+            "no model", "a chat model, or a sequence of the same model on several hosts", "pass one"
+        )
     endpoints = [endpoint_of(each, num_predict) for each in models]
     kinds = list(dict.fromkeys(canonical([each.model, each.options]) for each in endpoints))
     if len(kinds) > 1:
         same = "one model with the same options on every host"
-        raise ConfigError(f"two different models: {kinds[0]} and {kinds[1]}", same, "call ask once per model")
+        raise ConfigError(
+            f"two different models: {kinds[0]} and {kinds[1]}", same, "call ask once per model"
+        )
     return endpoints
 
 
-async def agreed_digest(endpoints: Sequence[Endpoint], patience_s: float = 0.0, backoff_s: float = 0.5) -> str | None:
-    """Ask the hosts of a model for its weights; return the one digest that they give (None: no host says).
+async def agreed_digest(
+    endpoints: Sequence[Endpoint], patience_s: float = 0.0, backoff_s: float = 0.5
+) -> str | None:
+    """Ask the hosts of a model for its weights; return the one digest that they give (None: no host
+    says).
 
-    A host that cannot be asked is ``dead``. ``patience_s``: for a server that still loads its model. Raises CallError
-    for several digests.
+    A host that cannot be asked is ``dead``. ``patience_s``: for a server that still loads its
+    model. Raises CallError for several digests.
     """
     busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
     pause = wait_random_exponential(backoff_s, max=LONGEST_PAUSE_S)
-    patiently = AsyncRetrying(retry=busy, stop=stop_after_delay(patience_s), wait=pause, reraise=True)
+    patiently = AsyncRetrying(
+        retry=busy, stop=stop_after_delay(patience_s), wait=pause, reraise=True
+    )
     for each in endpoints:
         try:
             each.found = await patiently(each.digest)
@@ -374,7 +480,9 @@ async def agreed_digest(endpoints: Sequence[Endpoint], patience_s: float = 0.0, 
     if len(said) > 1:
         digests_at = ", ".join(f"{digest[:12]} at {each.host}" for digest, each in said.items())
         do = "pull the same model on every host"
-        raise next(iter(said.values())).fail("digest", f"two digests under one name: {digests_at}", do=do)
+        raise next(iter(said.values())).fail(
+            "digest", f"two digests under one name: {digests_at}", do=do
+        )
     return next(iter(said), None)
 
 
@@ -389,7 +497,10 @@ def model_name(model: Any) -> str:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Read a Retry-After header: seconds, or an HTTP date. None where there is none or it makes no sense."""
+    """Read a Retry-After header:
+
+    seconds, or an HTTP date. None where there is none or it makes no sense.
+    """
     with contextlib.suppress(ValueError):
         return max(0.0, float(value or ""))
     with contextlib.suppress(ValueError):
@@ -414,18 +525,23 @@ _NO_OPTION = re.compile(
 
 
 def _without(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in payload.items() if value is not None and name not in names}
+    return {
+        name: value for name, value in payload.items() if value is not None and name not in names
+    }
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return all(isinstance(k, str) and not sounds_secret(k) and _is_plain(v) for k, v in value.items())
+        return all(
+            isinstance(k, str) and not sounds_secret(k) and _is_plain(v) for k, v in value.items()
+        )
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
 
 
-# -- who it is ---------------------------------------------------------------------------------------------------------
+# -- who it is
+# ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,27 +558,40 @@ class ModelFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a manifest says."""
-        return {name: getattr(self, name) for name in ("provider", "model", "digest", "options", "num_ctx", "hosts")}
+        return {
+            name: getattr(self, name)
+            for name in ("provider", "model", "digest", "options", "num_ctx", "hosts")
+        }
 
     def row(self) -> dict[str, Any]:
         """Return what a row says."""
         options = {**self.options, **self.options.get("options", {})}
         digest = "not told" if self.digest == "" else self.digest
-        facts = {"model": f"{self.provider}:{self.model}", "digest": digest, "num_ctx": self.num_ctx}
+        facts = {
+            "model": f"{self.provider}:{self.model}",
+            "digest": digest,
+            "num_ctx": self.num_ctx,
+        }
         return facts | {"temperature": options.get("temperature"), "seed": options.get("seed")}
 
 
 def model_facts(
-    model: Any, cassette: Cassette | None = None, *, ask_server: bool = True, num_predict: int | None = None
+    model: Any,
+    cassette: Cassette | None = None,
+    *,
+    ask_server: bool = True,
+    num_predict: int | None = None,
 ) -> ModelFacts:
     """Return who a chat model is (a name, an object, or one model on several hosts).
 
-    The server is not asked without ``ask_server``, and where the cassette is in replay mode; then the digest is the one
-    on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError when no server answers and nothing says which
-    weights are meant, or where the hosts have different ones.
+    The server is not asked without ``ask_server``, and where the cassette is in replay mode; then
+    the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
+    when no server answers and nothing says which weights are meant, or where the hosts have
+    different ones.
     """
     endpoints = endpoints_of(model, num_predict)
-    first, digest = endpoints[0], endpoints[0].pinned_digest
+    first = endpoints[0]
+    digest = endpoints[0].pinned_digest
     if ask_server and not (cassette is not None and cassette.mode == "replay"):
         found = run(agreed_digest(endpoints))  # "": a server that says nothing of its weights
         digest = digest if found is None else found
@@ -474,24 +603,33 @@ def model_facts(
     if digest is None and dead:
         raise dead[0]
     secrets = tuple(secret for each in endpoints for secret in each.secrets)
-    return ModelFacts(first.provider, first.name, digest, first.options, first.num_ctx, len(endpoints), secrets)
+    return ModelFacts(
+        first.provider, first.name, digest, first.options, first.num_ctx, len(endpoints), secrets
+    )
 
 
 def window(model: Any) -> int | None:
-    """Return the window that a model works with at its first host: the server's own, where it says and is loaded."""
+    """Return the window that a model works with at its first host:
+
+    the server's own, where it says and is loaded.
+    """
     endpoint = endpoints_of(model)[0]
     run(endpoint.loaded())
     return endpoint.num_ctx
 
 
-# -- one event loop ----------------------------------------------------------------------------------------------------
+# -- one event loop
+# ----------------------------------------------------------------------------------------------------
 
 _loop: asyncio.AbstractEventLoop | None = None
 _starting = threading.Lock()
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in the one loop of this process: a notebook has a loop of its own, clients want one alone."""
+    """Run a coroutine in the one loop of this process:
+
+    a notebook has a loop of its own, clients want one alone.
+    """
     global _loop
     with _starting:
         if _loop is None:
@@ -507,7 +645,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 def _after_fork() -> None:
     global _loop, _starting
-    _loop, _starting = None, threading.Lock()
+    _loop = None
+    _starting = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,8 @@
-"""What can go wrong between a prompt and its reply: eight kinds, the server's own words, and no secret in them.
+"""What can go wrong between a prompt and its reply: eight kinds, the server's own words, and no
+secret in them.
 
-Source: Ollama's documentation (docs.ollama.com, "Errors": status codes, ``{"error": ...}``, errors inside a stream).
+Source: Ollama's documentation (docs.ollama.com, "Errors": status codes, ``{"error": ...}``, errors
+inside a stream).
 """
 
 from __future__ import annotations
@@ -20,18 +22,37 @@ from ragbench.errors import ModelError
 KINDS = {
     "down": ("a model server listening there", "start it, or pass host=..."),
     "no_model": ("a model this server has", "choose one that it lists, or pull it"),
-    "auth": ("an account that the server accepts", "set OLLAMA_API_KEY or OPENAI_API_KEY, or pass api_key=..."),
+    "auth": (
+        "an account that the server accepts",
+        "set OLLAMA_API_KEY or OPENAI_API_KEY, or pass api_key=...",
+    ),
     "busy": ("a free server", "run again later, lower concurrency=..., or raise patience_s=..."),
-    "timeout": ("the last byte within deadline_s", "raise deadline_s, or lower num_predict or concurrency"),
+    "timeout": (
+        "the last byte within deadline_s",
+        "raise deadline_s, or lower num_predict or concurrency",
+    ),
     "server": ("a whole reply of a model server", "look into the server's log, then run again"),
     "truncated": ("a prompt and a reply that fit", "raise num_predict or num_ctx, or ask for less"),
-    "unusable": ("a reply that can be used", "look at the reply; another model may obey better (`ragbench doctor`)"),
-    "digest": ("one model under one name", "choose one with Cassette(..., digest=...), or use a new cassette file"),
+    "unusable": (
+        "a reply that can be used",
+        "look at the reply; another model may obey better (`ragbench doctor`)",
+    ),
+    "digest": (
+        "one model under one name",
+        "choose one with Cassette(..., digest=...), or use a new cassette file",
+    ),
     "miss": ("a recorded reply", "record it"),
-    "interrupted": ("time to finish", "run the same call again: what is recorded is not asked again"),
+    "interrupted": (
+        "time to finish",
+        "run the same call again: what is recorded is not asked again",
+    ),
 }
-START_OLLAMA = "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
-HOST_FAILURES = frozenset({"down", "no_model", "auth"})  # true of every prompt that this host is sent
+START_OLLAMA = (
+    "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
+)
+HOST_FAILURES = frozenset(
+    {"down", "no_model", "auth"}
+)  # true of every prompt that this host is sent
 TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 
 
@@ -78,40 +99,82 @@ def failure(
     raw: str = "",
     secrets: tuple[str, ...] = (),
 ) -> CallError:
-    """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider."""
+    """Build the CallError of one kind;
+
+    ``detail`` says what was seen, ``model`` has its provider.
+    """
     source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]
     provider, _, name = model.partition(":")
     if provider == "ollama":
-        remedies = {"down": f"start it ({START_OLLAMA}), or pass host=...", "no_model": f"ollama pull {name}"}
+        remedies = {
+            "down": f"start it ({START_OLLAMA}), or pass host=...",
+            "no_model": f"ollama pull {name}",
+        }
         usual = remedies.get(kind, usual)
-    words = redact(f"{source}: {detail}" if source else detail, secrets), expected, redact(do or usual, secrets)
-    about = {"kind": kind, "host": host, "model": model, "status": status, "retry_after": retry_after}
+    words = (
+        redact(f"{source}: {detail}" if source else detail, secrets),
+        expected,
+        redact(do or usual, secrets),
+    )
+    about = {
+        "kind": kind,
+        "host": host,
+        "model": model,
+        "status": status,
+        "retry_after": retry_after,
+    }
     return CallError(*words, **about, raw=_hide(raw, secrets))
 
 
-# -- from a server's own signs to a kind -------------------------------------------------------------------------------
+# -- from a server's own signs to a kind
+# -------------------------------------------------------------------------------
 
-_CONTEXT = re.compile(r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE)
-_OPTIONS = re.compile(r"must be of type|invalid (json schema|format|option)|response_format", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE
+)
+_OPTIONS = re.compile(
+    r"must be of type|invalid (json schema|format|option)|response_format", re.IGNORECASE
+)
 _NAMES = {
-    "down": {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError", "gaierror"},
+    "down": {
+        "ConnectError",
+        "ConnectTimeout",
+        "ConnectionRefusedError",
+        "APIConnectionError",
+        "gaierror",
+    },
     "timeout": {"ReadTimeout", "WriteTimeout", "PoolTimeout", "TimeoutError", "APITimeoutError"},
     "truncated": {"LengthFinishReasonError"},
 }
 # An APIConnectionError of the client stands for these as well.
-_BROKEN = {"RemoteProtocolError", "ReadError", "WriteError", "CloseError", "LocalProtocolError", "JSONDecodeError"}
+_BROKEN = {
+    "RemoteProtocolError",
+    "ReadError",
+    "WriteError",
+    "CloseError",
+    "LocalProtocolError",
+    "JSONDecodeError",
+}
 
 
 def from_exception(error: BaseException) -> tuple[str, str, int]:
-    """Name the failure behind an exception of a client or a LangChain model: its kind, what it says, HTTP status."""
+    """Name the failure behind an exception of a client or a LangChain model:
+
+    its kind, what it says, HTTP status.
+    """
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
-    said = _one_line(_server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
-    status = next((s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0)
+    said = (
+        _one_line(_server_words(str(getattr(error, "error", None) or error)))
+        or type(error).__name__
+    )
+    status = next(
+        (s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0
+    )
     if "token repeat limit" in said.lower():
         return "truncated", said, max(status, 0)
     if status >= 300:
@@ -119,7 +182,11 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         return _from_status(status, said), f"HTTP {status}: {page}{said}", status
     names = {type(link).__name__ for link in chain}
     if broken := [link for link in chain if type(link).__name__ in _BROKEN]:
-        return "server", f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})", 0
+        return (
+            "server",
+            f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})",
+            0,
+        )
     kind = next((kind for kind, classes in _NAMES.items() if names & classes), "server")
     if kind == "down" or isinstance(error, ConnectionError):
         return "down", f"no connection ({said})", 0
@@ -129,7 +196,11 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
 def _from_status(status: int, words: str) -> str:
     lower = words.lower()
     rules = (
-        ("auth", status in (401, 402, 403) or (status == 429 and ("quota" in lower or "billing" in lower))),
+        (
+            "auth",
+            status in (401, 402, 403)
+            or (status == 429 and ("quota" in lower or "billing" in lower)),
+        ),
         ("busy", status in (429, 503) or "server busy" in lower or "loading model" in lower),
         ("no_model", status == 404 or "does not support chat" in lower),
         ("truncated", bool(_CONTEXT.search(words))),
@@ -156,18 +227,24 @@ def _one_line(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-# -- secrets -----------------------------------------------------------------------------------------------------------
+# -- secrets
+# -----------------------------------------------------------------------------------------------------------
 
 _SECRET_NAME = re.compile(
-    r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE
+    r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",
+    re.IGNORECASE,
 )
-_KEY_CHARS, _KEY_BITS = 12, 36
+_KEY_CHARS = 12
+_KEY_BITS = 36
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
     r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
 )
-# Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot hold.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot
+# hold.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def sounds_secret(name: str) -> bool:
@@ -183,14 +260,20 @@ def without_secrets(value: Any) -> Any:
 
 
 def _looks_like_key(text: str) -> bool:
-    """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are ordinary words."""
+    """Whether a text is long and varied enough for a key;
+
+    "test", "none" and "not-needed" are ordinary words.
+    """
     counts = Counter(text).values()
     bits = -sum(count * math.log2(count / len(text)) for count in counts)
     return len(text) >= _KEY_CHARS and bits >= _KEY_BITS and not any(c.isspace() for c in text)
 
 
 def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
-    """Collect keys from a model's fields: SecretStr, headers and bodies, passwords in addresses. Longest first."""
+    """Collect keys from a model's fields:
+
+    SecretStr, headers and bodies, passwords in addresses. Longest first.
+    """
     found: set[str] = set()
 
     def look(name: str, value: Any) -> None:
@@ -198,7 +281,13 @@ def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
             value = str(value.get_secret_value())
             found.add(value)
             if password := value.partition(":")[2]:  # of user:password
-                found.update((password, unquote(password), base64.b64encode(unquote(value).encode()).decode()))
+                found.update(
+                    (
+                        password,
+                        unquote(password),
+                        base64.b64encode(unquote(value).encode()).decode(),
+                    )
+                )
         elif isinstance(value, Mapping):
             for inner, part in value.items():
                 look(str(inner), part)
@@ -220,10 +309,15 @@ def _hide(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a terminal obeys."""
+    """Make words of a server fit for a message (never for a reply):
+
+    no keys in them, and nothing a terminal obeys.
+    """
     return printable(_KEY_LIKE.sub("[secret]", _hide(text, secrets)))
 
 
 def printable(text: str) -> str:
-    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not obey them."""
+    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not
+    obey them.
+    """
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

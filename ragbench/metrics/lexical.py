@@ -1,9 +1,11 @@
-"""Answers compared word by word: exact match, contained, token F1, BLEU, ROUGE-L, IDF overlaps. All in [0, 1].
+"""Answers compared word by word: exact match, contained, token F1, BLEU, ROUGE-L, IDF overlaps. All
+in [0, 1].
 
-``reference`` is one text or several, of which the best counts. The published definitions know Latin letters only: texts
-in another script (more than a tenth of the letters: Russian, Chinese, Thai ...) are compared by `_words_of_script`. The
-tokenizer of BLEU and ROUGE-L is an argument, since published numbers depend on it: those of RAGChecker's Tables 2 and 5
-need the tokens of a Chinese word segmenter.
+``reference`` is one text or several, of which the best counts. The published definitions know Latin
+letters only: texts in another script (more than a tenth of the letters: Russian, Chinese, Thai ...)
+are compared by `_words_of_script`. The tokenizer of BLEU and ROUGE-L is an argument, since
+published numbers depend on it: those of RAGChecker's Tables 2 and 5 need the tokens of a Chinese
+word segmenter.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _Words = Callable[[str], Sequence[str]]
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ONE_TO_NINE = [word for word, value in UNITS.items() if 1 <= value <= 9]
-_NUMBER_IN_WORDS = re.compile(rf"\b(?:({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?|({'|'.join(UNITS)}))\b")
+_NUMBER_IN_WORDS = re.compile(
+    rf"\b(?:({'|'.join(TENS)})(?:[ -]({'|'.join(_ONE_TO_NINE)}))?|({'|'.join(UNITS)}))\b"
+)
 _NUMBER = re.compile(r"(?<!\w)(?<!\w[.,])(\d+(?:[.,]\d+)*)(?![.,]?\w)")
 _THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 _ARTICLES_BUT_A_NAME = re.compile(r"\b(?i:an|the)\b|\ba\b")  # the A of "A minor" stays
@@ -38,17 +42,23 @@ _LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb
 
 
 def _normalise_answer(text: str) -> str:
-    """Lower-case, drop ASCII punctuation and the articles a, an, the, and squeeze white space (HotpotQA's script)."""
+    """Lower-case, drop ASCII punctuation and the articles a, an, the, and squeeze white space
+    (HotpotQA's script).
+    """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def _words_of_script(text: str) -> list[str]:
-    """Split a text that is not in Latin letters: words; single characters in scripts without blanks, and Korean.
+    """Split a text that is not in Latin letters: words; single characters in scripts without
+    blanks, and Korean.
 
     Compared are letters, digits and their marks, under NFKC and without case.
     """
     # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
-    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in unicodedata.normalize("NFKC", text))
+    kept = (
+        c if c.isalnum() or unicodedata.category(c)[0] == "M" else " "
+        for c in unicodedata.normalize("NFKC", text)
+    )
     return ANY_UNSPACED.sub(r" \g<0> ", "".join(kept).casefold()).split()
 
 
@@ -60,13 +70,21 @@ def _other_script(*texts: str) -> bool:
     return 10 * sum(not _LATIN.match(letter) for letter in letters) > len(letters)
 
 
-def best_over_references(score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]) -> float:
+def best_over_references(
+    score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]
+) -> float:
     """Return the best score of several references; NaN where all of them are."""
     if not isinstance(prediction, str):
-        raise ConfigError(f"prediction is {type(prediction).__name__}", "a text", "pass answer.text, not a failure")
+        raise ConfigError(
+            f"prediction is {type(prediction).__name__}",
+            "a text",
+            "pass answer.text, not a failure",
+        )
     references = as_list([reference] if isinstance(reference, str) else reference, "reference")
     if not references:
-        raise ConfigError("no reference", "a text, or a list of at least one", "pass question.answer")
+        raise ConfigError(
+            "no reference", "a text, or a list of at least one", "pass question.answer"
+        )
     scores = [score(prediction, text) for text in references]
     return max((value for value in scores if not math.isnan(value)), default=math.nan)
 
@@ -85,20 +103,24 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
 
 
 def contained(prediction: str, reference: str | Sequence[str]) -> float:
-    """Say whether the true answer stands in the prediction: 1.0 or 0.0; NaN when the true answer has no word.
+    """Say whether the true answer stands in the prediction: 1.0 or 0.0; NaN when the true answer
+    has no word.
 
-    Both texts are read as words without case, punctuation and articles. The true answer is contained when a run of the
-    prediction's words spells it, blanks left out: "Jean-Paul" is "Jean Paul", and "art" does not stand in "Bart". In
-    scripts without blanks, and Korean, each character is a word. Numbers are compared by value: 1,234 is 1234, three is
-    3, and 19 stands neither in 1997 nor in 19.5. A true "yes" or "no" is contained when the prediction opens with it
-    and goes on with a mark, not a word: "No record is known" is no answer.
+    Both texts are read as words without case, punctuation and articles. The true answer is
+    contained when a run of the prediction's words spells it, blanks left out: "Jean-Paul" is "Jean
+    Paul", and "art" does not stand in "Bart". In scripts without blanks, and Korean, each character
+    is a word. Numbers are compared by value: 1,234 is 1234, three is 3, and 19 stands neither in
+    1997 nor in 19.5. A true "yes" or "no" is contained when the prediction opens with it and goes
+    on with a mark, not a word: "No record is known" is no answer.
 
-    For true answers of a few words. It misses a paraphrase ("the Iron Lady" for Thatcher) and a comparison that leaves
-    out the "yes". A denial ("not Paris"), a list of guesses, and a wrong statement beside the right name fool it.
-    Measured on answers of a 1.5B model with reference grades (grade 5 or not, balanced accuracy): .91.
+    For true answers of a few words. It misses a paraphrase ("the Iron Lady" for Thatcher) and a
+    comparison that leaves out the "yes". A denial ("not Paris"), a list of guesses, and a wrong
+    statement beside the right name fool it. Measured on answers of a 1.5B model with reference
+    grades (grade 5 or not, balanced accuracy): .91.
 
-    Source: the field's "accuracy", or cover exact match: Mallen et al. 2023, section 3 (a true answer is a substring of
-    the prediction); Liu et al. 2024, "Lost in the Middle", section 2.1. Whole words, numbers, yes and no are ours.
+    Source: the field's "accuracy", or cover exact match: Mallen et al. 2023, section 3 (a true
+    answer is a substring of the prediction); Liu et al. 2024, "Lost in the Middle", section 2.1.
+    Whole words, numbers, yes and no are ours.
 
     >>> contained("She died in Trieste, in 1890.", "Trieste"), contained("In 1,190 towns", "190")
     (1.0, 0.0)
@@ -155,10 +177,11 @@ def _in_digits(match: re.Match[str]) -> str:
 
 
 def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
-    """Return the F1 of the normalised tokens, counted with repetition; 0 when either side has none left.
+    """Return the F1 of the normalised tokens, counted with repetition; 0 when either side has none
+    left.
 
-    When either side is "yes", "no" or "noanswer" and the other is not the same, the score is 0 (HotpotQA's rule, which
-    SQuAD's evaluation lacks).
+    When either side is "yes", "no" or "noanswer" and the other is not the same, the score is 0
+    (HotpotQA's rule, which SQuAD's evaluation lacks).
 
     Source: HotpotQA, official evaluation script.
     """
@@ -167,12 +190,15 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
 
 def _token_f1(prediction: str, reference: str) -> float:
     if _other_script(prediction, reference):
-        a, b = _words_of_script(prediction), _words_of_script(reference)
+        a = _words_of_script(prediction)
+        b = _words_of_script(reference)
     else:
-        got, true = _normalise_answer(prediction), _normalise_answer(reference)
+        got = _normalise_answer(prediction)
+        true = _normalise_answer(reference)
         if got != true and (got in _CLOSED or true in _CLOSED):
             return 0.0
-        a, b = got.split(), true.split()
+        a = got.split()
+        b = true.split()
     return _harmonic((Counter(a) & Counter(b)).total(), len(a), len(b))
 
 
@@ -180,7 +206,8 @@ def _harmonic(common: int, predicted: int, true: int) -> float:
     """Harmonic mean of precision and recall."""
     if not common:
         return 0.0
-    precision, recall = common / predicted, common / true
+    precision = common / predicted
+    recall = common / true
     return 2 * precision * recall / (precision + recall)
 
 
@@ -193,16 +220,20 @@ def bleu(
     effective_order: bool = True,
     brevity_penalty: bool = True,
 ) -> float:
-    """Return the sentence BLEU of a prediction; several references are those of one sentence, as in sacrebleu.
+    """Return the sentence BLEU of a prediction; several references are those of one sentence, as in
+    sacrebleu.
 
     Parameters
     ----------
-    tokenizer : a name sacrebleu knows or a callable text -> tokens; None: by script, "zh" for Chinese, "char" for other
+    tokenizer : a name sacrebleu knows or a callable text -> tokens; None: by script, "zh" for
+    Chinese, "char" for other
         scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
-    effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty : False divides it out.
+    effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty :
+    False divides it out.
 
-    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens (notebook 21).
+    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens
+    (notebook 21).
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
     best_over_references(lambda *_: 0.0, prediction, reference)  # checks both
@@ -212,9 +243,13 @@ def bleu(
     if callable(tokenizer):
         # sacrebleu splits at white space, so each distinct token gets a name without any.
         names: dict[str, str] = {}
-        texts = [" ".join(names.setdefault(token, f"t{len(names)}") for token in tokenizer(text)) for text in texts]
+        texts = [
+            " ".join(names.setdefault(token, f"t{len(names)}") for token in tokenizer(text))
+            for text in texts
+        ]
         tokenizer = "none"
-    # A corpus of one sentence: the same number, without the warning that sentence_score prints for every call.
+    # A corpus of one sentence: the same number, without the warning that sentence_score prints for
+    # every call.
     scorer = _bleu_scorer(tokenizer, smoothing, effective_order)
     result = scorer.corpus_score(texts[:1], [[text] for text in texts[1:]])
     return min(1.0, result.score / 100 / (1.0 if brevity_penalty or result.bp == 0 else result.bp))
@@ -235,20 +270,29 @@ def _bleu_scorer(tokenizer: str, smoothing: str, effective_order: bool) -> Any:
 
 
 def rouge_l(
-    prediction: str, reference: str | Sequence[str], *, tokenizer: _Words | None = None, stem: bool = False
+    prediction: str,
+    reference: str | Sequence[str],
+    *,
+    tokenizer: _Words | None = None,
+    stem: bool = False,
 ) -> float:
-    """Return the F1 of ROUGE-L, by the longest common subsequence of tokens; 0 when either side has none.
+    """Return the F1 of ROUGE-L, by the longest common subsequence of tokens; 0 when either side has
+    none.
 
-    ``tokenizer``: callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `_words_of_script` for texts
-    in another script. ``stem``: stem the default tokenizer's words longer than three letters (Porter; rouge-score adds
-    NLTK's exceptions).
+    ``tokenizer``: callable text -> tokens; default rouge-score's own (runs of a-z0-9), and
+    `_words_of_script` for texts in another script. ``stem``: stem the default tokenizer's words
+    longer than three letters (Porter; rouge-score adds NLTK's exceptions).
 
-    Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations.
+    Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit
+    operations.
     """
 
     def score(got: str, true: str) -> float:
-        cut = tokenizer or (_words_of_script if _other_script(got, true) else _rouge_tokenizer(stem))
-        a, b = list(cut(got)), list(cut(true))
+        cut = tokenizer or (
+            _words_of_script if _other_script(got, true) else _rouge_tokenizer(stem)
+        )
+        a = list(cut(got))
+        b = list(cut(true))
         return _harmonic(lcs_length(a, b), len(a), len(b))
 
     return best_over_references(score, prediction, reference)
@@ -258,26 +302,37 @@ def _rouge_tokenizer(stem: bool) -> _Words:
     if not stem:
         return lambda text: re.findall("[a-z0-9]+", text.lower())
     porter = stemmer("porter").stemWord
-    return lambda text: [porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())]
+    return lambda text: [
+        porter(w) if len(w) > 3 else w for w in re.findall("[a-z0-9]+", text.lower())
+    ]
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
-    """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0."""
+    """Weigh each stem by its rarity:
+
+    ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0.
+    """
     sets = [set(stems(text)) for text in texts]
     frequency = Counter(stem for words in sets for stem in words)
-    return {stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
+    return {
+        stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()
+    }
 
 
-def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, unseen: float | None = None) -> float:
-    """F1 of two texts' Porter-stemmed words, each weighted by its IDF and counted with repetition; NaN without words.
+def idf_overlap(
+    prediction: str, reference: str, idf: Mapping[str, float], *, unseen: float | None = None
+) -> float:
+    """F1 of two texts' Porter-stemmed words, each weighted by its IDF and counted with repetition;
+    NaN without words.
 
-    ``idf`` : stem -> weight, as `idf_weights` gives. ``unseen`` : weight of a stem that ``idf`` lacks; default the
-    largest in ``idf``, or 1 when it is empty.
+    ``idf`` : stem -> weight, as `idf_weights` gives. ``unseen`` : weight of a stem that ``idf``
+    lacks; default the largest in ``idf``, or 1 when it is empty.
 
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    a, b = Counter(stems(prediction)), Counter(stems(reference))
+    a = Counter(stems(prediction))
+    b = Counter(stems(reference))
 
     def weight(words: Counter[str]) -> float:
         return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())
@@ -286,19 +341,24 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     return 2 * weight(a & b) / total if total else math.nan
 
 
-def claim_overlap(claim: str, text: str, idf: Mapping[str, float], *, unseen: float | None = None) -> float:
-    """Share of a claim's words that stand in a text, each different word weighted by its IDF; NaN without words.
+def claim_overlap(
+    claim: str, text: str, idf: Mapping[str, float], *, unseen: float | None = None
+) -> float:
+    """Share of a claim's words that stand in a text, each different word weighted by its IDF; NaN
+    without words.
 
     sum of idf(w) over the stems w of both / sum of idf(w) over the claim's stems
 
     Parameters
     ----------
     idf : stem -> weight, as `idf_weights` gives of the documents or chunks.
-    unseen : weight of a stem that ``idf`` lacks; default the largest in ``idf``, or 1 when it is empty.
+    unseen : weight of a stem that ``idf`` lacks; default the largest in ``idf``, or 1 when it is
+    empty.
 
-    Words found are no proof that a text says the claim: order, negation and who did what are not read. On MiniHop's
-    reference labels it ranks the chunks that entail a claim of the true answer above the others (AUC .998), and does
-    far worse for the claims of a model's answer (.78), which put true words together wrongly.
+    Words found are no proof that a text says the claim: order, negation and who did what are not
+    read. On MiniHop's reference labels it ranks the chunks that entail a claim of the true answer
+    above the others (AUC .998), and does far worse for the claims of a model's answer (.78), which
+    put true words together wrongly.
 
     Words are runs of letters and digits, so a text in a script without blanks is one word or a few.
 
@@ -306,7 +366,8 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float], *, unseen: fl
     0.25
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    claimed, present = set(stems(claim)), set(stems(text))
+    claimed = set(stems(claim))
+    present = set(stems(text))
 
     def weight(words: set[str]) -> float:
         return math.fsum(idf.get(stem, rarest) for stem in words)

@@ -2,10 +2,11 @@
 
 ``METRICS["short"] = Metric(("answer",), lambda answer: float(len(answer) < 100), "mine")``
 
-`ragbench.score` computes them by name from rows. What a metric needs are columns of the rows: texts that are there
-(``question``, ``answer``, ``reference``, ``context``, ``chunks``, ``keypoints``, ``references``, ``retrieved``,
-``relevant``, ``kind``), or labels (``claim_labels``, ``keypoint_verdicts``, ``ragas``, ``grade``, ``abstained``), which
-`ragbench.score` has made where the rows lack them.
+`ragbench.score` computes them by name from rows. What a metric needs are columns of the rows: texts
+that are there (``question``, ``answer``, ``reference``, ``context``, ``chunks``, ``keypoints``,
+``references``, ``retrieved``, ``relevant``, ``kind``), or labels (``claim_labels``,
+``keypoint_verdicts``, ``ragas``, ``grade``, ``abstained``), which `ragbench.score` has made where
+the rows lack them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
-from ragbench.metrics.keypoints import KEYPOINT_METRICS, effective_information_rate, keypoint_metrics, reference_recall
+from ragbench.metrics.keypoints import (
+    KEYPOINT_METRICS,
+    effective_information_rate,
+    keypoint_metrics,
+    reference_recall,
+)
 from ragbench.metrics.lexical import (
     best_over_references,
     bleu,
@@ -46,18 +52,27 @@ class Metric:
     source: str  # paper and equation
     range: tuple[float, float] = (0.0, 1.0)
     names: tuple[str, ...] = ()  # of the numbers, where there are several
-    lower_is_better: tuple[str, ...] = ()  # of the numbers; ``("mine",)`` for a metric of one number named "mine"
+    lower_is_better: tuple[
+        str, ...
+    ] = ()  # of the numbers; ``("mine",)`` for a metric of one number named "mine"
 
 
 def readable(labels: ClaimLabels) -> bool:
-    """Tell whether all labels of a result are there: an unread one (None) would decide between the shares."""
+    """Tell whether all labels of a result are there:
+
+    an unread one (None) would decide between the shares.
+    """
     parts = [getattr(labels, check) for check in CHECKS]
     return not any(part is None or None in np.array(part, dtype=object) for part in parts)
 
 
 def _claims(labels: ClaimLabels) -> _Value:
     read = readable(labels)
-    return claim_metrics(*(getattr(labels, c) for c in CHECKS)) if read else dict.fromkeys(CLAIM_METRICS, math.nan)
+    return (
+        claim_metrics(*(getattr(labels, c) for c in CHECKS))
+        if read
+        else dict.fromkeys(CLAIM_METRICS, math.nan)
+    )
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> _Value:
@@ -70,7 +85,8 @@ def _grades(grade: int) -> _Value:
 
 def _abstentions(abstained: object, kind: str) -> _Value:
     did = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(str(abstained).casefold(), math.nan)
-    open_, no = "unanswerable" in kind.casefold(), math.nan
+    open_ = "unanswerable" in kind.casefold()
+    no = math.nan
     return dict(zip(_ABSTENTIONS, (did, did if open_ else no, no if open_ else did), strict=True))
 
 
@@ -83,9 +99,14 @@ def _eir(texts: Sequence[str], chunks: Sequence[str]) -> float:
 
 
 def _claim_overlap(reference: str | Sequence[str], chunks: Sequence[str]) -> float:
-    """The true answer's words in the retrieved text; weights from this row's chunks. Of several answers, the best."""
+    """The true answer's words in the retrieved text;
+
+    weights from this row's chunks. Of several answers, the best.
+    """
     idf = idf_weights(chunks)
-    return best_over_references(lambda text, claim: claim_overlap(claim, text, idf), " ".join(chunks), reference)
+    return best_over_references(
+        lambda text, claim: claim_overlap(claim, text, idf), " ".join(chunks), reference
+    )
 
 
 def language(texts: Iterable[str]) -> str:
@@ -100,7 +121,9 @@ _TRUE = ("answer", "reference")
 METRICS: dict[str, Metric] = {
     "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
     "fully_right": Metric(("grade",), lambda grade: float(grade == 5), "thesis §2.4"),
-    "grade": Metric(("grade",), _grades, "thesis §2.4", names=tuple(_grades(1))),  # categories: their means are shares
+    "grade": Metric(
+        ("grade",), _grades, "thesis §2.4", names=tuple(_grades(1))
+    ),  # categories: their means are shares
     "abstention": Metric(
         ("abstained", "kind"),
         _abstentions,
@@ -109,17 +132,27 @@ METRICS: dict[str, Metric] = {
         lower_is_better=("wrong_abstention",),
     ),
     "ragchecker": Metric(
-        ("claim_labels",), _claims, "RAGChecker, section 3.3", names=CLAIM_METRICS, lower_is_better=LOWER_IS_BETTER
+        ("claim_labels",),
+        _claims,
+        "RAGChecker, section 3.3",
+        names=CLAIM_METRICS,
+        lower_is_better=LOWER_IS_BETTER,
     ),
     "ragas": Metric(("ragas",), dict, "RAGAS, section 3", names=_RAGAS),
     "keypoints": Metric(
-        ("keypoint_verdicts",), _keypoints, "RAGEval, Eq 3-5", names=KEYPOINT_METRICS, lower_is_better=_WORSE
+        ("keypoint_verdicts",),
+        _keypoints,
+        "RAGEval, Eq 3-5",
+        names=KEYPOINT_METRICS,
+        lower_is_better=_WORSE,
     ),
     "reference_recall": Metric(("references", "chunks"), _recall, "RAGEval, Eq 1"),
     "eir": Metric(("references", "chunks"), _eir, "RAGEval, Eq 2"),
     "exact_match": Metric(_TRUE, exact_match, "HotpotQA"),
     "contained": Metric(_TRUE, contained, "Mallen et al. 2023; Liu et al. 2024"),
-    "claim_overlap": Metric(("reference", "chunks"), _claim_overlap, "ours: words found, not entailment"),
+    "claim_overlap": Metric(
+        ("reference", "chunks"), _claim_overlap, "ours: words found, not entailment"
+    ),
     "token_f1": Metric(_TRUE, token_f1, "HotpotQA"),
     "bleu": Metric(_TRUE, bleu, "Papineni et al. 2002"),
     "rouge_l": Metric(_TRUE, rouge_l, "Lin 2004"),
@@ -135,8 +168,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 def numbers_by_column() -> dict[str, tuple[str, str]]:
     """Return column -> (metric, number of it), of all there are.
 
-    A name that two metrics have belongs to the first in the table: ``faithfulness`` is RAGChecker's, RAGAS' is
-    ``ragas_faithfulness``.
+    A name that two metrics have belongs to the first in the table: ``faithfulness`` is
+    RAGChecker's, RAGAS' is ``ragas_faithfulness``.
     """
     columns: dict[str, tuple[str, str]] = {}
     for name, metric in METRICS.items():
@@ -148,7 +181,11 @@ def numbers_by_column() -> dict[str, tuple[str, str]]:
 
 def lower_is_better() -> list[str]:
     """Return the columns of which less is better, such as ``hallucination``."""
-    return [column for column, (name, key) in numbers_by_column().items() if key in METRICS[name].lower_is_better]
+    return [
+        column
+        for column, (name, key) in numbers_by_column().items()
+        if key in METRICS[name].lower_is_better
+    ]
 
 
 # What other tools call a metric, and what is nearest to it here.
@@ -168,15 +205,23 @@ _ELSEWHERE = {
 
 
 def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once."""
-    every, names = numbers_by_column(), [names] if isinstance(names, str) else names
+    """Return column -> (metric, number of it) of what is asked for:
+
+    metrics, groups or single numbers, each once.
+    """
+    every = numbers_by_column()
+    names = [names] if isinstance(names, str) else names
     if absent := next((name for name in names if name.casefold() in _ELSEWHERE), None):
         do = f"use {_ELSEWHERE[absent.casefold()]}, or add a function of your own, see README"
-        raise ConfigError(f"there is no metric {absent!r}", "a name that rb.metric_table() lists", do)
+        raise ConfigError(
+            f"there is no metric {absent!r}", "a name that rb.metric_table() lists", do
+        )
     check_known("metric", names, {**METRICS, **GROUPS, **every})
     asked: dict[str, tuple[str, str]] = {}
     for name in names:
         metrics = GROUPS.get(name, (name,) if name in METRICS else ())
-        several = {column: of for metric in metrics for column, of in every.items() if of[0] == metric}
+        several = {
+            column: of for metric in metrics for column, of in every.items() if of[0] == metric
+        }
         asked |= several or {name: every[name]}
     return asked

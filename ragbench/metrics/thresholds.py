@@ -1,10 +1,11 @@
 """From the IR score to the grade of the answer: the thesis's thresholds h and k (section 3.3).
 
-The printed likelihood (Eq 3.1-3.5) carries a minus sign, so the published run minimised it, with a stochastic
-optimiser. It depends on the threshold only through the number of agreements, a step function that changes at the
-observed scores: one pass over the sorted scores gives the best value and the whole plateau on which it holds.
-There is no interval of h or k: they maximise a count, and the bootstrap is not valid for such an estimator (Abrevaya &
-Huang 2005, Econometrica 73). What has an interval is the gain over always saying never (notebook 14).
+The printed likelihood (Eq 3.1-3.5) carries a minus sign, so the published run minimised it, with a
+stochastic optimiser. It depends on the threshold only through the number of agreements, a step
+function that changes at the observed scores: one pass over the sorted scores gives the best value
+and the whole plateau on which it holds. There is no interval of h or k: they maximise a count, and
+the bootstrap is not valid for such an estimator (Abrevaya & Huang 2005, Econometrica 73). What has
+an interval is the gain over always saying never (notebook 14).
 """
 
 from __future__ import annotations
@@ -51,21 +52,26 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     Parameters
     ----------
     scores : finite numbers, shape (n,). positive : booleans, shape (n,).
-    side : "above": positive is expected where score > threshold, and every threshold in [low, high) of the plateau does
+    side : "above": positive is expected where score > threshold, and every threshold in [low, high)
+    of the plateau does
         equally well; "below": where score < threshold, and (low, high].
 
     Sought in [min(0, smallest score), max(1, largest score)].
 
-    Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
+    Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h =
+    0.105, k = 0.670.
 
     >>> best_threshold([0.1, 0.2, 0.6, 0.9], [False, False, True, True])
     Threshold(value=0.4, low=0.2, high=0.6, agreement=1.0, plateaus=1)
     """
     check_known("side", [side], ("above", "below"))
-    values, labels = _scores(scores), np.asarray(positive)
+    values = _scores(scores)
+    labels = np.asarray(positive)
     same_length(scores=values, labels=labels)
     if not np.isin(labels, (0, 1)).all():
-        raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
+        raise DataError(
+            f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5"
+        )
     labels = labels.astype(bool)
     if labels.all() or not labels.any():
         got = f"{labels.size} points, all {'positive' if labels.any() else 'negative'}"
@@ -78,17 +84,27 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
 
     h agrees best in (score < h) == (grade is 1), k in (score > k) == (grade is 5), each on its own.
 
-    Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points (N = 1000).
+    Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points
+    (N = 1000).
     """
     scores, marks = valid_pairs(ir_scores, grades)
     for grade in (1, 5):
         if (marks == grade).all() or not (marks == grade).any():
-            got = f"{'only' if (marks == grade).all() else 'no'} grade {grade} among {marks.size} points"
-            raise DataError(got, "answers with and without it", "grade more answers, of weak and of strong retrieval")
+            got = (
+                f"{'only' if (marks == grade).all() else 'no'} grade {grade} among "
+                f"{marks.size} points"
+            )
+            raise DataError(
+                got,
+                "answers with and without it",
+                "grade more answers, of weak and of strong retrieval",
+            )
     return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
 
 
-def _sweep(scores: np.ndarray, positive: np.ndarray, side: _Side) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sweep(
+    scores: np.ndarray, positive: np.ndarray, side: _Side
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every stretch of thresholds between two distinct scores: its ends, and the agreements there.
 
     Stretch c has c distinct scores at or under it; -1 agreements where no threshold fits.
@@ -97,8 +113,11 @@ def _sweep(scores: np.ndarray, positive: np.ndarray, side: _Side) -> tuple[np.nd
     ascending = scores[order]
     last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
     distinct = ascending[last]
-    left, right = np.append(min(0.0, distinct[0]), distinct), np.append(distinct, max(1.0, distinct[-1]))
-    agrees_below = positive if side == "below" else ~positive  # once the threshold has passed the score
+    left = np.append(min(0.0, distinct[0]), distinct)
+    right = np.append(distinct, max(1.0, distinct[-1]))
+    agrees_below = (
+        positive if side == "below" else ~positive
+    )  # once the threshold has passed the score
     steps = np.cumsum(np.where(agrees_below, 1, -1)[order])[last]
     agreements = (~agrees_below).sum() + np.append(0, steps)
     # To call everything positive the threshold would have to lie beyond the last score.
@@ -115,11 +134,14 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
     left, right, agreements = _sweep(scores, positive, side)
     top = np.flatnonzero(agreements == agreements.max())
     breaks = np.flatnonzero(np.diff(top) > 1)
-    first, last = top[np.append(0, breaks + 1)], top[np.append(breaks, top.size - 1)]
+    first = top[np.append(0, breaks + 1)]
+    last = top[np.append(breaks, top.size - 1)]
     widest = int(np.argmax(right[last] - left[first]))
-    low, high = float(left[first[widest]]), float(right[last[widest]])
+    low = float(left[first[widest]])
+    high = float(right[last[widest]])
     value = low + (high - low) / 2
-    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the plateau.
+    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the
+    # plateau.
     if side == "above" and value >= high:
         value = low
     if side == "below" and value <= low:
@@ -128,23 +150,32 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
 
 
 def grade_groups(grades: np.ndarray) -> np.ndarray:
-    """Grades 1-5 as groups: 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
+    """Grades 1-5 as groups:
+
+    0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS.
+    """
     return np.array([-1, 0, 1, 1, 1, 2])[grades]
 
 
 def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
-    """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis, section 3.3)."""
+    """The group that the three boxes predict from a score:
+
+    2 above k, else 0 below h, else 1 (thesis, section 3.3).
+    """
     return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
 
 
 def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return finite scores and grades 1-5 of the same answers, one per answer."""
-    scores, marks = _scores(ir_scores), as_floats(grades, "grades")
+    scores = _scores(ir_scores)
+    marks = as_floats(grades, "grades")
     same_length(scores=scores, grades=marks)
     wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
     if wrong.size:
         got = f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})"
-        raise DataError(got, "whole numbers 1 to 5, one dimension", "leave unscored answers out, and count them")
+        raise DataError(
+            got, "whole numbers 1 to 5, one dimension", "leave unscored answers out, and count them"
+        )
     return scores, marks.astype(np.int64)
 
 

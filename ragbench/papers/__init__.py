@@ -1,7 +1,8 @@
 """Published numbers and the ledger: paper | recorded | ours.
 
-``data/papers/<paper>_<item>.csv`` holds the published cells in long form (row, column, value, unit). Notebooks hand in
-what they measured with `record`; `ledger` joins both, so a published cell without a measurement stays visible.
+``data/papers/<paper>_<item>.csv`` holds the published cells in long form (row, column, value,
+unit). Notebooks hand in what they measured with `record`; `ledger` joins both, so a published cell
+without a measurement stays visible.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = "PAPERS begin_ledger cells counts ledger not_run published published_items record summary"
+_OFFERED = (
+    "PAPERS begin_ledger cells counts ledger not_run published published_items record summary"
+)
 __getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED.split()])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
@@ -41,7 +44,10 @@ Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 
 
 def published_items(paper: str) -> dict[str, Path]:
-    """Return the published tables and figures of a paper: item name, as the paper calls it, and its file."""
+    """Return the published tables and figures of a paper:
+
+    item name, as the paper calls it, and its file.
+    """
     check_known("paper", [paper], PAPERS)
     files = sorted(packaged_data("papers").glob(f"{paper}_*.csv"))
     names = (file.stem.removeprefix(f"{paper}_").replace("_", " ") for file in files)
@@ -49,7 +55,8 @@ def published_items(paper: str) -> dict[str, Path]:
 
 
 def published(paper: str, item: str) -> pd.DataFrame:
-    """Return the published cells of one item, e.g. ``published("thesis", "Table 3.1")``: row, column, value, unit.
+    """Return the published cells of one item, e.g. ``published("thesis", "Table 3.1")``: row,
+    column, value, unit.
 
     ``value`` is a number where all cells are.
     """
@@ -60,19 +67,26 @@ def published(paper: str, item: str) -> pd.DataFrame:
     return frame.assign(value=numbers) if numbers.notna().all() else frame
 
 
-def cells(table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None) -> pd.DataFrame:
+def cells(
+    table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None
+) -> pd.DataFrame:
     """Lay a table of results, with n and unscored, out as cells for `record`.
 
-    ``row`` and ``column`` name the cells, ``value`` the numbers; without it ``column`` lists the columns of numbers.
+    ``row`` and ``column`` name the cells, ``value`` the numbers; without it ``column`` lists the
+    columns of numbers.
 
     >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
-    >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value", "n"]].to_numpy().tolist()
-    [[100, 'grade 1', 1, 4], [100, 'grade 5', 3, 4]]
+    >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value",
+    "n"]].to_numpy().tolist() [[100, 'grade 1', 1, 4], [100, 'grade 5', 3, 4]]
     """
     if value is None:
-        long = table.melt([row, "n", "unscored"], list(column), var_name="column", value_name="value")
+        long = table.melt(
+            [row, "n", "unscored"], list(column), var_name="column", value_name="value"
+        )
     else:
-        long = table[[row, column, value, "n", "unscored"]].rename(columns={column: "column", value: "value"})
+        long = table[[row, column, value, "n", "unscored"]].rename(
+            columns={column: "column", value: "value"}
+        )
     return long.rename(columns={row: "row"}).reset_index(drop=True)
 
 
@@ -82,10 +96,12 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     Parameters
     ----------
     paper, item : as in `published`; an item the paper does not have is kept too.
-    cells : as from `cells`: columns row, column, value, and optionally n (questions scored), unscored, note. A value of
+    cells : as from `cells`: columns row, column, value, and optionally n (questions scored),
+    unscored, note. A value of
         NaN says that it could not be measured; its note says which command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
-    recorded : True for numbers computed from outputs that somebody else's models produced, and for arithmetic on
+    recorded : True for numbers computed from outputs that somebody else's models produced, and for
+    arithmetic on
         printed numbers, whose ``by`` begins with ``"identity: "``.
 
     Returned is the path of ``ledger.csv`` in the folder of figures, rebuilt.
@@ -95,11 +111,17 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         got = f"cells without {', '.join(sorted(lacking))}"
         raise ConfigError(got, "columns row, column, value", "rename your columns")
     kind = "recorded" if recorded else "ours"
-    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(columns={"value": kind})
-    new = new.astype({"row": str, "column": str}).assign(paper=paper, item=item, **{f"{kind}_by": by})
+    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(
+        columns={"value": kind}
+    )
+    new = new.astype({"row": str, "column": str}).assign(
+        paper=paper, item=item, **{f"{kind}_by": by}
+    )
     if (again := new.duplicated(KEY)).any():
         row, column = new.loc[again, ["row", "column"]].iloc[0]
-        raise ConfigError(f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording")
+        raise ConfigError(
+            f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording"
+        )
     with FileLock(figures_dir() / ".ledger.lock"):
         old = _measured()
         same = (old["paper"] == paper) & (old["item"] == item) & (old[f"{kind}_by"] == by)
@@ -108,7 +130,10 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
 
 
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
-    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`; of one paper, of one item."""
+    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`;
+
+    of one paper, of one item.
+    """
     frame = _join(_measured())
     if paper:
         check_known("paper", [paper], PAPERS)
@@ -119,8 +144,8 @@ def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
 def counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Count the cells with a number, by item, in rows of the `ledger`.
 
-    Columns: published (different printed cells), recorded (from outputs of others' models), identities (arithmetic on
-    printed numbers) and ours.
+    Columns: published (different printed cells), recorded (from outputs of others' models),
+    identities (arithmetic on printed numbers) and ours.
     """
     identity = frame["recorded_by"].str.startswith(IDENTITY, na=False)
     marks = {
@@ -147,21 +172,26 @@ class _SideBySide(pd.DataFrame):
 
 
 def not_run() -> pd.DataFrame:
-    """List the items whose published cells are not all measured, and what they need (``data/papers/not_run.csv``).
+    """List the items whose published cells are not all measured, and what they need
+    (``data/papers/not_run.csv``).
 
-    Columns: paper, item, cells (printed), measured (with a number that compares), beside (only with one that does not),
-    notebook, needs. An item without cells prints no numbers.
+    Columns: paper, item, cells (printed), measured (with a number that compares), beside (only with
+    one that does not), notebook, needs. An item without cells prints no numbers.
     """
     frame = ledger().dropna(subset="published")
     number = frame["recorded"].notna() | frame["ours"].notna()
     compares = number & ~frame["note"].str.startswith(NOT_COMPARABLE, na=False)
-    cells = frame.assign(number=number, compares=compares).groupby(KEY)[["number", "compares"]].any()
+    cells = (
+        frame.assign(number=number, compares=compares).groupby(KEY)[["number", "compares"]].any()
+    )
     items = cells.groupby(["paper", "item"]).agg(
         cells=("number", "size"), measured=("compares", "sum"), number=("number", "sum")
     )
     needs = pd.read_csv(packaged_data("papers", "not_run.csv"), dtype=str)
     needs["order"] = range(len(needs))
-    table = needs.merge(items[items["measured"] < items["cells"]].reset_index(), how="outer", on=["paper", "item"])
+    table = needs.merge(
+        items[items["measured"] < items["cells"]].reset_index(), how="outer", on=["paper", "item"]
+    )
     table[list(items)] = table[list(items)].fillna(0).astype(int)
     table = table.assign(beside=table["number"] - table["measured"])
     columns = ["paper", "item", "cells", "measured", "beside", "notebook", "needs"]
@@ -169,16 +199,19 @@ def not_run() -> pd.DataFrame:
 
 
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
-    """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
+    """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a
+    notebook.
 
-    ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*; there
-    is none where the note begins with `NOT_COMPARABLE`. ``by`` keeps what it names, with row and column as the index;
-    without it all is there, with the column ``by``.
+    ``difference`` is measured minus published, taken from *ours* where there is a number, else from
+    *recorded*; there is none where the note begins with `NOT_COMPARABLE`. ``by`` keeps what it
+    names, with row and column as the index; without it all is there, with the column ``by``.
     """
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
-    number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
+    number = {
+        c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")
+    }
     own = number["ours"].fillna(number["recorded"])
     alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
     table = _SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
@@ -188,7 +221,11 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
     )
     table = table.rename(columns={"published": "paper"})
-    return table if by is None else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
+    return (
+        table
+        if by is None
+        else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
+    )
 
 
 def begin_ledger() -> None:
@@ -211,7 +248,11 @@ def summary(paper: str | None = None) -> str:
 def _section(paper: str) -> Iterator[str]:
     frame = ledger(paper)
     yield f"## {PAPERS[paper]}\n"
-    yield "Cells: " + ", ".join(f"{count:,} {kind}" for kind, count in counts(frame).sum().items()) + "."
+    yield (
+        "Cells: "
+        + ", ".join(f"{count:,} {kind}" for kind, count in counts(frame).sum().items())
+        + "."
+    )
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
             for by, measured in cells.groupby(f"{kind}_by", sort=False):
@@ -220,14 +261,23 @@ def _section(paper: str) -> Iterator[str]:
     silent = not_run().query("paper == @paper and cells == 0")
     if len(silent):
         yield "\nWithout cells: " + "; ".join(silent["item"] + ", " + silent["needs"]) + "."
-    missing = frame[frame["ours_by"].isna() & frame["recorded_by"].isna()].groupby("item", sort=False).size()
+    missing = (
+        frame[frame["ours_by"].isna() & frame["recorded_by"].isna()]
+        .groupby("item", sort=False)
+        .size()
+    )
     if len(missing):
-        yield "\nPublished cells not measured yet: " + ", ".join(f"{item} ({n})" for item, n in missing.items()) + "."
+        yield (
+            "\nPublished cells not measured yet: "
+            + ", ".join(f"{item} ({n})" for item, n in missing.items())
+            + "."
+        )
 
 
 def _item_table(cells: pd.DataFrame, kind: str) -> Iterator[str]:
     """One item measured in one way, in the item's own rows and columns."""
-    paper, measured = cells["published"].map(_digits), cells[kind].map(_digits)
+    paper = cells["published"].map(_digits)
+    measured = cells[kind].map(_digits)
     text = paper.where(paper == "", paper + " -> ") + measured
     wide = cells.assign(text=text).pivot(index="row", columns="column", values="text")
     wide = wide.loc[cells["row"].unique(), cells["column"].unique()].fillna("")
@@ -239,7 +289,9 @@ def _item_table(cells: pd.DataFrame, kind: str) -> Iterator[str]:
     n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
     if n.notna().any():
         counted = f"n = {n.min():.0f}" + (f" to {n.max():.0f}" if n.nunique() > 1 else "")
-        counted += f", up to {unscored.max():.0f} unscored" if unscored.max() > 0 else ", none unscored"
+        counted += (
+            f", up to {unscored.max():.0f} unscored" if unscored.max() > 0 else ", none unscored"
+        )
         notes.insert(0, counted)
     if notes:
         yield "\n" + "; ".join(notes) + "."
@@ -254,7 +306,10 @@ def _digits(value: object) -> str:
 
 
 def _measured() -> pd.DataFrame:
-    """The measured cells of the ledger; before a first measurement of one's own, those that came with the checkout."""
+    """The measured cells of the ledger;
+
+    before a first measurement of one's own, those that came with the checkout.
+    """
     path = figures_dir() / "ledger.csv"
     if not path.is_file() and not os.environ.get("RAGBENCH_FIGURES", "").strip():
         path = published_figures() / "ledger.csv"
@@ -267,9 +322,14 @@ def _measured() -> pd.DataFrame:
 
 @functools.cache
 def _every_published() -> pd.DataFrame:
-    """Return all published cells with the columns `KEY`, published, and cell, their place in the papers' order."""
+    """Return all published cells with the columns `KEY`, published, and cell, their place in the
+    papers' order.
+    """
     cells = [
-        published(paper, item).rename(columns={"value": "published"}).assign(paper=paper, item=item).astype(object)
+        published(paper, item)
+        .rename(columns={"value": "published"})
+        .assign(paper=paper, item=item)
+        .astype(object)
         for paper in PAPERS
         for item in published_items(paper)
     ]
@@ -283,7 +343,9 @@ def _join(measured: pd.DataFrame) -> pd.DataFrame:
     by_paper = frame["paper"].map({name: i for i, name in enumerate(PAPERS)})
     by_item = frame.groupby(["paper", "item"])["cell"].transform("min")
     frame = frame.assign(by_paper=by_paper, by_item=by_item).sort_values(
-        ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"], kind="stable", na_position="last"
+        ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"],
+        kind="stable",
+        na_position="last",
     )
     return frame.reindex(columns=COLUMNS).reset_index(drop=True)
 

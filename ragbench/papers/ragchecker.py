@@ -1,8 +1,10 @@
-"""RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown to the generator.
+"""RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown
+to the generator.
 
-`grid` is the experiment, `clapnq_grid` a smaller one on one of the paper's ten sets. `results` turns rows into records
-whose claims a model takes out and checks (`ragbench.ragchecker_labels`); `scores` turns the labels into the eleven
-metrics. `gold_scores` needs no model: what the retriever's metrics come to where claims are sentences of documents.
+`grid` is the experiment, `clapnq_grid` a smaller one on one of the paper's ten sets. `results`
+turns rows into records whose claims a model takes out and checks (`ragbench.ragchecker_labels`);
+`scores` turns the labels into the eleven metrics. `gold_scores` needs no model: what the
+retriever's metrics come to where claims are sentences of documents.
 """
 
 from __future__ import annotations
@@ -36,7 +38,18 @@ RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "SIM": partial(make_retriever, "SIM"),
     "hybrid": partial(make_retriever, "Hybrid", **_WORDS),
 }
-_ABOUT = ["question_id", "kind", "domain", "cluster", "retriever", "generator", "k", "size", "overlap", "prompt"]
+_ABOUT = [
+    "question_id",
+    "kind",
+    "domain",
+    "cluster",
+    "retriever",
+    "generator",
+    "k",
+    "size",
+    "overlap",
+    "prompt",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,10 @@ DEFAULT = Setting()
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """A chunker of one size and overlap, within a word where a size falls. Once is enough for a run and its scores."""
+    """A chunker of one size and overlap, within a word where a size falls.
+
+    Once is enough for a run and its scores.
+    """
 
     size: int
     overlap: float
@@ -68,7 +84,10 @@ class _Windows:
     def __call__(self, documents: Iterable[Document]) -> list[Chunk]:
         """Cut documents."""
         if self._kept.get("documents") is not documents:
-            self._kept.update(documents=documents, chunks=token_chunks(documents, self.size, self.overlap, words=False))
+            self._kept.update(
+                documents=documents,
+                chunks=token_chunks(documents, self.size, self.overlap, words=False),
+            )
         return self._kept["chunks"]
 
 
@@ -82,14 +101,17 @@ def grid(
 ) -> Experiment:
     """Build the experiment; a context is all k chunks, uncut.
 
-    ``generators``: name -> chat model, or an object that answers; None: retrieval only. Chat models get RAGChecker's
-    default prompt; one that is called "optimised" gets the other, and answers only under the settings with that prompt.
-    ``options``: for `Experiment`.
+    ``generators``: name -> chat model, or an object that answers; None: retrieval only. Chat models
+    get RAGChecker's default prompt; one that is called "optimised" gets the other, and answers only
+    under the settings with that prompt. ``options``: for `Experiment`.
 
-    Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the chat model).
+    Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the
+    chat model).
     """
     if not settings:
-        raise ConfigError("no settings", "at least one", "leave settings out for the paper's default")
+        raise ConfigError(
+            "no settings", "at least one", "leave settings out for the paper's default"
+        )
     wanted = {(s.chunker, s.k, s.prompt) for s in settings}
     models = [label for label, generator in (generators or {}).items() if is_model(generator)]
     return Experiment(
@@ -111,19 +133,26 @@ def _prompt(generator: str) -> str:
 
 
 def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
-    """Keep the (first ``limit``) questions with a long answer and exclude the others; all where none is marked long."""
+    """Keep the (first ``limit``) questions with a long answer and exclude the others;
+
+    all where none is marked long.
+    """
     short = [q for q in data.questions if not q.meta.get("long_answer")]
     if len(short) == len(data.questions):  # ClapNQ: all its answers are long
         return replace(data, questions=data.questions[:limit])
     kept = tuple(q for q in data.questions if q.meta.get("long_answer"))[:limit]
-    return replace(data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short)))
+    return replace(
+        data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short))
+    )
 
 
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
 
 
 def clapnq_sample(questions: int = 50) -> Dataset:
-    """Return ClapNQ with the first ``questions`` of a fixed random order, and the gold passages of all 300."""
+    """Return ClapNQ with the first ``questions`` of a fixed random order, and the gold passages of
+    all 300.
+    """
     data = load_clapnq()
     ordered = sorted(data.questions, key=lambda question: question.id)
     random.Random(CLAPNQ_SEED).shuffle(ordered)
@@ -131,14 +160,17 @@ def clapnq_sample(questions: int = 50) -> Dataset:
 
 
 def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> Experiment:
-    """Build the experiment on ClapNQ: BM25 and dense retrieval, 5 chunks of 300 tokens, RAGChecker's default prompt.
+    """Build the experiment on ClapNQ: BM25 and dense retrieval, 5 chunks of 300 tokens,
+    RAGChecker's default prompt.
 
     ``generator``: name -> chat model; None: retrieval only. ``options``: for `Experiment`.
 
-    Departs from RAGChecker, appendix D: 5 chunks in place of 20, since the corpus is the gold passages of 300 questions
-    and not 4,293 documents; MiniLM in place of E5-Mistral; answers of at most 512 tokens, an option of the chat model.
+    Departs from RAGChecker, appendix D: 5 chunks in place of 20, since the corpus is the gold
+    passages of 300 questions and not 4,293 documents; MiniLM in place of E5-Mistral; answers of at
+    most 512 tokens, an option of the chat model.
     """
-    size, k = 300, 5
+    size = 300
+    k = 5
     models = [name for name, value in (generator or {}).items() if is_model(value)]
     return Experiment(
         "ragchecker-clapnq",
@@ -154,19 +186,27 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
 
 
 def _row_ids(rows: pd.DataFrame) -> pd.Series:
-    return rows[["question_id", "chunker", "retriever", "k", "generator"]].astype(str).agg("/".join, axis=1)
+    return (
+        rows[["question_id", "chunker", "retriever", "k", "generator"]]
+        .astype(str)
+        .agg("/".join, axis=1)
+    )
 
 
 def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
-    """Turn the rows of a grid that did not fail into RAGChecker's results, named by their places in the grid.
+    """Turn the rows of a grid that did not fail into RAGChecker's results, named by their places in
+    the grid.
 
-    The true answer's claims are the data set's own where there are any, else they are not known yet.
+    The true answer's claims are the data set's own where there are any, else they are not known
+    yet.
     """
     (data,) = experiment.data.values()
     questions = {question.id: question for question in data.questions}
     done = rows[rows["status"] == "ok"]
     found = []
-    for row, row_id, chunks in zip(done.itertuples(), _row_ids(done), _chunks_of(experiment, done), strict=True):
+    for row, row_id, chunks in zip(
+        done.itertuples(), _row_ids(done), _chunks_of(experiment, done), strict=True
+    ):
         question = questions[row.question_id]
         claims = question.meta.get("claims")
         found.append(
@@ -176,8 +216,14 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
                 reference=question.meta.get("long_answer") or question.answer,
                 response=row.answer,
                 chunks=chunks,
-                reference_claims=None if claims is None else tuple(claim["text"] for claim in claims),
-                extra={"question_id": question.id, "retriever": row.retriever, "generator": row.generator},
+                reference_claims=None
+                if claims is None
+                else tuple(claim["text"] for claim in claims),
+                extra={
+                    "question_id": question.id,
+                    "retriever": row.retriever,
+                    "generator": row.generator,
+                },
             )
         )
     return found
@@ -188,7 +234,10 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
     (data,) = experiment.data.values()
     questions = {question.id for question in data.questions}
     chunks = {
-        name: {chunk.id: RetrievedText(text=chunk.text, doc_id=chunk.doc_id) for chunk in cut(data.documents)}
+        name: {
+            chunk.id: RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
+            for chunk in cut(data.documents)
+        }
         for name, cut in experiment.chunker.items()
     }
     found = []
@@ -196,16 +245,22 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
         known = chunks[row.chunker]
         unknown = {row.question_id} - questions or set(row.hits) - set(known)
         if unknown:
-            raise DataError(f"rows about {min(unknown)!r}", f"questions and chunks of {data!r}", "load the same data")
+            raise DataError(
+                f"rows about {min(unknown)!r}",
+                f"questions and chunks of {data!r}",
+                "load the same data",
+            )
         found.append(tuple(known[name] for name in row.hits))
     return found
 
 
 def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any) -> pd.DataFrame:
-    """Score every row of a `grid` with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
+    """Score every row of a `grid` with RAGChecker's metrics; ``labelled`` are its `results` with
+    their labels.
 
-    Columns: those of `_place`; the eleven metrics in [0, 1] and the numbers of claims and chunks; noise_sensitivity
-    (the sum of the two kinds); scored. NaN where a metric is undefined, the row failed or its labels could not be read.
+    Columns: those of `_place`; the eleven metrics in [0, 1] and the numbers of claims and chunks;
+    noise_sensitivity (the sum of the two kinds); scored. NaN where a metric is undefined, the row
+    failed or its labels could not be read.
 
     Source: RAGChecker, section 3.3.
     """
@@ -220,29 +275,36 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any) -> pd.Data
 def gold_scores(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
     """Look for every question's gold sentences in its chunks, word for word; white space aside.
 
-    gold_found: share of the gold sentences that some chunk holds. gold_chunks: share of the chunks that hold one. Where
-    a claim is a sentence of the documents, these are what claim recall and context precision come to (section 3.3). A
-    chunk that says the same in other words is not counted: strings know nothing of entailment. NaN for a question
-    without gold sentences and for a row that failed.
+    gold_found: share of the gold sentences that some chunk holds. gold_chunks: share of the chunks
+    that hold one. Where a claim is a sentence of the documents, these are what claim recall and
+    context precision come to (section 3.3). A chunk that says the same in other words is not
+    counted: strings know nothing of entailment. NaN for a question without gold sentences and for a
+    row that failed.
 
     Columns: those of `_place`, and the two.
     """
     (data,) = experiment.data.values()
-    gold = {question.id: [spaced(text) for text in question.references] for question in data.questions}
+    gold = {
+        question.id: [spaced(text) for text in question.references] for question in data.questions
+    }
     ok = (rows["status"] == "ok").to_numpy()
     retrieved = iter(_chunks_of(experiment, rows[ok]))
     shares = [
         _gold_shares(gold[name], next(retrieved)) if good else (np.nan, np.nan)
         for name, good in zip(rows["question_id"], ok, strict=True)
     ]
-    return _place(experiment, rows).join(pd.DataFrame(shares, columns=["gold_found", "gold_chunks"]))
+    return _place(experiment, rows).join(
+        pd.DataFrame(shares, columns=["gold_found", "gold_chunks"])
+    )
 
 
 def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[float, float]:
     if not gold:
         return np.nan, np.nan
     texts = [spaced(chunk.text) for chunk in chunks]
-    holds = np.array([[sentence in text for text in texts] for sentence in gold]).reshape(len(gold), len(texts))
+    holds = np.array([[sentence in text for text in texts] for sentence in gold]).reshape(
+        len(gold), len(texts)
+    )
     chunks_with_gold = holds.any(axis=0).mean() if texts else np.nan
     return float(holds.any(axis=1).mean()), float(chunks_with_gold)
 
@@ -254,7 +316,9 @@ def spaced(text: str) -> str:
 
 
 def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
-    """Say of every row where in the grid it stands, its domain, and its cluster (of `question_clusters`)."""
+    """Say of every row where in the grid it stands, its domain, and its cluster (of
+    `question_clusters`).
+    """
     (data,) = experiment.data.values()
     windows = rows["chunker"].map(experiment.chunker)
     place = rows.assign(
@@ -269,18 +333,27 @@ def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def question_clusters(data: Dataset) -> dict[str, int]:
-    """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
+    """Number the clusters of questions that documents tie together:
+
+    what one document is like, moves them all.
+    """
     from ragbench.data.relevance import linked_questions
 
     known = {document.id for document in data.documents}
     return linked_questions(
-        {q.id: known.intersection(q.meta.get("doc_ids", ())) or {q.meta.get("topic")} - {None} for q in data.questions}
+        {
+            q.id: known.intersection(q.meta.get("doc_ids", ())) or {q.meta.get("topic")} - {None}
+            for q in data.questions
+        }
     )
 
 
 def generator(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """Return a chat model under its name, with a context window for 20 chunks of 300 tokens and a reply of 2,048.
+    """Return a chat model under its name, with a context window for 20 chunks of 300 tokens and a
+    reply of 2,048.
 
     ``options`` are of `ragbench.llm.chat_model`.
     """
-    return {model_name(model): chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})}
+    return {
+        model_name(model): chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})
+    }

@@ -1,13 +1,15 @@
-"""RAGEval (Zhu et al. 2024): its data sets, its retrieval and its generators (sections 5.1 to 5.4, Tables 1, 3, 4, 5).
+"""RAGEval (Zhu et al. 2024): its data sets, its retrieval and its generators (sections 5.1 to 5.4,
+Tables 1, 3, 4, 5).
 
-data set -> passages -> Recall and EIR (`retrieval_rows`); recorded passages -> an answer (`answer_recorded`) -> ROUGE-L
-(`answer_rows`) and a verdict per key point (`verdicts`).
+data set -> passages -> Recall and EIR (`retrieval_rows`); recorded passages -> an answer
+(`answer_recorded`) -> ROUGE-L (`answer_rows`) and a verdict per key point (`verdicts`).
 
-The paper gives chunk sizes without a unit. The passages of the 350 recorded retrievals (English finance) are whole
-sentences, 450 characters or 75 WordPiece tokens in the median and never above 146 tokens: not "512 tokens". The default
-here packs whole sentences up to ``size`` *characters*, which comes nearest to the published EIR in both languages
-(notebook 42); 30% of the recorded passages are longer, so the paper's splitter was another one. Tokens, and plain
-windows of tokens, are there to compare.
+The paper gives chunk sizes without a unit. The passages of the 350 recorded retrievals (English
+finance) are whole sentences, 450 characters or 75 WordPiece tokens in the median and never above
+146 tokens: not "512 tokens". The default here packs whole sentences up to ``size`` *characters*,
+which comes nearest to the published EIR in both languages (notebook 42); 30% of the recorded
+passages are longer, so the paper's splitter was another one. Tokens, and plain windows of tokens,
+are there to compare.
 
 The paper prints no answer prompt, only that all generators got the same one (section 5.2): ours is
 ``rageval_answer_en``.
@@ -45,7 +47,8 @@ _NEW_TOKENS = 256  # section 5.1
 CONTROLS = 60  # key points that a judge must not find
 CONTROL_SEED = 20261126
 _NUMBER = re.compile(r"\s*\d+[.)]?\s+")  # before a key point
-# Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
+# Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their
+# names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
     "TopK 5": (512, 5),
     "TopK 2": (512, 2),
@@ -66,7 +69,8 @@ Build = Callable[[Sequence[Chunk]], Any]
 
 
 def dragonball(language: str = "en", domain: str = "finance", documents: int = 40) -> Dataset:
-    """Load the first so many documents of one language and domain, and the questions about no others.
+    """Load the first so many documents of one language and domain, and the questions about no
+    others.
 
     DRAGONBall has 40 documents on finance in each language.
     """
@@ -85,12 +89,19 @@ def _one_language(questions: Sequence[Question]) -> str:
     languages = {q.meta.get("language") for q in questions}
     if len(languages) != 1:
         shown = ", ".join(sorted(map(str, languages))) or "no questions"
-        raise DataError(f"a data set with {shown}", "questions in one language", "load one language at a time")
+        raise DataError(
+            f"a data set with {shown}", "questions in one language", "load one language at a time"
+        )
     return languages.pop()
 
 
-def cut(documents: Iterable[Document], size: int, how: str = "characters", language: str = "en") -> list[Chunk]:
-    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, within words."""
+def cut(
+    documents: Iterable[Document], size: int, how: str = "characters", language: str = "en"
+) -> list[Chunk]:
+    """Cut documents:
+
+    whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, within words.
+    """
     check_known("way to cut", [how], CUTS)
     if how == "windows":
         return token_chunks(documents, size, 0.0, words=False)
@@ -98,34 +109,52 @@ def cut(documents: Iterable[Document], size: int, how: str = "characters", langu
 
 
 def _with_titles(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Put each chunk's title in brackets before its text, as the paper's indexer does (section 5.1)."""
+    """Put each chunk's title in brackets before its text, as the paper's indexer does (section
+    5.1).
+    """
     return [replace(c, text=f"({c.title}) {c.text}") if c.title else c for c in chunks]
 
 
 def character_bigrams(text: str) -> list[str]:
-    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits; a lone character stays."""
+    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits;
+
+    a lone character stays.
+    """
     terms = []
     for run in _RUN.findall(text.lower()):
         chinese = run[0] >= "\u3400"
-        terms += [run[i : i + 2] for i in range(len(run) - 1)] if chinese and len(run) > 1 else [run]
+        terms += (
+            [run[i : i + 2] for i in range(len(run) - 1)] if chinese and len(run) > 1 else [run]
+        )
     return terms
 
 
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
-    """Return the tokenizer ``"jieba"`` or ``"bigrams"``; ``"auto"`` takes jieba where it is installed."""
+    """Return the tokenizer ``"jieba"`` or ``"bigrams"``;
+
+    ``"auto"`` takes jieba where it is installed.
+    """
     check_known("Chinese tokenizer", [name], _TOKENIZERS)
     installed = importlib.util.find_spec("jieba") is not None
     if name == "jieba" and not installed:
-        raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'bigrams'")
+        raise ConfigError(
+            "jieba, which is not installed",
+            "the package jieba",
+            "pip install jieba, or use 'bigrams'",
+        )
     return jieba_words if installed and name != "bigrams" else character_bigrams
 
 
-def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "auto", **options: Any) -> Build:
-    """Return what builds BM25 for a language: ``"en"`` with Terrier's stems and stop words, ``"zh"`` words or bigrams.
+def bm25(
+    language: str = "en", tokenizer: str | Callable[[str], list[str]] = "auto", **options: Any
+) -> Build:
+    """Return what builds BM25 for a language: ``"en"`` with Terrier's stems and stop words,
+    ``"zh"`` words or bigrams.
 
-    ``tokenizer`` is in Chinese a name `chinese_tokenizer` knows, in English one ``BM25`` knows; or a callable. The
-    variant is ``lucene`` unless ``options`` of ``BM25`` name it: in a collection about one subject many terms stand in
-    more than half of the chunks, where Terrier's idf is negative.
+    ``tokenizer`` is in Chinese a name `chinese_tokenizer` knows, in English one ``BM25`` knows; or
+    a callable. The variant is ``lucene`` unless ``options`` of ``BM25`` name it: in a collection
+    about one subject many terms stand in more than half of the chunks, where Terrier's idf is
+    negative.
     """
     if language == "zh" and isinstance(tokenizer, str):
         tokenizer = chinese_tokenizer(tokenizer)
@@ -167,34 +196,48 @@ def retrieval_rows(
     empty: float = float("nan"),
     **options: Any,
 ) -> pd.DataFrame:
-    """Run the experiment: Recall and EIR of every question, all in one language, under every setting.
+    """Run the experiment: Recall and EIR of every question, all in one language, under every
+    setting.
 
     Parameters
     ----------
-    retrievers : name -> what builds one from chunks (`bm25`, a partial ``make_retriever``, or your own).
+    retrievers : name -> what builds one from chunks (`bm25`, a partial ``make_retriever``, or your
+    own).
     settings : name -> (chunk size, passages).
-    prefix : index the chunks with (True) and without (False) their document's title. Scores are always taken on the
+    prefix : index the chunks with (True) and without (False) their document's title. Scores are
+    always taken on the
         chunks themselves: the title is not retrieved text.
     how : as for `cut`. variant, empty : as for `passage_table`.
     options : for `Experiment`, such as ``folder``.
 
-    One row per setting, prefix, retriever and question. Recall and EIR are NaN without references, unless ``empty``
-    says otherwise, and where the search failed.
+    One row per setting, prefix, retriever and question. Recall and EIR are NaN without references,
+    unless ``empty`` says otherwise, and where the search failed.
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
     language = _one_language(data.questions)
     # One search with the largest k of a size: the hits for a smaller one are its beginning.
-    deepest = {size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()}
+    deepest = {
+        size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()
+    }
     plain = {size: cut(data.documents, size, how, language) for size in deepest}
-    places = {f"{size} {how}{', titles' if titled else ''}": (size, titled) for size in deepest for titled in prefix}
-    chunks = {name: _with_titles(plain[size]) if titled else plain[size] for name, (size, titled) in places.items()}
+    places = {
+        f"{size} {how}{', titles' if titled else ''}": (size, titled)
+        for size in deepest
+        for titled in prefix
+    }
+    chunks = {
+        name: _with_titles(plain[size]) if titled else plain[size]
+        for name, (size, titled) in places.items()
+    }
     grid = Experiment(
         f"rageval_retrieval_{data.name}_{language}",
         **{
             "data": {data.name: data},
             "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
-            "retriever": {name: partial(_ShortQueries, build=build) for name, build in retrievers.items()},
+            "retriever": {
+                name: partial(_ShortQueries, build=build) for name, build in retrievers.items()
+            },
             "k": sorted(set(deepest.values())),
             "N": _UNCUT,
             "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
@@ -203,7 +246,9 @@ def retrieval_rows(
     )
     rows = grid.run(progress=False).set_index("question_id")
     parts = dict(list(rows.groupby(["chunker", "retriever"], sort=False)))
-    about = pd.DataFrame({"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]})
+    about = pd.DataFrame(
+        {"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]}
+    )
     texts = {size: {c.id: c.text for c in some} for size, some in plain.items()}
     names = {place: name for name, place in places.items()}
     frames = []
@@ -211,10 +256,21 @@ def retrieval_rows(
         part = parts[names[size, titled], retriever].loc[about["question_id"]]
         ok = part["status"].eq("ok").to_numpy()
         hits = part["hits"].where(ok, None)
-        passages = [[texts[size][name] for name in ids[:k]] if ids is not None else [] for ids in hits]
-        table = passage_table([q.references for q in data.questions], passages, language, variant, empty, prefix=False)
+        passages = [
+            [texts[size][name] for name in ids[:k]] if ids is not None else [] for ids in hits
+        ]
+        table = passage_table(
+            [q.references for q in data.questions], passages, language, variant, empty, prefix=False
+        )
         table.loc[~ok, list(MEASURES)] = float("nan")
-        place = {"retriever": retriever, "setting": setting, "size": size, "k": k, "cut": how, "prefix": titled}
+        place = {
+            "retriever": retriever,
+            "setting": setting,
+            "size": size,
+            "k": k,
+            "cut": how,
+            "prefix": titled,
+        }
         frames.append(about.assign(**place).join(table))
     return pd.concat(frames, ignore_index=True)
 
@@ -224,9 +280,9 @@ def answer_recorded(
 ) -> list[Answer]:
     """Answer questions from the passages that were recorded with another model's answers.
 
-    ``questions``, ``recorded``: of `load_dragonball_answers`. ``options``: for `generate`. Passages stand a blank line
-    apart with the heads that the paper's indexer gave them; an answer has at most 256 tokens, and one that this limit
-    ended counts as it is, as in the paper.
+    ``questions``, ``recorded``: of `load_dragonball_answers`. ``options``: for `generate`. Passages
+    stand a blank line apart with the heads that the paper's indexer gave them; an answer has at
+    most 256 tokens, and one that this limit ended counts as it is, as in the paper.
 
     Source: RAGEval, section 5.1. Its prompt is not printed: ours is ``rageval_answer_en``.
     """
@@ -236,21 +292,31 @@ def answer_recorded(
 
 
 def verdicts(
-    model: Any, questions: Sequence[Question], responses: Sequence[str], joint: int | None = 1, **options: Any
+    model: Any,
+    questions: Sequence[Question],
+    responses: Sequence[str],
+    joint: int | None = 1,
+    **options: Any,
 ) -> LabelResult:
-    """Judge by a model which key points of each question its response covers or contradicts, one in a prompt.
+    """Judge by a model which key points of each question its response covers or contradicts, one in
+    a prompt.
 
-    Key points are shown without the numbers that the data set writes before them. ``joint``, ``options``: as for
-    `keypoint_verdicts`.
+    Key points are shown without the numbers that the data set writes before them. ``joint``,
+    ``options``: as for `keypoint_verdicts`.
     """
-    points = [[_NUMBER.sub("", point) for point in question.meta["keypoints"]] for question in questions]
+    points = [
+        [_NUMBER.sub("", point) for point in question.meta["keypoints"]] for question in questions
+    ]
     texts = [question.text for question in questions]
     options = {"ids": [question.id for question in questions], **options}
     return keypoint_verdicts(model, texts, responses, points, joint, **options)
 
 
 def answers_of_others(questions: Sequence[Question]) -> list[str]:
-    """Return for each question the true answer of the next one of its kind: a judge must not find its points there."""
+    """Return for each question the true answer of the next one of its kind:
+
+    a judge must not find its points there.
+    """
     by_kind: dict[str, list[Question]] = {}
     for question in questions:
         by_kind.setdefault(question.kind, []).append(question)
@@ -261,7 +327,9 @@ def answers_of_others(questions: Sequence[Question]) -> list[str]:
     return [following[question.id] for question in questions]
 
 
-def stray_points(questions: Sequence[Question], count: int = CONTROLS, seed: int = CONTROL_SEED) -> dict[int, str]:
+def stray_points(
+    questions: Sequence[Question], count: int = CONTROLS, seed: int = CONTROL_SEED
+) -> dict[int, str]:
     """Draw answerable questions, by their places, and one key point of each."""
     draw = random.Random(seed)
     places = [place for place, question in enumerate(questions) if question.kind != "unanswerable"]
@@ -279,7 +347,8 @@ def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
 
 
 def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.DataFrame:
-    """Return a row per answer: question_id, kind, document (the first it is about), rouge_l, words, finish.
+    """Return a row per answer: question_id, kind, document (the first it is about), rouge_l, words,
+    finish.
 
     ``rouge_l`` is the released code's; NaN where there is no answer.
     """
@@ -302,17 +371,21 @@ def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.
 def finance_table(
     model: Any, questions: Sequence[Question], recorded: Sequence[Answer], **options: Any
 ) -> tuple[pd.DataFrame, list[StepReport]]:
-    """Let a model answer the recorded questions and judge key points, and say what each step of judging took.
+    """Let a model answer the recorded questions and judge key points, and say what each step of
+    judging took.
 
     Returns
     -------
-    One row per question as of `answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of the recorded answer,
-    and the `verdict_counts` of four answers, each under its name: ``true``, ``recorded``, ``own``, and ``other``, the
-    true answer of another question, for one key point of each of `stray_points`. No text is in it.
+    One row per question as of `answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of
+    the recorded answer, and the `verdict_counts` of four answers, each under its name: ``true``,
+    ``recorded``, ``own``, and ``other``, the true answer of another question, for one key point of
+    each of `stray_points`. No text is in it.
     """
     answers = answer_recorded(model, questions, recorded, **options)
     table = answer_rows(questions, answers)
-    table = table.join(answer_rows(questions, recorded)[["rouge_l", "words"]].add_prefix("recorded "))
+    table = table.join(
+        answer_rows(questions, recorded)[["rouge_l", "words"]].add_prefix("recorded ")
+    )
     responses = {
         "true": [question.answer for question in questions],
         "recorded": [answer.text for answer in recorded],
@@ -331,5 +404,9 @@ def finance_table(
     ]
     labelled = verdicts(model, asked, [others[place] for place in drawn], **options)
     reports.append(labelled.report)
-    stray = verdict_counts(labelled.labels).set_index(pd.Index(drawn)).reindex(table.index, fill_value=0)
+    stray = (
+        verdict_counts(labelled.labels)
+        .set_index(pd.Index(drawn))
+        .reindex(table.index, fill_value=0)
+    )
     return table.join(stray.add_prefix("other ")), reports

@@ -1,8 +1,10 @@
-"""The thesis's experiment (El Yagouby 2024, §2.5 and §3): its published settings, as an `Experiment`.
+"""The thesis's experiment (El Yagouby 2024, §2.5 and §3): its published settings, as an
+`Experiment`.
 
-BM25 keeps 5 chunks and MLQ 5 of the union over its sub-questions; SIM, MMR and REO take 10 from MiniLM's vectors. The
-IR score is that of the published run (the longest common substring, Eq 2.2). What the thesis ran stands in its author's
-repository (`SOURCE`); where the text says something else, notebooks 10 to 13 say so.
+BM25 keeps 5 chunks and MLQ 5 of the union over its sub-questions; SIM, MMR and REO take 10 from
+MiniLM's vectors. The IR score is that of the published run (the longest common substring, Eq 2.2).
+What the thesis ran stands in its author's repository (`SOURCE`); where the text says something
+else, notebooks 10 to 13 say so.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from ragbench.records import Dataset
 
 SOURCE = "github.com/amine-elyagouby/RAG-Evaluation-Framework, commit a98a083"
 H, K = 0.105, 0.670  # the published thresholds (§3.3)
-# For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
+# For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions:
+# retrieval is easier.
 DATA: Mapping[str, Callable[..., Dataset]] = {"hotpotqa": load_hotpotqa, "minihop": load_minihop}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "BM25": {"variant": "terrier"},
@@ -50,22 +53,32 @@ GRADE_GROUPS = {"5": "grade 5", "2,3,4": "grades 2, 3, 4", "1": "grade 1"}
 def figure_3_1_readings(path: str | Path | None = None) -> pd.DataFrame:
     """Return the IR scores of the thesis's own BM25 answers by group of grades: one row an answer.
 
-    They were read, pixel by pixel, from the three plots of Figure 3.1 in the author's repository (`SOURCE`,
-    ``IR_LLM_Evaluations_Analysis.ipynb``, cells 16 to 18). One pixel is about seven answers and .003 in score. Scores
-    between two pixels are interpolated: shares and agreements can be computed, single values are not the author's.
+    They were read, pixel by pixel, from the three plots of Figure 3.1 in the author's repository
+    (`SOURCE`, ``IR_LLM_Evaluations_Analysis.ipynb``, cells 16 to 18). One pixel is about seven
+    answers and .003 in score. Scores between two pixels are interpolated: shares and agreements can
+    be computed, single values are not the author's.
 
-    Columns: group (of `GRADE_GROUPS`), ir_score. NotHereError without the file in ``RAGBENCH_DATA``.
+    Columns: group (of `GRADE_GROUPS`), ir_score. NotHereError without the file in
+    ``RAGBENCH_DATA``.
     """
     parts = ("thesis", "figure_3.1_readings.csv.gz")
-    do = f"set RAGBENCH_DATA, or read the plots anew: {SOURCE}, IR_LLM_Evaluations_Analysis.ipynb, cells 16 to 18"
-    readings = pd.read_csv(shared_file(path, *parts, name="The readings of Figure 3.1", do=do), dtype={"grades": str})
-    return pd.DataFrame({"group": readings["grades"].map(GRADE_GROUPS), "ir_score": readings["ir_score"]})
+    do = (
+        f"set RAGBENCH_DATA, or read the plots anew: {SOURCE}, "
+        "IR_LLM_Evaluations_Analysis.ipynb, cells 16 to 18"
+    )
+    readings = pd.read_csv(
+        shared_file(path, *parts, name="The readings of Figure 3.1", do=do), dtype={"grades": str}
+    )
+    return pd.DataFrame(
+        {"group": readings["grades"].map(GRADE_GROUPS), "ir_score": readings["ir_score"]}
+    )
 
 
 class RecordedSubQuestions:
     """question -> the sub-questions that a model wrote for it when it was asked; for `MultiQuery`.
 
-    The questions are those of MiniHop and of HotpotQA's 1,886. No model is asked; ConfigError for another question.
+    The questions are those of MiniHop and of HotpotQA's 1,886. No model is asked; ConfigError for
+    another question.
     """
 
     def __call__(self, question: str) -> list[str]:
@@ -74,7 +87,10 @@ class RecordedSubQuestions:
         if question not in recorded:
             raise ConfigError(
                 f"MLQ has no recorded sub-questions for {question!r}",
-                "a question of MiniHop or of HotpotQA's subset, or a model that writes sub-questions",
+                (
+                    "a question of MiniHop or of HotpotQA's subset, or a model that writes "
+                    "sub-questions"
+                ),
                 "pass decompose=rb.retrieval.llm_decomposer(model), or leave MLQ out",
             )
         return list(recorded[question]["sub_questions"])
@@ -92,16 +108,21 @@ class RecordedSubQuestions:
 @functools.cache
 def _sub_questions() -> dict[str, dict[str, Any]]:
     """Return the recorded rows by the question's text."""
-    files = [packaged_data("minihop", "sub_questions.jsonl"), packaged_data("hotpotqa", "sub_questions.jsonl.gz")]
+    files = [
+        packaged_data("minihop", "sub_questions.jsonl"),
+        packaged_data("hotpotqa", "sub_questions.jsonl.gz"),
+    ]
     return {row["question"]: row for file in files for _, row in read_jsonl(file)}
 
 
 def retrievers(
     decompose: Callable[[str], Sequence[str]] | None = None, embedder: Any = None
 ) -> dict[str, Callable[[Sequence[Any]], Any]]:
-    """Return what builds each of the five retrievers from chunks; the dense ones share an index (§2.5.3).
+    """Return what builds each of the five retrievers from chunks; the dense ones share an index
+    (§2.5.3).
 
-    ``decompose`` makes sub-questions for MLQ; default `RecordedSubQuestions`. ``embedder`` is MiniLM by default.
+    ``decompose`` makes sub-questions for MLQ; default `RecordedSubQuestions`. ``embedder`` is
+    MiniLM by default.
     """
     from ragbench.retrieval import make_retriever
 
@@ -128,7 +149,11 @@ class Models:
         """The models by part: the names that stand in rows and in the ledger."""
         from ragbench.llm import model_name
 
-        parts = {"decomposer": self.decompose.model, "generator": self.generator, "judge": self.judge}
+        parts = {
+            "decomposer": self.decompose.model,
+            "generator": self.generator,
+            "judge": self.judge,
+        }
         return {part: model_name(model) for part, model in parts.items()}
 
     def __str__(self) -> str:
@@ -143,9 +168,10 @@ def models(
 ) -> Models:
     """Return the models of a live run.
 
-    ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict": 200}``, decomposes MLQ's
-    questions and answers; ``judge_model`` (the thesis: GPT-4o) grades, by default the same one. ``recording``: a file
-    that records the calls. ``options``: of `ragbench.llm.chat_model`.
+    ``model``, such as ``"ollama:llama3:8b"`` or ``{"use": "ollama:llama3:8b", "num_predict":
+    200}``, decomposes MLQ's questions and answers; ``judge_model`` (the thesis: GPT-4o) grades, by
+    default the same one. ``recording``: a file that records the calls. ``options``: of
+    `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
@@ -162,9 +188,10 @@ def models(
 def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
     """Set up the run behind a table of the thesis.
 
-    "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems (Figures 3.1 and 3.2
-    count its rows too); N = 0 asks without documents, as "LLM only". Without ``who``, from `models`, it is retrieval
-    only and needs no model. ``options`` are for `Experiment`, in place of what the table sets.
+    "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems
+    (Figures 3.1 and 3.2 count its rows too); N = 0 asks without documents, as "LLM only". Without
+    ``who``, from `models`, it is retrieval only and needs no model. ``options`` are for
+    `Experiment`, in place of what the table sets.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """
@@ -187,11 +214,15 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
 
 
 def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10) -> dict[str, int]:
-    """Count the calls of the thesis's grid by step, for `ragbench.llm.plan`; the judge sees all N at once.
+    """Count the calls of the thesis's grid by step, for `ragbench.llm.plan`; the judge sees all N
+    at once.
 
     Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
 
     >>> steps()
     {'grading': 37020, 'generation': 377604}
     """
-    return {"grading": questions * retrievers, "generation": questions + budgets * questions * retrievers}
+    return {
+        "grading": questions * retrievers,
+        "generation": questions + budgets * questions * retrievers,
+    }

@@ -1,7 +1,9 @@
-"""Prompts: one text file each, id = file name. A user may point to a file of their own wherever an id is taken.
+"""Prompts: one text file each, id = file name. A user may point to a file of their own wherever an
+id is taken.
 
-A file may begin with a header between two lines ``---``: for readers, never sent and in no hash. Ours say there which
-section of which paper the prompt follows and where it departs from it. Fields are written ``{name}``.
+A file may begin with a header between two lines ``---``: for readers, never sent and in no hash.
+Ours say there which section of which paper the prompt follows and where it departs from it. Fields
+are written ``{name}``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def _prompt_ids() -> list[str]:
 
 
 def load_prompt(prompt: Prompt) -> str:
-    """Return a prompt's text as it is sent: without its header, and without white space at its ends.
+    """Return a prompt's text as it is sent: without its header, and without white space at its
+    ends.
 
     Parameters
     ----------
@@ -38,9 +41,13 @@ def load_prompt(prompt: Prompt) -> str:
         text = path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DataError(f"cannot read the prompt file {path}: {reason}", "a text file", "check the path") from None
+        raise DataError(
+            f"cannot read the prompt file {path}: {reason}", "a text file", "check the path"
+        ) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8") from None
+        raise DataError(
+            f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8"
+        ) from None
     first, *lines = [line.rstrip() for line in text.split("\n")]
     if first == _MARK:
         if _MARK not in lines:
@@ -48,7 +55,11 @@ def load_prompt(prompt: Prompt) -> str:
             raise DataError(f"the header of {path} has no end", f"a second line {_MARK!r}", do)
         text = "\n".join(lines[lines.index(_MARK) + 1 :]).strip()
     if not text:
-        raise DataError(f"the prompt file {path} is empty", "a prompt", "write one, or use an id of ragbench's own")
+        raise DataError(
+            f"the prompt file {path} is empty",
+            "a prompt",
+            "write one, or use an id of ragbench's own",
+        )
     return text
 
 
@@ -60,11 +71,18 @@ def prompt_hash(prompt: Prompt) -> str:
 def fill_prompt(text: str, **fields: str) -> str:
     """Put values into the ``{name}`` fields of a prompt's text; other braces stay as they are.
 
-    ConfigError when the text lacks one of the fields, since the model would then never see that value.
+    ConfigError when the text lacks one of the fields, since the model would then never see that
+    value.
     """
     named = {"{" + name + "}": value for name, value in fields.items()}
     if missing := [name for name in named if name not in text]:
         do = "add the missing field to the prompt file"
-        raise ConfigError(f"the prompt has no field {missing[0]}", f"the fields {', '.join(named)}", do)
+        raise ConfigError(
+            f"the prompt has no field {missing[0]}", f"the fields {', '.join(named)}", do
+        )
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
-    return re.sub("|".join(map(re.escape, named)), lambda match: named[match[0]], text) if named else text
+    return (
+        re.sub("|".join(map(re.escape, named)), lambda match: named[match[0]], text)
+        if named
+        else text
+    )

@@ -1,7 +1,8 @@
-"""What every retriever shares: a batched ``search()`` with checked arguments, and LangChain's ``invoke()`` on top.
+"""What every retriever shares: a batched ``search()`` with checked arguments, and LangChain's
+``invoke()`` on top.
 
-Best hit first; ties by chunk id; a hit whose score is exactly zero carries no evidence and is not returned; the same
-input gives the same output, whatever the order of the chunks.
+Best hit first; ties by chunk id; a hit whose score is exactly zero carries no evidence and is not
+returned; the same input gives the same output, whatever the order of the chunks.
 """
 
 from __future__ import annotations
@@ -25,17 +26,32 @@ Scopes = list[frozenset[str] | None] | None
 
 
 def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """List the chunks; ConfigError for something else, DataError for none or two that share an id."""
+    """List the chunks;
+
+    ConfigError for something else, DataError for none or two that share an id.
+    """
     if isinstance(chunks, str) or not isinstance(chunks, Iterable):
-        raise ConfigError(f"chunks is {type(chunks).__name__}", "a list of Chunk", "call token_chunks(documents) first")
+        raise ConfigError(
+            f"chunks is {type(chunks).__name__}",
+            "a list of Chunk",
+            "call token_chunks(documents) first",
+        )
     chunks = list(chunks)
     if not chunks:
-        raise DataError("no chunks to index", "at least one Chunk", "check that the documents have text")
+        raise DataError(
+            "no chunks to index", "at least one Chunk", "check that the documents have text"
+        )
     first: dict[str, int] = {}
     for i, chunk in enumerate(chunks):
-        if not (isinstance(chunk, Chunk) and isinstance(chunk.id, str) and isinstance(chunk.text, str)):
+        if not (
+            isinstance(chunk, Chunk) and isinstance(chunk.id, str) and isinstance(chunk.text, str)
+        ):
             got = f"chunk {i} is {repr(chunk)[:200]}"
-            raise ConfigError(got, "ragbench.Chunk(id, text, doc_id, title) of str", "call token_chunks(documents)")
+            raise ConfigError(
+                got,
+                "ragbench.Chunk(id, text, doc_id, title) of str",
+                "call token_chunks(documents)",
+            )
         if first.setdefault(chunk.id, i) != i:
             got = f"chunks {first[chunk.id]} and {i} share the id {chunk.id!r}"
             raise DataError(got, "unique ids", "give every chunk an id of its own")
@@ -45,12 +61,18 @@ def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
 def check_retriever(retriever: Any) -> Any:
     """Return the retriever, or raise ConfigError when it has no batched ``search``."""
     if isinstance(retriever, type) or not callable(getattr(retriever, "search", None)):
-        got = f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}"
-        raise ConfigError(got, "a retriever with search(queries, k, scope)", "pass for instance BM25(chunks)")
+        got = (
+            f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}"
+        )
+        raise ConfigError(
+            got, "a retriever with search(queries, k, scope)", "pass for instance BM25(chunks)"
+        )
     return retriever
 
 
-Searcher = Annotated[Any, AfterValidator(check_retriever)]  # a field that holds a retriever, ours or anybody's
+Searcher = Annotated[
+    Any, AfterValidator(check_retriever)
+]  # a field that holds a retriever, ours or anybody's
 
 
 def retriever_settings(retriever: Any) -> dict[str, Any]:
@@ -67,8 +89,11 @@ def _described(value: Any) -> Any:
 
 
 def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return the chunks that begin before character ``end`` of their texts joined with one space, the last one cut."""
-    kept, start = [], 0
+    """Return the chunks that begin before character ``end`` of their texts joined with one space,
+    the last one cut.
+    """
+    kept = []
+    start = 0
     for chunk in chunks:
         if start >= end:
             break
@@ -91,8 +116,8 @@ def _document(chunk: Chunk, **more: Any) -> LangChainDocument:
 class Retriever(BaseRetriever):
     """A LangChain retriever with batched, deterministic search.
 
-    ``invoke(query)`` returns ``k`` LangChain documents whose metadata holds ``title, doc_id, chunk_id, score, rank``;
-    ``k`` and ``scope`` may be passed to it too.
+    ``invoke(query)`` returns ``k`` LangChain documents whose metadata holds ``title, doc_id,
+    chunk_id, score, rank``; ``k`` and ``scope`` may be passed to it too.
     """
 
     k: PositiveInt = 10
@@ -102,14 +127,15 @@ class Retriever(BaseRetriever):
             super().__init__(**fields)
         except ValidationError as error:
             wrong = error.errors()[0]
-            got, expected = f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}", wrong["msg"]
+            got = f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}"
+            expected = wrong["msg"]
             raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
 
     def search(self, queries: Sequence[str], k: int, scope: _Scope = None) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query, best first; fewer where fewer chunks qualify.
 
-        ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set (or None) per
-        query. The index's statistics stay those of all chunks.
+        ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set
+        (or None) per query. The index's statistics stay those of all chunks.
         """
         queries = _texts(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
@@ -118,8 +144,14 @@ class Retriever(BaseRetriever):
             return []
         n = len(queries)
         found = self._search(queries, int(k), _scopes(scope, n))
-        lists = isinstance(found, list) and all(isinstance(hits, list) and len(hits) <= k for hits in found)
-        if not lists or len(found) != n or not all(isinstance(hit, Hit) for hits in found for hit in hits):
+        lists = isinstance(found, list) and all(
+            isinstance(hits, list) and len(hits) <= k for hits in found
+        )
+        if (
+            not lists
+            or len(found) != n
+            or not all(isinstance(hit, Hit) for hits in found for hit in hits)
+        ):
             got = f"{type(self).__name__}._search returned {repr(found)[:120]}"
             do = "return self.best(scores, k, scopes), or lists of Hit"
             raise DataError(got, f"a list of {n} lists, each of at most {k} Hit", do)
@@ -131,17 +163,27 @@ class Retriever(BaseRetriever):
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON.
 
-        Default: the fields of the class, objects by their own settings; a field ``over`` is what a retriever wraps.
+        Default: the fields of the class, objects by their own settings; a field ``over`` is what a
+        retriever wraps.
         """
-        fields = {name: _described(value) for name, value in self if name not in Retriever.model_fields}
+        fields = {
+            name: _described(value) for name, value in self if name not in Retriever.model_fields
+        }
         return {"retriever": type(self).__name__, **fields}
 
     def __repr__(self) -> str:
-        """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``."""
+        """Write what changes the hits in one line:
+
+        ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``.
+        """
         settings = retriever_settings(self)
         over = settings.get("over", [])
-        parts = [str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])]
-        shown = {k: v for k, v in settings.items() if k != "retriever" and not isinstance(v, dict | list)}
+        parts = [
+            str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])
+        ]
+        shown = {
+            k: v for k, v in settings.items() if k != "retriever" and not isinstance(v, dict | list)
+        }
         parts += [f"{k}={v!r}" for k, v in shown.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
@@ -161,7 +203,11 @@ def _texts(queries: Sequence[str]) -> list[str]:
     queries = list(queries)
     for i, query in enumerate(queries):
         if not isinstance(query, str) or not query.strip():
-            raise ConfigError(f"query {i} is {query!r}", "some text", "pass question.text; leave empty questions out")
+            raise ConfigError(
+                f"query {i} is {query!r}",
+                "some text",
+                "pass question.text; leave empty questions out",
+            )
     return queries
 
 
@@ -171,18 +217,25 @@ def _scopes(scope: _Scope, n: int) -> Scopes:
         return None
     if isinstance(scope, str) or not isinstance(scope, Collection):
         expected = "a set of document ids, or a list with one set per query"
-        raise ConfigError(f"scope is {type(scope).__name__}", expected, "pass for instance scope={document.id}")
+        raise ConfigError(
+            f"scope is {type(scope).__name__}", expected, "pass for instance scope={document.id}"
+        )
     if all(isinstance(item, str) for item in scope):
         return [frozenset(scope)] * n  # type: ignore[arg-type]
     if len(scope) != n:
-        raise ConfigError(f"{len(scope)} scopes for {n} queries", "one scope per query", "pass one set of ids each")
+        raise ConfigError(
+            f"{len(scope)} scopes for {n} queries",
+            "one scope per query",
+            "pass one set of ids each",
+        )
     return [None if item is None else frozenset(item) for item in scope]
 
 
 class Index(Retriever):
     """A retriever that holds chunks, sorted so that a lower position wins a tie.
 
-    ``title=True`` searches the document's title with each of its chunks (default: the text alone, as in the papers).
+    ``title=True`` searches the document's title with each of its chunks (default: the text alone,
+    as in the papers).
     """
 
     _chunks: list[Chunk] = PrivateAttr()
@@ -209,8 +262,14 @@ class Index(Retriever):
         return list(self._chunks)
 
     def best(self, scores: Sequence[Sequence[float]], k: int, scopes: Scopes) -> list[list[Hit]]:
-        """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the order of ``chunks``."""
-        table = np.asarray(scores, np.float64) if len({len(row) for row in scores}) == 1 else np.empty(0)
+        """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the
+        order of ``chunks``.
+        """
+        table = (
+            np.asarray(scores, np.float64)
+            if len({len(row) for row in scores}) == 1
+            else np.empty(0)
+        )
         if table.shape != (len(scores), len(self._chunks)) or np.isnan(table).any():
             got = f"{type(self).__name__} gave scores of shape {table.shape}, or one that is NaN"
             expected = f"numbers of shape (queries, chunks): ({len(scores)}, {len(self._chunks)})"
@@ -222,7 +281,9 @@ class Index(Retriever):
                 order = np.argsort(-row, kind="stable")
                 order = order[row[order] != 0][:k]
                 chosen = order if places is None else places[order]
-                hits[q] = ranked((self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True))
+                hits[q] = ranked(
+                    (self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True)
+                )
         return hits
 
     @cached_property
@@ -234,16 +295,29 @@ class Index(Retriever):
         return places
 
     def _by_scope(self, scopes: Scopes, n: int) -> list[tuple[np.ndarray | None, list[int]]]:
-        """Group n queries by scope: (positions of the allowed chunks or None: all, numbers of the queries)."""
+        """Group n queries by scope:
+
+        (positions of the allowed chunks or None: all, numbers of the queries).
+        """
         groups: dict[frozenset[str] | None, list[int]] = {}
         for q, scope in enumerate(scopes or [None] * n):
             groups.setdefault(scope, []).append(q)
         for scope in groups:
             if missing := [d for d in scope or () if d not in self._places]:
-                got = f"scope names {len(missing)} document(s) without a chunk, such as {min(map(str, missing))!r}"
-                raise ConfigError(got, "ids of indexed documents", "use Document.id as it stands in Chunk.doc_id")
+                got = (
+                    f"scope names {len(missing)} document(s) without a chunk, such as "
+                    f"{min(map(str, missing))!r}"
+                )
+                raise ConfigError(
+                    got, "ids of indexed documents", "use Document.id as it stands in Chunk.doc_id"
+                )
         return [
-            (None if scope is None else np.array(sorted(i for d in scope for i in self._places[d]), np.int32), members)
+            (
+                None
+                if scope is None
+                else np.array(sorted(i for d in scope for i in self._places[d]), np.int32),
+                members,
+            )
             for scope, members in groups.items()
         ]
 
@@ -252,18 +326,25 @@ class Index(Retriever):
 
 
 def to_langchain(chunks: Iterable[Chunk]) -> list[LangChainDocument]:
-    """Return chunks as LangChain documents, for a vector store: ``store.add_documents(to_langchain(chunks))``."""
+    """Return chunks as LangChain documents, for a vector store:
+
+    ``store.add_documents(to_langchain(chunks))``.
+    """
     return [_document(chunk) for chunk in chunks]
 
 
 class FromLangChain(Index):
-    """A LangChain retriever's ranking as hits; scores are 1 / rank, and ``scope`` is applied to what was found.
+    """A LangChain retriever's ranking as hits; scores are 1 / rank, and ``scope`` is applied to
+    what was found.
 
     Parameters
     ----------
-    retriever : with ``invoke(query)``. It is asked for k documents where it has ``search_kwargs`` or a field ``k``.
-    chunks : those that it searches, see `to_langchain`. A document is found again by its chunk's id, else by its text.
-    label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by this label.
+    retriever : with ``invoke(query)``. It is asked for k documents where it has ``search_kwargs``
+    or a field ``k``.
+    chunks : those that it searches, see `to_langchain`. A document is found again by its chunk's
+    id, else by its text.
+    label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by
+    this label.
     """
 
     label: str
@@ -273,16 +354,21 @@ class FromLangChain(Index):
     def __init__(self, retriever: Any, chunks: Iterable[Chunk], label: str) -> None:
         if not callable(getattr(retriever, "invoke", None)):
             got = f"retriever is {type(retriever).__name__}"
-            raise ConfigError(got, "a LangChain retriever", "of a vector store, pass store.as_retriever()")
+            raise ConfigError(
+                got, "a LangChain retriever", "of a vector store, pass store.as_retriever()"
+            )
         super().__init__(chunks, label=label)
         self._retriever = retriever
         self._known = {c.text: c for c in reversed(self._chunks)} | {c.id: c for c in self._chunks}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        retriever, hits = self._retriever, []
+        retriever = self._retriever
+        hits = []
         if isinstance(retriever, BaseRetriever):
             if isinstance(getattr(retriever, "search_kwargs", None), dict):
-                retriever = retriever.model_copy(update={"search_kwargs": retriever.search_kwargs | {"k": k}})
+                retriever = retriever.model_copy(
+                    update={"search_kwargs": retriever.search_kwargs | {"k": k}}
+                )
             elif hasattr(retriever, "k"):
                 retriever = retriever.model_copy(update={"k": k})
         for query, scope in zip(queries, scopes or [None] * len(queries), strict=True):
@@ -295,6 +381,8 @@ class FromLangChain(Index):
         for key in (document.metadata.get("chunk_id"), document.id, document.page_content):
             if key in self._known:
                 return self._known[key]
-        got = f"{self.label} found a text that is none of the chunks: {document.page_content[:60]!r}"
+        got = (
+            f"{self.label} found a text that is none of the chunks: {document.page_content[:60]!r}"
+        )
         do = "index ragbench.to_langchain(chunks), which keeps their ids"
         raise DataError(got, "documents made of these chunks", do)

@@ -1,23 +1,28 @@
 """BM25 in five variants, exact, over a compiled inverted index.
 
-With K = k1 * (1 - b + b * length / average length), N chunks, df chunks that hold the term, tf its count in the chunk
-and qtf its count in the query, a chunk scores the sum over the query's terms of idf * saturation:
+With K = k1 * (1 - b + b * length / average length), N chunks, df chunks that hold the term, tf its
+count in the chunk and qtf its count in the query, a chunk scores the sum over the query's terms of
+idf * saturation:
 
-=========  ===========================================  ======================  =======================================
-variant    idf                                          saturation              source
-=========  ===========================================  ======================  =======================================
-terrier    log2((N - df + 0.5) / (df + 0.5))            (k1 + 1) tf / (tf + K)  Terrier 5, class BM25; thesis §2.5.3
+=========  ===========================================  ======================
+======================================= variant    idf
+saturation              source =========  ===========================================
+======================  ======================================= terrier    log2((N - df + 0.5) / (df
++ 0.5))            (k1 + 1) tf / (tf + K)  Terrier 5, class BM25; thesis §2.5.3
            x (k3 + 1) qtf / (k3 + qtf)
-lucene     ln(1 + (N - df + 0.5) / (df + 0.5))          tf / (tf + K)           Kamphuis et al., ECIR 2020, Table 1
-robertson  ln((N - df + 0.5) / (df + 0.5)), at least 0  tf / (tf + K)           the same; Robertson et al., TREC-3
-atire      ln(N / df)                                   (k1 + 1) tf / (tf + K)  the same; Trotman et al., ADCS 2014
-okapi      ln((N - df + 0.5) / (df + 0.5)); where       (k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi; its ties
-           negative, 0.25 times the mean idf                            fall in the order given, not by id
-=========  ===========================================  ======================  =======================================
+lucene     ln(1 + (N - df + 0.5) / (df + 0.5))          tf / (tf + K)           Kamphuis et al.,
+ECIR 2020, Table 1 robertson  ln((N - df + 0.5) / (df + 0.5)), at least 0  tf / (tf + K)
+the same; Robertson et al., TREC-3 atire      ln(N / df)                                   (k1 + 1)
+tf / (tf + K)  the same; Trotman et al., ADCS 2014 okapi      ln((N - df + 0.5) / (df + 0.5)); where
+(k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi; its ties
+           negative, 0.25 times the mean idf                            fall in the order given, not
+           by id
+=========  ===========================================  ======================
+=======================================
 
-``terrier`` counts a repeated query term through k3 = 8, the others add it once per occurrence. ``terrier`` and
-``okapi`` give a term found in more than half of the chunks a weight that is negative or tiny, as their models do; that
-shows only in collections of a few chunks.
+``terrier`` counts a repeated query term through k3 = 8, the others add it once per occurrence.
+``terrier`` and ``okapi`` give a term found in more than half of the chunks a weight that is
+negative or tiny, as their models do; that shows only in collections of a few chunks.
 """
 
 from __future__ import annotations
@@ -49,26 +54,37 @@ def _odds(n: int, df: int) -> float:
     return (n - df + 0.5) / (df + 0.5)
 
 
-# variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, order of ties)
+# variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, order of
+# ties)
 _VARIANTS: dict[str, tuple[Callable[[int, int], float], bool, float, str, str]] = {
     "terrier": (lambda n, df: math.log2(_odds(n, df)), True, 1.2, "terrier", "id"),
     "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, "auto", "id"),
     "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, "auto", "id"),
     "atire": (lambda n, df: math.log(n / df), True, 1.2, "auto", "id"),
-    "okapi": (lambda n, df: math.log(n - df + 0.5) - math.log(df + 0.5), True, 1.5, "split", "corpus"),
+    "okapi": (
+        lambda n, df: math.log(n - df + 0.5) - math.log(df + 0.5),
+        True,
+        1.5,
+        "split",
+        "corpus",
+    ),
 }
 
 
 class BM25(Index):
-    """BM25 over chunks. The thesis's retriever *bm25* (PyTerrier's defaults) is ``variant="terrier"``.
+    """BM25 over chunks. The thesis's retriever *bm25* (PyTerrier's defaults) is
+    ``variant="terrier"``.
 
     Parameters
     ----------
     k1, b : saturation (> 0; default 1.2, for ``okapi`` 1.5) and length normalisation in [0, 1].
-    variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the module's table.
-    tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``, ``"plain"`` ...), a
-        ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks' language (attribute
-        ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and ``okapi`` their own.
+    variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the
+    module's table.
+    tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``,
+    ``"plain"`` ...), a
+        ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks'
+        language (attribute ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and
+        ``okapi`` their own.
     """
 
     k1: _Weight = Field(gt=0)
@@ -98,7 +114,9 @@ class BM25(Index):
         tokenizer = default_tokenizer if tokenizer is None else tokenizer
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         chunks = check_chunks(chunks)
-        super().__init__(chunks, k1=default_k1 if k1 is None else k1, b=b, variant=variant, title=title, k=k)
+        super().__init__(
+            chunks, k1=default_k1 if k1 is None else k1, b=b, variant=variant, title=title, k=k
+        )
         self._tokenizer = get_tokenizer(tokenizer, self.texts)
         if ties == "corpus":
             self._chunks = chunks
@@ -111,9 +129,17 @@ class BM25(Index):
 
     def settings(self) -> dict[str, Any]:
         cut = self._tokenizer
-        name = next((name for name, one in TOKENIZERS.items() if one is cut), None) or getattr(cut, "name", None)
+        name = next((name for name, one in TOKENIZERS.items() if one is cut), None) or getattr(
+            cut, "name", None
+        )
         of_variant = {"terrier": {"k3": _K3}, "okapi": {"epsilon": _EPSILON}}.get(self.variant, {})
-        about = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b, **of_variant}
+        about = {
+            "retriever": "BM25",
+            "variant": self.variant,
+            "k1": self.k1,
+            "b": self.b,
+            **of_variant,
+        }
         about["tokenizer"] = name or getattr(cut, "__qualname__", type(cut).__name__)
         about["ties"] = _VARIANTS[self.variant][4]
         return about | {"chunks": len(self._chunks)} | self.with_title
@@ -121,47 +147,73 @@ class BM25(Index):
     def _build(self) -> None:
         from scipy.sparse import csc_array
 
-        n, tokenizer = len(self._chunks), self._tokenizer
+        n = len(self._chunks)
+        tokenizer = self._tokenizer
         tokens_of = tokenizer.tokens if isinstance(tokenizer, Tokenizer) else tokenizer
         number_of: dict[str, int] = defaultdict(itertools.count().__next__)
-        numbers, ends = array("i"), [0]
+        numbers = array("i")
+        ends = [0]
         for text in self.texts:
             numbers.extend(map(number_of.__getitem__, tokens_of(text)))
             ends.append(len(numbers))
         # Stop words and stems are settled once per distinct token.
-        kept = tokenizer.terms(list(number_of)) if isinstance(tokenizer, Tokenizer) else list(number_of)
+        kept = (
+            tokenizer.terms(list(number_of))
+            if isinstance(tokenizer, Tokenizer)
+            else list(number_of)
+        )
         terms = self._terms = {}
-        term_of = np.array([-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32)
+        term_of = np.array(
+            [-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32
+        )
         term = term_of[np.array(numbers, np.int32)]
         chunk = np.repeat(np.arange(n, dtype=np.int32), np.diff(ends))[term >= 0]
         lengths = np.bincount(chunk, minlength=n)
         ones = np.ones(len(chunk), np.uint32)
-        counts = csc_array((ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms))))  # adds up the ones
-        self._start, self._postings, self._tf = counts.indptr.astype(np.int64), counts.indices, counts.data
-        average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
+        counts = csc_array(
+            (ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms)))
+        )  # adds up the ones
+        self._start = counts.indptr.astype(np.int64)
+        self._postings = counts.indices
+        self._tf = counts.data
+        average = (
+            int(lengths.sum()) / n or 1.0
+        )  # no chunk has a term: there is nothing to normalise
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
-        df, idf_of = np.diff(self._start)[: len(terms)], _VARIANTS[self.variant][0]
+        df = np.diff(self._start)[: len(terms)]
+        idf_of = _VARIANTS[self.variant][0]
         values, back = np.unique(df, return_inverse=True)
-        idf = np.array([idf_of(len(self._chunks), int(v)) for v in values])[back] if len(df) else np.empty(0)
+        idf = (
+            np.array([idf_of(len(self._chunks), int(v)) for v in values])[back]
+            if len(df)
+            else np.empty(0)
+        )
         if self.variant == "okapi" and len(idf):
-            # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to the last bit.
+            # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to
+            # the last bit.
             idf[idf < 0] = _EPSILON * (np.cumsum(idf)[-1] / len(idf))
         self._idf = idf
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
-        tokenizer, terms = self._tokenizer, self._terms
+        tokenizer = self._tokenizer
+        terms = self._terms
         if not isinstance(tokenizer, Tokenizer):
             return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
         tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
         distinct = list({t for ts in tokens for t in ts})
-        known = {t: terms[term] for t, term in zip(distinct, tokenizer.terms(distinct), strict=True) if term in terms}
+        known = {
+            t: terms[term]
+            for t, term in zip(distinct, tokenizer.terms(distinct), strict=True)
+            if term in terms
+        }
         return [[known[t] for t in ts if t in known] for ts in tokens]
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         from ragbench.retrieval import _kernels
 
         # Locals, since every look at a private attribute of a pydantic model is a slow call.
-        chunks, index = self._chunks, (self._start, self._postings, self._tf, self._norm)
+        chunks = self._chunks
+        index = (self._start, self._postings, self._tf, self._norm)
         k = min(k, len(chunks))
         terms = self._query_terms(queries)
         if self.variant == "terrier":
@@ -175,7 +227,11 @@ class BM25(Index):
         weight = self._idf[term] * np.array(factor)
         lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
         row_of = np.full(len(queries), -1, np.int64)
-        rows = [(allowed, members) for allowed, members in self._by_scope(scopes, len(queries)) if allowed is not None]
+        rows = [
+            (allowed, members)
+            for allowed, members in self._by_scope(scopes, len(queries))
+            if allowed is not None
+        ]
         for row, (_, members) in enumerate(rows):
             row_of[members] = row
         scope = np.concatenate([np.empty(0, np.int32), *(allowed for allowed, _ in rows)])
@@ -184,17 +240,28 @@ class BM25(Index):
 
         def part(first: int, stop: int) -> list[list[Hit]]:
             m = stop - first
-            scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
-            asked, within = (bounds[first : stop + 1], term, weight, lightest), (scope, scope_ends, row_of[first:stop])
+            scores = np.empty((m, k))
+            items = np.empty((m, k), np.int32)
+            found = np.zeros(m, np.int32)
+            asked = (bounds[first : stop + 1], term, weight, lightest)
+            within = (scope, scope_ends, row_of[first:stop])
             _kernels.search(*index, gain, *asked, *within, scores, items, found)
             return [
-                ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
+                ranked(
+                    (chunks[i], s)
+                    for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True)
+                )
                 for q, n in enumerate(found.tolist())
             ]
 
-        n, size = len(queries), max(1, min(256, _HITS_AT_ONCE // k))
+        n = len(queries)
+        size = max(1, min(256, _HITS_AT_ONCE // k))
         if n <= size:
             return part(0, n)
         starts = range(0, n, size)
         with ThreadPoolExecutor(min(len(starts), cores())) as pool:
-            return [*itertools.chain(*pool.map(part, starts, (min(n, start + size) for start in starts)))]
+            return [
+                *itertools.chain(
+                    *pool.map(part, starts, (min(n, start + size) for start in starts))
+                )
+            ]

@@ -1,8 +1,9 @@
-"""Dense retrieval: exact nearest neighbours by cosine (thesis: *sim*), in tiles of one matrix product.
+"""Dense retrieval: exact nearest neighbours by cosine (thesis: *sim*), in tiles of one matrix
+product.
 
-The product in float32 is exact to about 1e-4. Every chunk that it puts that near to the k-th best is scored again in
-float64, so that equal vectors get equal scores, and ties fall by chunk id. `MMR` chooses among those neighbours:
-relevant, yet not redundant (thesis: *mmr*).
+The product in float32 is exact to about 1e-4. Every chunk that it puts that near to the k-th best
+is scored again in float64, so that equal vectors get equal scores, and ties fall by chunk id. `MMR`
+chooses among those neighbours: relevant, yet not redundant (thesis: *mmr*).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Dense(Index):
 
     Parameters
     ----------
-    embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all queries. A text
+    embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all
+    queries. A text
         whose vector is zero is never returned. The chunks are embedded at the first search.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
@@ -36,17 +38,30 @@ class Dense(Index):
     embedder: Any
     _vectors: np.ndarray | None = PrivateAttr(default=None)
 
-    def __init__(self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10) -> None:
-        if not all(callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")):
+    def __init__(
+        self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10
+    ) -> None:
+        if not all(
+            callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")
+        ):
             expected = "a LangChain Embeddings with embed_documents and embed_query"
-            raise ConfigError(f"embedder is {type(embedder).__name__}", expected, "pass for instance ragbench.MiniLM()")
+            raise ConfigError(
+                f"embedder is {type(embedder).__name__}",
+                expected,
+                "pass for instance ragbench.MiniLM()",
+            )
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         warn_of_language(embedder, [chunk.text for chunk in self._chunks])
 
     def settings(self) -> dict[str, Any]:
         model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
         name = str(model or type(self.embedder).__name__)
-        about = {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
+        about = {
+            "retriever": "Dense",
+            "embedder": name,
+            "similarity": "cosine",
+            "chunks": len(self._chunks),
+        }
         return about | self.with_title
 
     @property
@@ -56,9 +71,13 @@ class Dense(Index):
             try:
                 self._vectors = _unit(as_array(self.embedder, self.texts))
             except ModelError as error:
-                if (text := getattr(error, "text", None)) in self.texts:  # the embedder does not know names
+                if (
+                    text := getattr(error, "text", None)
+                ) in self.texts:  # the embedder does not know names
                     name = self._chunks[self.texts.index(text)].id
-                    raise ModelError(f"chunk {name!r}: {error.got}", error.expected, error.do) from None
+                    raise ModelError(
+                        f"chunk {name!r}: {error.got}", error.expected, error.do
+                    ) from None
                 raise
         return self._vectors
 
@@ -68,11 +87,20 @@ class Dense(Index):
         vectors = _unit(as_array(self.embedder, queries, queries=True))
         if vectors.shape[1] != dimension:
             got = f"query vectors of dimension {vectors.shape[1]}"
-            raise ModelError(got, f"{dimension}, as of the chunks", "embed queries and chunks with the same model")
+            raise ModelError(
+                got,
+                f"{dimension}, as of the chunks",
+                "embed queries and chunks with the same model",
+            )
         return vectors
 
-    def nearest(self, queries: np.ndarray, k: int, scopes: Scopes = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Find the k chunks nearest to each query vector: their places in ``chunks`` and float64 scores, best first."""
+    def nearest(
+        self, queries: np.ndarray, k: int, scopes: Scopes = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Find the k chunks nearest to each query vector:
+
+        their places in ``chunks`` and float64 scores, best first.
+        """
         found = [(np.empty(0, int), np.empty(0))] * len(queries)
         for allowed, members in self._by_scope(scopes, len(queries)):
             vectors = self.vectors if allowed is None else self.vectors[allowed]
@@ -84,29 +112,43 @@ class Dense(Index):
         return found
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        vectors = _unit(self.embed_queries(queries))  # scaled once more: the last bit of recorded scores is of that
+        vectors = _unit(
+            self.embed_queries(queries)
+        )  # scaled once more: the last bit of recorded scores is of that
         return [
-            ranked((self._chunks[i], score) for i, score in zip(places, scores.tolist(), strict=True))
+            ranked(
+                (self._chunks[i], score) for i, score in zip(places, scores.tolist(), strict=True)
+            )
             for places, scores in self.nearest(vectors, k, scopes)
         ]
 
 
-def _exact(rough: np.ndarray, query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return places and scores of the k best among ``vectors``, zeros left out, from their rough similarities."""
+def _exact(
+    rough: np.ndarray, query: np.ndarray, vectors: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and scores of the k best among ``vectors``, zeros left out, from their rough
+    similarities.
+    """
     places = np.arange(len(rough))
     if k < len(rough):
-        error = len(query) * np.finfo(np.float32).eps  # bounds the rounding of a float32 product of unit vectors
+        error = (
+            len(query) * np.finfo(np.float32).eps
+        )  # bounds the rounding of a float32 product of unit vectors
         places = np.flatnonzero(rough >= np.partition(rough, -k)[-k] - 2 * error)
     scores = _dots(vectors[places], query)
     if len(places) < len(rough) and np.count_nonzero(scores) < k:  # there may be hits below zero
-        places, scores = np.arange(len(rough)), _dots(vectors, query)
+        places = np.arange(len(rough))
+        scores = _dots(vectors, query)
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] != 0][:k]
     return places[order], scores[order]
 
 
 def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Inner products in float64; equal vectors have equal ones, which a matrix product does not promise."""
+    """Inner products in float64;
+
+    equal vectors have equal ones, which a matrix product does not promise.
+    """
     return (vectors.astype(np.float64) * query).sum(axis=1)
 
 
@@ -117,29 +159,37 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 class MMR(Retriever):
-    """Re-select among the ``fetch_k`` nearest chunks: the nearest one, then one by one that which maximises
+    """Re-select among the ``fetch_k`` nearest chunks: the nearest one, then one by one that which
+    maximises
 
         lambda_mult * cos(query, chunk) - (1 - lambda_mult) * max cos(chunk, pick)
 
-    The same order as ``langchain_core.vectorstores.utils.maximal_marginal_relevance``. A hit's score is its cosine to
-    the query, so scores need not fall with rank. ``lambda_mult`` of 1 is relevance alone, 0 novelty alone.
+    The same order as ``langchain_core.vectorstores.utils.maximal_marginal_relevance``. A hit's
+    score is its cosine to the query, so scores need not fall with rank. ``lambda_mult`` of 1 is
+    relevance alone, 0 novelty alone.
 
-    Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10, LangChain's defaults).
+    Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10,
+    LangChain's defaults).
     """
 
     fetch_k: PositiveInt
     lambda_mult: float = Field(ge=0, le=1, strict=True)
     over: Any
 
-    def __init__(self, over: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10) -> None:
+    def __init__(
+        self, over: Any, fetch_k: int = 20, lambda_mult: float = 0.5, *, k: int = 10
+    ) -> None:
         if not hasattr(over, "nearest"):
             got = f"over is {type(over).__name__}"
-            raise ConfigError(got, "a Dense retriever, whose vectors MMR compares", "pass Dense(...)")
+            raise ConfigError(
+                got, "a Dense retriever, whose vectors MMR compares", "pass Dense(...)"
+            )
         super().__init__(over=over, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.over.nearest(self.over.embed_queries(queries), self.fetch_k, scopes)
-        chunks, vectors = self.over.chunks, self.over.vectors
+        chunks = self.over.chunks
+        vectors = self.over.vectors
         hits = []
         for places, scores in candidates:
             chosen = _select_mmr(vectors[places], scores, k, self.lambda_mult)
@@ -147,8 +197,13 @@ class MMR(Retriever):
         return hits
 
 
-def _select_mmr(vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float) -> list[int]:
-    """Select among candidates, the most similar one first, by their unit vectors; the earlier one wins a tie."""
+def _select_mmr(
+    vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float
+) -> list[int]:
+    """Select among candidates, the most similar one first, by their unit vectors;
+
+    the earlier one wins a tie.
+    """
     chosen = [0] if len(vectors) else []
     redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen
     while len(chosen) < min(k, len(vectors)):

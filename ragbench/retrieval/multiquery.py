@@ -1,7 +1,8 @@
-"""Multi-query retrieval (thesis: *mlq*): search for several derived questions and join what they find.
+"""Multi-query retrieval (thesis: *mlq*): search for several derived questions and join what they
+find.
 
-The paper says the derived questions look from different *perspectives*; the published run asked for a *decomposition*
-into sub-questions. Both prompts are here, in our own wording.
+The paper says the derived questions look from different *perspectives*; the published run asked for
+a *decomposition* into sub-questions. Both prompts are here, in our own wording.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class MultiQuery(Retriever):
 
     Parameters
     ----------
-    decompose : question -> list of questions, to which the original one is not added; see `llm_decomposer`. One with
+    decompose : question -> list of questions, to which the original one is not added; see
+    `llm_decomposer`. One with
         ``batch(questions) -> list of lists``, as it has, is called once per search.
     k_each : hits per derived question.
     keep : how many of the union are kept at most, whatever ``k``.
@@ -55,25 +57,37 @@ class MultiQuery(Retriever):
 
     def settings(self) -> dict[str, Any]:
         named = {"decomposer": getattr(self.decompose, "__name__", type(self.decompose).__name__)}
-        return super().settings() | ({} if hasattr(self.decompose, "settings") else {"decompose": named})
+        return super().settings() | (
+            {} if hasattr(self.decompose, "settings") else {"decompose": named}
+        )
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
         batch = getattr(self.decompose, "batch", None)
-        derived = batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
+        derived = (
+            batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
+        )
         lists = []
         for question, asked in zip(questions, derived, strict=True):
             usable = isinstance(asked, list | tuple) and all(isinstance(q, str) for q in asked)
-            lists.append(list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else [])
+            lists.append(
+                list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else []
+            )
             if not lists[-1]:
                 got = f"no derived question for {question!r}: the decomposer returned {asked!r}"
-                raise ModelError(got, "a list of at least one question", "check the model's reply, or the prompt")
+                raise ModelError(
+                    got, "a list of at least one question", "check the model's reply, or the prompt"
+                )
         return lists
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         derived = self.queries(queries)
         flat = [q for asked in derived for q in asked]
-        flat_scopes = None if scopes is None else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
+        flat_scopes = (
+            None
+            if scopes is None
+            else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
+        )
         found = iter(self.over.search(flat, self.k_each, flat_scopes))
         hits = []
         for asked in derived:
@@ -85,7 +99,10 @@ class MultiQuery(Retriever):
 
 
 def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
-    """Yield what a retriever, or one inside it, asks a model of: its step, calls a question, what has the model."""
+    """Yield what a retriever, or one inside it, asks a model of:
+
+    its step, calls a question, what has the model.
+    """
     if hasattr(decompose := getattr(retriever, "decompose", None), "model"):
         yield "decompose", 1, decompose
     if hasattr(scorer := getattr(retriever, "scorer", None), "model"):
@@ -95,7 +112,9 @@ def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
 
 
 def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """Yield every retriever with vectors that one is, or has inside, with its queries as far as they are known."""
+    """Yield every retriever with vectors that one is, or has inside, with its queries as far as
+    they are known.
+    """
     if hasattr(retriever, "nearest"):
         yield retriever, list(queries)
     if hasattr(retriever, "decompose"):
@@ -110,15 +129,22 @@ def _inner(retriever: Any) -> list[Any]:
 
 
 class _LLMDecomposer:
-    """question -> derived questions by a chat model, for ``MultiQuery``; arguments as of `ragbench.llm.ask`.
+    """question -> derived questions by a chat model, for ``MultiQuery``; arguments as of
+    `ragbench.llm.ask`.
 
-    ``prompt`` is ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text
-    file with the field ``{question}``.
+    ``prompt`` is ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or
+    the path of a text file with the field ``{question}``.
     """
 
-    def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
-        self.model, self.cassette, self.options = model, cassette, options
-        self.prompt = f"multiquery_{prompt}" if prompt in ("perspectives", "decomposition") else prompt
+    def __init__(
+        self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any
+    ) -> None:
+        self.model = model
+        self.cassette = cassette
+        self.options = options
+        self.prompt = (
+            f"multiquery_{prompt}" if prompt in ("perspectives", "decomposition") else prompt
+        )
         self._text = load_prompt(self.prompt)
 
     def settings(self) -> dict[str, Any]:
@@ -126,25 +152,43 @@ class _LLMDecomposer:
         from ragbench.llm import model_name
 
         about = {"decomposer": "llm", "model": model_name(self.model)}
-        return about | {"prompt": os.path.basename(self.prompt), "prompt_sha256": prompt_hash(self.prompt)}
+        return about | {
+            "prompt": os.path.basename(self.prompt),
+            "prompt_sha256": prompt_hash(self.prompt),
+        }
 
     def __call__(self, question: str) -> list[str]:
         return self.batch([question])[0]
 
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of many questions; ModelError where the reply to one failed or held no line."""
+        """Return the derived questions of many questions;
+
+        ModelError where the reply to one failed or held no line.
+        """
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
-        options = {"cassette": self.cassette, "step": "decompose", "num_predict": BOUNDS["text"], **self.options}
-        replies = ask(self.model, [fill_prompt(self._text, question=q) for q in questions], **options)
+        options = {
+            "cassette": self.cassette,
+            "step": "decompose",
+            "num_predict": BOUNDS["text"],
+            **self.options,
+        }
+        replies = ask(
+            self.model, [fill_prompt(self._text, question=q) for q in questions], **options
+        )
         lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
         if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
-            got = f"{len(failed)} of {len(questions)} questions got no derived questions; the reply to "
+            got = (
+                f"{len(failed)} of {len(questions)} questions got no derived questions; the "
+                "reply to "
+            )
             do = "run again with the same cassette: only the failed ones are asked again"
-            raise ModelError(f"{got}{questions[failed[0]]!r} {reason}", "one derived question per line", do)
+            raise ModelError(
+                f"{got}{questions[failed[0]]!r} {reason}", "one derived question per line", do
+            )
         return lists
 
 
@@ -152,14 +196,19 @@ llm_decomposer = _LLMDecomposer
 
 
 def make_decomposer(name: str, cassette: Any = None, **options: Any) -> _LLMDecomposer:
-    """Make a decomposer of a chat model by its name; ``options`` are of `ragbench.llm.chat_model`."""
+    """Make a decomposer of a chat model by its name;
+
+    ``options`` are of `ragbench.llm.chat_model`.
+    """
     from ragbench.llm import chat_model
 
     return _LLMDecomposer(chat_model(name, **options), cassette=cassette)
 
 
 def no_decomposer() -> ConfigError:
-    """Build the error of multi-query retrieval without a model that writes its queries, with the ways to one."""
+    """Build the error of multi-query retrieval without a model that writes its queries, with the
+    ways to one.
+    """
     expected = "decompose=rb.llm_decomposer(model), or decompose: NAME in an experiment.yaml"
     return ConfigError("MLQ has no model that writes its sub-questions", expected, TWO_WAYS)
 
@@ -172,7 +221,12 @@ def _parse_queries(text: str) -> list[str]:
     """
     queries = []
     for line in text.splitlines():
-        line = re.sub(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?", "", line).strip().strip("\"'“”`*").strip()
+        line = (
+            re.sub(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?", "", line)
+            .strip()
+            .strip("\"'“”`*")
+            .strip()
+        )
         if line and not line.endswith(":"):
             queries.append(line)
     return list(dict.fromkeys(queries))

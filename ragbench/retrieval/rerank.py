@@ -1,13 +1,16 @@
-"""Another order for what other retrievers find: rankings fused, a model's scores, the ends of a long context.
+"""Another order for what other retrievers find: rankings fused, a model's scores, the ends of a
+long context.
 
-`Rerank` follows Nogueira and Cho, "Passage Re-ranking with BERT" (2019), with any cross-encoder; or a chat model that
-gives each passage a number from 0 to 10 (pointwise). `make_scorer` makes a scorer by name.
+`Rerank` follows Nogueira and Cho, "Passage Re-ranking with BERT" (2019), with any cross-encoder; or
+a chat model that gives each passage a number from 0 to 10 (pointwise). `make_scorer` makes a scorer
+by name.
 
-`LongContextReorder` (thesis: *reo*) puts the best chunks at both ends of the context. As published, the library's order
-alternates from the worst chunk outwards: for an odd count the best chunk comes first (1,3,5,7,9,8,6,4,2), for an even
-one it comes last (2,4,6,8,10,9,7,5,3,1). The thesis took 10 chunks and cut the joined text after N tokens, so the best
-chunk was what the cut removed. The mended order always starts with the best chunk, and with a token budget the cut is
-made before anything is moved.
+`LongContextReorder` (thesis: *reo*) puts the best chunks at both ends of the context. As published,
+the library's order alternates from the worst chunk outwards: for an odd count the best chunk comes
+first (1,3,5,7,9,8,6,4,2), for an even one it comes last (2,4,6,8,10,9,7,5,3,1). The thesis took 10
+chunks and cut the joined text after N tokens, so the best chunk was what the cut removed. The
+mended order always starts with the best chunk, and with a token budget the cut is made before
+anything is moved.
 """
 
 from __future__ import annotations
@@ -35,9 +38,11 @@ _PROMPT = "rerank_passage"
 
 
 class Hybrid(Retriever):
-    """Reciprocal rank fusion: a chunk scores the sum over the retrievers of ``1 / (constant + rank)``.
+    """Reciprocal rank fusion: a chunk scores the sum over the retrievers of ``1 / (constant +
+    rank)``.
 
-    ``depth`` hits of each retriever are fused (at least k are asked for); ``constant`` is 60 in the paper.
+    ``depth`` hits of each retriever are fused (at least k are asked for); ``constant`` is 60 in the
+    paper.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
@@ -47,11 +52,15 @@ class Hybrid(Retriever):
     depth: PositiveInt
     over: list[Searcher] = Field(min_length=1)
 
-    def __init__(self, over: Sequence[Any], constant: float = 60.0, depth: int = 100, *, k: int = 10) -> None:
+    def __init__(
+        self, over: Sequence[Any], constant: float = 60.0, depth: int = 100, *, k: int = 10
+    ) -> None:
         super().__init__(over=over, constant=constant, depth=depth, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.over]
+        rankings = [
+            retriever.search(queries, max(k, self.depth), scopes) for retriever in self.over
+        ]
         fused = []
         for of_query in zip(*rankings, strict=True):
             chunks: dict[str, Chunk] = {}
@@ -76,7 +85,8 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     Parameters
     ----------
     items : best first.
-    order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd count, last for an even
+    order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd
+    count, last for an even
         one) or ``"mended"`` (best first, second best last, for every count).
 
     Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
@@ -93,13 +103,15 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
 
 
 class LongContextReorder(Retriever):
-    """Reorder another retriever's hits for a long context (thesis: the retriever *reo*, over *sim*).
+    """Reorder another retriever's hits for a long context (thesis: the retriever *reo*, over
+    *sim*).
 
     Hits keep their scores; ranks are the new places.
 
     Parameters
     ----------
-    budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
+    budget : None for the order as published. A number of tokens: cut the hits, best first, to that
+    many tokens (the
         last one may lose its end), then put them in the mended order.
     tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     """
@@ -108,15 +120,27 @@ class LongContextReorder(Retriever):
     over: Searcher
     _tokenizer: Any = PrivateAttr()
 
-    def __init__(self, over: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
+    def __init__(
+        self, over: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10
+    ) -> None:
         super().__init__(over=over, budget=budget, k=k)
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
-        about: dict[str, Any] = {"retriever": "LongContextReorder", "order": "published", "budget": self.budget}
+        about: dict[str, Any] = {
+            "retriever": "LongContextReorder",
+            "order": "published",
+            "budget": self.budget,
+        }
         if self.budget is not None:
-            name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
-            name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
+            name = (
+                "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
+            )
+            name = name or (
+                self._tokenizer
+                if isinstance(self._tokenizer, str)
+                else type(self._tokenizer).__name__
+            )
             about |= {"order": "mended", "tokenizer": name}
         return about | {"over": retriever_settings(self.over)}
 
@@ -125,8 +149,15 @@ class LongContextReorder(Retriever):
         for hits in self.over.search(queries, k, scopes):
             if self.budget is not None:
                 chunks = [hit.chunk for hit in hits]
-                end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
-                hits = [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]
+                end = int(
+                    joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[
+                        0
+                    ]
+                )
+                hits = [
+                    replace(hit, chunk=chunk)
+                    for hit, chunk in zip(hits, before(end, chunks), strict=False)
+                ]
             lists.append(reorder(hits, "published" if self.budget is None else "mended"))
         return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
 
@@ -136,9 +167,11 @@ class LongContextReorder(Retriever):
 
 
 class Rerank(Retriever):
-    """The best of ``depth`` hits of another retriever, by a scorer that reads query and chunk together.
+    """The best of ``depth`` hits of another retriever, by a scorer that reads query and chunk
+    together.
 
-    The scorer has ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
+    The scorer has ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`,
+    `ModelScorer`, your own.
     """
 
     depth: PositiveInt
@@ -147,16 +180,28 @@ class Rerank(Retriever):
 
     def __init__(self, over: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
         if not callable(getattr(scorer, "score", None)):
-            do = "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md"
-            raise ConfigError(f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do)
+            do = (
+                "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see "
+                "docs/models.md"
+            )
+            raise ConfigError(
+                f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do
+            )
         super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.over.search(queries, max(k, self.depth), scopes)
-        pairs = [(query, hit.chunk.text) for query, hits in zip(queries, candidates, strict=True) for hit in hits]
+        pairs = [
+            (query, hit.chunk.text)
+            for query, hits in zip(queries, candidates, strict=True)
+            for hit in hits
+        ]
         scores = [float(score) for score in self.scorer.score(pairs)] if pairs else []
         if len(scores) != len(pairs) or any(score != score for score in scores):
-            got = f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs, or one that is NaN"
+            got = (
+                f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} "
+                "pairs, or one that is NaN"
+            )
             raise ModelError(got, "one number for each pair", "check its score method")
         rest = iter(scores)
         scored = [[(hit.chunk, next(rest)) for hit in hits] for hits in candidates]
@@ -164,7 +209,10 @@ class Rerank(Retriever):
 
 
 class OnnxScorer:
-    """A cross-encoder (`ragbench.onnx_models.Classifier`) in a folder: its last logit, the best of a text's windows."""
+    """A cross-encoder (`ragbench.onnx_models.Classifier`) in a folder:
+
+    its last logit, the best of a text's windows.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], *, max_tokens: int | None = None) -> None:
         self._model = Classifier(folder, max_tokens=max_tokens)
@@ -183,35 +231,59 @@ class _Relevance(BaseModel):
 
 
 class ModelScorer:
-    """A chat model that gives each passage a number from 0 to 10, in a call of its own; arguments as of `ask`."""
+    """A chat model that gives each passage a number from 0 to 10, in a call of its own;
+
+    arguments as of `ask`.
+    """
 
     def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:
-        self.model, self.cassette, self.options = model, cassette, options
+        self.model = model
+        self.cassette = cassette
+        self.options = options
         self._text = load_prompt(_PROMPT)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score, ready for JSON."""
         from ragbench.llm import model_name
 
-        return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(_PROMPT)}
+        return {
+            "scorer": "model",
+            "model": model_name(self.model),
+            "prompt_sha256": prompt_hash(_PROMPT),
+        }
 
     def score(self, pairs: Sequence[_Pair]) -> list[float]:
-        """Score (query, text) pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
+        """Score (query, text) pairs;
+
+        ModelError where a reply cannot be read (the cassette keeps the others).
+        """
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
-        options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", "num_predict": BOUNDS["label"]}
+        options = {
+            "schema": _Relevance,
+            "cassette": self.cassette,
+            "step": "rerank",
+            "num_predict": BOUNDS["label"],
+        }
         prompts = [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
         replies = ask(self.model, prompts, **options | self.options)
         if failed := [reply for reply in replies if not reply.ok]:
-            got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}"
-            raise ModelError(got, "a number from 0 to 10", "run again with the same cassette: only these are asked")
+            got = (
+                f"{len(failed)} of {len(replies)} passages got no score; the first: "
+                f"{failed[0].error}"
+            )
+            raise ModelError(
+                got,
+                "a number from 0 to 10",
+                "run again with the same cassette: only these are asked",
+            )
         return [float(reply.parsed.score) for reply in replies]
 
 
 def make_scorer(name: str, **options: Any) -> Any:
-    """Make a scorer by name: ``"onnx:FOLDER"`` (option ``max_tokens``), or a chat model such as ``"ollama:llama3:8b"``
-    (``cassette`` and the options of `ragbench.llm.chat_model`).
+    """Make a scorer by name: ``"onnx:FOLDER"`` (option ``max_tokens``), or a chat model such as
+    ``"ollama:llama3:8b"`` (``cassette`` and the options of `ragbench.llm.chat_model`).
     """
     if name.startswith("onnx:"):
         check_known(f"option of {name}", sorted(options), ("max_tokens",))

@@ -1,7 +1,7 @@
 """Retrievers by name: one table of builders, one factory.
 
-A builder takes chunks and plain settings. The papers' retrievers are settings of these. A retriever of your own is a
-class with ``_search`` and one entry: ``RETRIEVERS["mine"] = Mine``.
+A builder takes chunks and plain settings. The papers' retrievers are settings of these. A retriever
+of your own is a class with ``_search`` and one entry: ``RETRIEVERS["mine"] = Mine``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,16 @@ _OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriev
 _latest: tuple[list[Chunk], Embeddings | None, bool, Dense] | None = None
 
 
-def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False) -> Dense:
-    """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
+def _dense(
+    chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False
+) -> Dense:
+    """Index the chunks, or take the index of the call before:
+
+    SIM, MMR, MLQ, REO and Hybrid share one.
+    """
     global _latest
-    chunks, latest = check_chunks(chunks), _latest
+    chunks = check_chunks(chunks)
+    latest = _latest
     if latest and latest[1] is embedder and latest[2] == title and latest[0] == chunks:
         return latest[3]
     dense = Dense(chunks, embedder or default_embedder(), title=title)
@@ -38,9 +44,16 @@ def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: b
 
 
 def _over_dense(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the builder of a class over the dense index, with the settings of `_dense` and of the class."""
+    """Return the builder of a class over the dense index, with the settings of `_dense` and of the
+    class.
+    """
 
-    def build(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False, **settings: Any) -> Any:
+    def build(
+        chunks: Sequence[Chunk],
+        embedder: Embeddings | None = None,
+        title: bool = False,
+        **settings: Any,
+    ) -> Any:
         return wrapper(_dense(chunks, embedder, title), **settings)
 
     settings = [p for p in inspect.signature(wrapper).parameters.values() if p.name != "k"][1:]
@@ -92,20 +105,29 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
 
     Parameters
     ----------
-    name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
-        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``), or your own.
-    settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks. The dense ones take
-        ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes ``variant`` and ``tokenizer`` of BM25.
+    name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"``
+    (long-context reorder),
+        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``),
+        or your own.
+    settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks.
+    The dense ones take
+        ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes ``variant`` and
+        ``tokenizer`` of BM25.
     """
     check_known(f"option of {name}", settings, settings_of(name, objects=True))
     return check_retriever(RETRIEVERS[name](chunks, **settings))
 
 
 def settings_of(name: str, *, objects: bool = False) -> list[str]:
-    """List the settings a retriever takes; ``objects``: also what only a program can give, such as ``embedder``."""
+    """List the settings a retriever takes;
+
+    ``objects``: also what only a program can give, such as ``embedder``.
+    """
     check_known("retriever", [name], RETRIEVERS)
     builder = RETRIEVERS[name]
-    parameters = inspect.signature(builder.__init__ if isinstance(builder, type) else builder).parameters.values()
+    parameters = inspect.signature(
+        builder.__init__ if isinstance(builder, type) else builder
+    ).parameters.values()
     names = {p.name: None for p in parameters if p.kind is not p.VAR_KEYWORD}
     if len(names) < len(parameters):  # a class of one's own takes its fields
         names |= dict.fromkeys(getattr(builder, "model_fields", ()))

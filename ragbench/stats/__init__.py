@@ -1,17 +1,26 @@
-"""Statistics for evaluations: intervals, paired tests, correlations, agreement, few labels with many judge grades.
+"""Statistics for evaluations: intervals, paired tests, correlations, agreement, few labels with
+many judge grades.
 
-Numbers in, small frozen records out. Missing values (NaN, None) are left out and counted (``n_missing``); what is
-undefined is NaN. Everything random takes a seed and gives the same answer twice.
+Numbers in, small frozen records out. Missing values (NaN, None) are left out and counted
+(``n_missing``); what is undefined is NaN. Everything random takes a seed and gives the same answer
+twice.
 """
 
 from ragbench._lazy import lazy
 
 _HOMES = {
-    "agreement": "annotator_agreement confusion_matrix kappa PairwiseAgreement pairwise_agreement repeat_changes",
-    "association": "conditional_logit correlation preference_correlation preference_difference WithinOdds",
-    "intervals": "binomial_ci bootstrap_ci Interval interval_text is_share MISSING p_of_no_difference "
+    "agreement": (
+        "annotator_agreement confusion_matrix kappa PairwiseAgreement "
+        "pairwise_agreement repeat_changes"
+    ),
+    "association": (
+        "conditional_logit correlation preference_correlation preference_difference WithinOdds"
+    ),
+    "intervals": "binomial_ci bootstrap_ci Interval interval_text is_share MISSING "
+    "p_of_no_difference "
     "paired_bootstrap_difference with_interval",
-    "paired": "detectable_difference holm PermutationTest PowerAnalysis paired_permutation_test paired_power "
+    "paired": "detectable_difference holm PermutationTest PowerAnalysis paired_permutation_test "
+    "paired_power "
     "power_analysis questions_needed",
     "ppi": "ppi_difference ppi_mean ppi_shares stratified_draw",
     "tables": "compare compare_pairs means",

@@ -1,4 +1,7 @@
-"""Checks and resampling shared by metrics and statistics: what is a text, a number, which points belong together."""
+"""Checks and resampling shared by metrics and statistics:
+
+what is a text, a number, which points belong together.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,25 @@ from ragbench.errors import ConfigError, DataError
 
 Seed = int | np.random.Generator
 
-# Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number of points.
+# Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
+# of points.
 _DRAWS = 2_000_000
 
 
 def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
-    """Return a list of texts (or of another kind); DataError for a single text, no list, or a stranger in it."""
+    """Return a list of texts (or of another kind);
+
+    DataError for a single text, no list, or a stranger in it.
+    """
     if isinstance(values, str) or not isinstance(values, Iterable):
         got = "one text" if isinstance(values, str) else type(values).__name__
         raise DataError(f"{name} is {got}", "a list", "put a single one into a list: [text]")
     found = list(values)
     for place, value in enumerate(found):
         if not isinstance(value, kind):
-            raise DataError(f"{name}[{place}] is {value!r:.60}", kind.__name__, "leave out what is missing")
+            raise DataError(
+                f"{name}[{place}] is {value!r:.60}", kind.__name__, "leave out what is missing"
+            )
     return found
 
 
@@ -34,20 +43,33 @@ def as_floats(values: Any, name: str = "values") -> np.ndarray:
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise DataError(f"{name} that are not numbers", "numbers, with NaN or None for missing") from None
+        raise DataError(
+            f"{name} that are not numbers", "numbers, with NaN or None for missing"
+        ) from None
     if array.ndim != 1:
-        raise DataError(f"{name} of shape {array.shape}", "one dimension", "pass one number per question")
+        raise DataError(
+            f"{name} of shape {array.shape}", "one dimension", "pass one number per question"
+        )
     infinite = np.flatnonzero(np.isinf(array))
     if infinite.size:
-        raise DataError(f"{infinite.size} infinite {name} (first at position {infinite[0]})", "finite numbers or NaN")
+        raise DataError(
+            f"{infinite.size} infinite {name} (first at position {infinite[0]})",
+            "finite numbers or NaN",
+        )
     return array
 
 
 def same_length(**arrays: Any) -> None:
     """DataError unless all arguments have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:
-        got = "lengths that differ: " + ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise DataError(got, "one value per question in each, in the same order", "use NaN where a value is missing")
+        got = "lengths that differ: " + ", ".join(
+            f"{name} {len(array)}" for name, array in arrays.items()
+        )
+        raise DataError(
+            got,
+            "one value per question in each, in the same order",
+            "use NaN where a value is missing",
+        )
 
 
 def as_paired(**sides: Any) -> list[np.ndarray]:
@@ -69,7 +91,8 @@ def group_index(
 ) -> tuple[np.ndarray, int]:
     """Number the groups 0..G-1 of all n points, or of those present; None: each is its own.
 
-    By first appearance, or by name. A point without a label (None, NaN) is a group of its own, with a warning.
+    By first appearance, or by name. A point without a label (None, NaN) is a group of its own, with
+    a warning.
     """
     if groups is None:
         n = n if present is None else int(present.sum())
@@ -82,7 +105,10 @@ def group_index(
     index, names = pd.factorize(labels, sort=sort)
     lacking = np.flatnonzero(index < 0)
     if lacking.size:
-        said = f"{lacking.size} of {len(labels)} values have no group: each of them counts as one of its own"
+        said = (
+            f"{lacking.size} of {len(labels)} values have no group: each of them counts as "
+            "one of its own"
+        )
         warnings.warn(said, stacklevel=3)
         index[lacking] = len(names) + np.arange(lacking.size)
     return index, len(names) + lacking.size
@@ -95,7 +121,8 @@ def check_resamples(resamples: int) -> None:
 
 
 def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
-    """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
+    """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block,
+    n_groups).
 
     Nothing for fewer than two groups.
     """
@@ -118,7 +145,8 @@ def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> I
 def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
     """Percentile bounds of bootstrap samples; NaN ones are left out.
 
-    NaN when none is left, and when all are equal: the sample then does not tell how the statistic would spread.
+    NaN when none is left, and when all are equal: the sample then does not tell how the statistic
+    would spread.
     """
     tail = as_tail(level)
     defined = samples[~np.isnan(samples)]

@@ -23,23 +23,29 @@ from ragbench.stats.inputs import (
     resampled,
 )
 
-FEW = 30  # values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few clusters)
+# values, or effective clusters, below which the bootstrap is too narrow (docs/metrics.md, few
+# clusters)
+FEW = 30
 LENT = 1  # value of the rarer kind that is lent to a design effect
 MISSING = "–"  # what a printed table shows where there is no number
-EXACT, EXACT_CLUSTERS = "exact binomial", "exact binomial for the effective number of values"
-T, T_CLUSTERS = "Student's t", "jackknife over clusters with Student's t"
-BOOTSTRAP, BOOTSTRAP_CLUSTERS = "percentile bootstrap", "percentile bootstrap over clusters"
+EXACT = "exact binomial"
+EXACT_CLUSTERS = "exact binomial for the effective number of values"
+T = "Student's t"
+T_CLUSTERS = "jackknife over clusters with Student's t"
+BOOTSTRAP = "percentile bootstrap"
+BOOTSTRAP_CLUSTERS = "percentile bootstrap over clusters"
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate with its confidence interval.
 
-    ``n`` values were used, ``n_missing`` were left out because they are missing. Bounds are NaN where no interval can
-    be given (fewer than two values, equal values that are no shares, or none asked for). ``clusters`` is the number of
-    groups that belong together, 0 where each value is on its own; ``effective`` the number of clusters of equal size
-    that would tell as much, (sum of sizes)^2 / sum of squared sizes. ``method`` names the interval, such as "exact
-    binomial"; empty where there is none.
+    ``n`` values were used, ``n_missing`` were left out because they are missing. Bounds are NaN
+    where no interval can be given (fewer than two values, equal values that are no shares, or none
+    asked for). ``clusters`` is the number of groups that belong together, 0 where each value is on
+    its own; ``effective`` the number of clusters of equal size that would tell as much, (sum of
+    sizes)^2 / sum of squared sizes. ``method`` names the interval, such as "exact binomial"; empty
+    where there is none.
     """
 
     estimate: float
@@ -54,11 +60,20 @@ class Interval:
 
     def __str__(self) -> str:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
-        clusters = f" in {self.clusters} clusters, effectively {self.effective:.1f}" if self.clusters else ""
-        return f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{clusters}{missing})"
+        clusters = (
+            f" in {self.clusters} clusters, effectively {self.effective:.1f}"
+            if self.clusters
+            else ""
+        )
+        return (
+            f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{clusters}{missing})"
+        )
 
     def columns(self, name: str) -> dict[str, float]:
-        """Return estimate and bounds as a table's columns: ``name``, ``name_low``, ``name_high``."""
+        """Return estimate and bounds as a table's columns:
+
+        ``name``, ``name_low``, ``name_high``.
+        """
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
@@ -75,7 +90,9 @@ def with_interval(
 ) -> pd.Series:
     """Return the `interval_text` of each row."""
     rows = df[[mean, low, high]].astype(float).itertuples(index=False)
-    return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
+    return pd.Series(
+        [interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object
+    )
 
 
 def is_share(values: Any) -> bool:
@@ -105,9 +122,11 @@ def bootstrap_ci(
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
     statistic : a function of an array, such as ``np.median``.
-    groups : labels, shape (n,): points of one group (the systems of one question) belong together. A value without a
+    groups : labels, shape (n,): points of one group (the systems of one question) belong together.
+    A value without a
         label is a group of its own, with a warning. None: each value is on its own.
-    share : whether 0 and 1 mean no and yes; None: where values are booleans, or 0 and 1 and both occur.
+    share : whether 0 and 1 mean no and yes; None: where values are booleans, or 0 and 1 and both
+    occur.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
 
@@ -115,13 +134,16 @@ def bootstrap_ci(
     -------
     Interval, whose ``method`` says which of these it is:
 
-    - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number (`share_bounds`).
-    - of another mean, with an effective number of values (or groups) below `FEW`: a jackknife over them, with t of one
+    - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
+      (`share_bounds`).
+    - of another mean, with an effective number of values (or groups) below `FEW`: a jackknife over
+      them, with t of one
       degree less than that number.
-    - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is narrow.
+    - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is
+      narrow.
 
-    Bounds are NaN with fewer than two values (or groups), and for equal values that are no share. Coverage:
-    ``benchmarks/sim_intervals.py``.
+    Bounds are NaN with fewer than two values (or groups), and for equal values that are no share.
+    Coverage: ``benchmarks/sim_intervals.py``.
     """
     if share is None:
         share = is_share(values)
@@ -139,7 +161,10 @@ def mean_interval(
     share: bool,
     cut: bool = True,
 ) -> Interval:
-    """As `bootstrap_ci`, of an array; ``cut``: an interval of t for values in [0, 1] stays there."""
+    """As `bootstrap_ci`, of an array;
+
+    ``cut``: an interval of t for values in [0, 1] stays there.
+    """
     check_resamples(resamples)
     present = ~np.isnan(sample)
     kept = sample[present]
@@ -148,7 +173,9 @@ def mean_interval(
     index, n_groups = group_index(groups, sample.size, present)
     sizes = np.bincount(index, minlength=n_groups)
     estimate = float(statistic(kept)) if kept.size else float("nan")
-    interval = Interval(estimate, float("nan"), float("nan"), kept.size, sample.size - kept.size, level)
+    interval = Interval(
+        estimate, float("nan"), float("nan"), kept.size, sample.size - kept.size, level
+    )
     if groups is not None and n_groups:
         interval = replace(interval, clusters=n_groups, effective=effective_number(sizes))
     if not resamples or n_groups < 2:
@@ -158,7 +185,9 @@ def mean_interval(
     if (kept == kept[0]).all():
         return interval
     if statistic is np.mean and effective_number(sizes) < FEW:
-        return _t_interval(interval, kept, index, sizes, cut=cut and kept.min() >= 0 and kept.max() <= 1)
+        return _t_interval(
+            interval, kept, index, sizes, cut=cut and kept.min() >= 0 and kept.max() <= 1
+        )
     draws = _draws(kept, statistic, index, sizes, resamples, seed)
     low, high = percentiles(draws, level)
     return _bounded(interval, low, high, BOOTSTRAP, BOOTSTRAP_CLUSTERS)
@@ -167,10 +196,14 @@ def mean_interval(
 def _bounded(interval: Interval, low: float, high: float, alone: str, clustered: str) -> Interval:
     """Add bounds, and which of two methods they are of."""
     method = alone if interval.clusters in (0, interval.n) else clustered
-    return replace(interval, low=float(low), high=float(high), method="" if np.isnan(low) else method)
+    return replace(
+        interval, low=float(low), high=float(high), method="" if np.isnan(low) else method
+    )
 
 
-def _exact_interval(interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray) -> Interval:
+def _exact_interval(
+    interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray
+) -> Interval:
     effective = effective_number(sizes)
     if sizes.max() == 1:
         exact = binomial_ci(kept.sum(), kept.size, interval.level)
@@ -182,12 +215,16 @@ def _exact_interval(interval: Interval, kept: np.ndarray, index: np.ndarray, siz
     return _bounded(interval, low, high, EXACT, EXACT_CLUSTERS)
 
 
-def _t_interval(interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray, *, cut: bool) -> Interval:
+def _t_interval(
+    interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray, *, cut: bool
+) -> Interval:
     error = np.sqrt(jackknife_variance(kept, index, sizes))
     half = t_quantile(effective_number(sizes), interval.level) * error
-    low, high = interval.estimate - half, interval.estimate + half
+    low = interval.estimate - half
+    high = interval.estimate + half
     if cut:
-        low, high = max(low, 0.0), min(high, 1.0)
+        low = max(low, 0.0)
+        high = min(high, 1.0)
     return _bounded(interval, low, high, T, T_CLUSTERS)
 
 
@@ -202,11 +239,17 @@ def _draws(
     """Return the statistic of resamples of whole groups."""
     n_groups = sizes.size
     if statistic is not np.mean:
-        return np.array([statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float)
-    # The mean of a resample needs only the sum and the size of each group: two matrix products for all resamples.
+        return np.array(
+            [statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float
+        )
+    # The mean of a resample needs only the sum and the size of each group: two matrix products for
+    # all resamples.
     estimate = float(np.mean(kept))
     sums = np.bincount(index, kept - estimate, n_groups)
-    blocks = [estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed)]
+    blocks = [
+        estimate + (counts @ sums) / (counts @ sizes)
+        for counts in group_counts(n_groups, resamples, seed)
+    ]
     return np.concatenate(blocks)
 
 
@@ -227,12 +270,14 @@ def rarer(values: np.ndarray) -> float:
 
 
 def design_effect(p: float, n: float, variance: float, rarer: float, effective: float) -> float:
-    """Return by how much the variance of a share exceeds that of n independent values, p (1 - p) / n.
+    """Return by how much the variance of a share exceeds that of n independent values, p (1 - p) /
+    n.
 
         (rarer * variance / (p (1 - p) / n) + LENT * n / effective) / (rarer + LENT)
 
-    Few values of the rarer kind do not tell it. So `LENT` more are added for which all values of a cluster are alike,
-    which is the worst case: n / effective. Without any of the rarer kind it is taken to be that.
+    Few values of the rarer kind do not tell it. So `LENT` more are added for which all values of a
+    cluster are alike, which is the worst case: n / effective. Without any of the rarer kind it is
+    taken to be that.
     """
     worst = n / effective
     if not 0 < p < 1 or np.isnan(variance):
@@ -242,9 +287,11 @@ def design_effect(p: float, n: float, variance: float, rarer: float, effective: 
 
 
 def share_bounds(p: float, n: float, quantile: float, level: float) -> tuple[float, float]:
-    """Return the exact binomial bounds of a share for an effective number of values, by quantiles of beta.
+    """Return the exact binomial bounds of a share for an effective number of values, by quantiles
+    of beta.
 
-    ``quantile`` of t, which allows for few clusters: n is divided by its square over that of the normal's.
+    ``quantile`` of t, which allows for few clusters: n is divided by its square over that of the
+    normal's.
 
     Source: Korn & Graubard (1998), Survey Methodology 24.
     """
@@ -262,7 +309,10 @@ def _clopper_pearson(successes: float, n: float, tail: float) -> tuple[float, fl
 
 
 def effective_number(sizes: np.ndarray) -> float:
-    """Return the number of equal clusters that tell as much as these: (sum of sizes)^2 / sum of squared sizes."""
+    """Return the number of equal clusters that tell as much as these:
+
+    (sum of sizes)^2 / sum of squared sizes.
+    """
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else float("nan")
 
 
@@ -274,17 +324,19 @@ def t_quantile(clusters: float, level: float) -> float:
 def p_of_no_difference(difference: Interval) -> float:
     """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
 
-    The half-width of the interval divided by t is the standard error. The p-value is below 1 minus the level exactly
-    where the interval excludes 0.
+    The half-width of the interval divided by t is the standard error. The p-value is below 1 minus
+    the level exactly where the interval excludes 0.
 
     Parameters
     ----------
-    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its level and its clusters minus
+    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its level and
+    its clusters minus
         1 degrees of freedom are taken from the record. `bootstrap_ci` has other degrees of freedom.
 
     Returns
     -------
-    NaN where the bounds are NaN, or equal. DataError without clusters, and for an asymmetric interval (of a share).
+    NaN where the bounds are NaN, or equal. DataError without clusters, and for an asymmetric
+    interval (of a share).
 
     >>> round(p_of_no_difference(Interval(3.0, 3.0 - 12.706, 3.0 + 12.706, n=2, clusters=2)), 3)
     0.205
@@ -295,20 +347,33 @@ def p_of_no_difference(difference: Interval) -> float:
     aside = abs(difference.high + difference.low - 2 * difference.estimate)
     if difference.clusters < 2 or aside > 1e-9 * width:
         got = f"an interval over {difference.clusters} clusters, {aside / 2:.3g} off its estimate"
-        raise DataError(got, "a symmetric one over clusters", "take a difference with clusters, as of ppi_difference")
+        raise DataError(
+            got,
+            "a symmetric one over clusters",
+            "take a difference with clusters, as of ppi_difference",
+        )
     error = width / 2 / t_quantile(difference.clusters, difference.level)
     return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
 
 
 def paired_bootstrap_difference(
-    a: Any, b: Any, *, groups: Any = None, resamples: int = 2000, level: float = 0.95, seed: Seed = 0
+    a: Any,
+    b: Any,
+    *,
+    groups: Any = None,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: Seed = 0,
 ) -> Interval:
-    """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is left out.
+    """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is
+    left out.
 
     The interval excludes zero when the systems differ at this level. Differences are no shares.
     """
     differences = np.subtract(*as_paired(a=a, b=b))
-    return mean_interval(differences, np.mean, groups, resamples, level, seed, share=False, cut=False)
+    return mean_interval(
+        differences, np.mean, groups, resamples, level, seed, share=False, cut=False
+    )
 
 
 def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:

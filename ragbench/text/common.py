@@ -1,15 +1,16 @@
 """Longest common substring and subsequence (LCS).
 
-For a fact p, a text t and ascending cut-offs c_1 <= ... <= c_K they give the LCS length of p and of the prefix t[:c_j],
-for every j in one pass. Libraries take one pair and one cut-off at a time.
+For a fact p, a text t and ascending cut-offs c_1 <= ... <= c_K they give the LCS length of p and of
+the prefix t[:c_j], for every j in one pass. Libraries take one pair and one cut-off at a time.
 
-Substring, compiled, on Unicode code points (``uint32``): a match that beats the best length b so far holds a q-gram of
-the fact on any grid of step b + 2 - q, so only those text positions are looked at and extended both ways. Worst case
-O(len(p) * len(t)), usually far below len(t). The kernel releases the GIL and is run from ordinary threads: numba's own
-thread pools abort the process when two Python threads enter them at once, or after a fork, and executors do both.
+Substring, compiled, on Unicode code points (``uint32``): a match that beats the best length b so
+far holds a q-gram of the fact on any grid of step b + 2 - q, so only those text positions are
+looked at and extended both ways. Worst case O(len(p) * len(t)), usually far below len(t). The
+kernel releases the GIL and is run from ordinary threads: numba's own thread pools abort the process
+when two Python threads enter them at once, or after a fork, and executors do both.
 
-Subsequence, of any tokens: a column of the table is the bits of one integer, V' = (V + (V & M)) | (V & ~M), and the LCS
-length is the number of its zero bits (Crochemore et al. 2001; Hyyrö 2004).
+Subsequence, of any tokens: a column of the table is the bits of one integer, V' = (V + (V & M)) |
+(V & ~M), and the LCS length is the number of its zero bits (Crochemore et al. 2001; Hyyrö 2004).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-# Length of the q-grams of the main pass: longer means fewer false candidates, a finer grid. Best of 2 to 10 measured.
+# Length of the q-grams of the main pass: longer means fewer false candidates, a finer grid. Best of
+# 2 to 10 measured.
 _Q = 4
 
 
@@ -48,20 +50,25 @@ def lcs_length(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """Tokens of the longest common subsequence that is found from the ends, last first; on ties b's token is dropped.
+    """Tokens of the longest common subsequence that is found from the ends, last first; on ties b's
+    token is dropped.
 
     Which of several is found matters to ROUGE-L as the package rouge counts it: by distinct words.
     """
     length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, word in enumerate(a, 1):
         for j, other in enumerate(b, 1):
-            above, left = length[i - 1][j], length[i][j - 1]
+            above = length[i - 1][j]
+            left = length[i][j - 1]
             length[i][j] = length[i - 1][j - 1] + 1 if word == other else max(above, left)
-    common, i, j = [], len(a), len(b)
+    common = []
+    i = len(a)
+    j = len(b)
     while i and j:
         if a[i - 1] == b[j - 1]:
             common.append(a[i - 1])
-            i, j = i - 1, j - 1
+            i = i - 1
+            j = j - 1
         elif length[i - 1][j] > length[i][j - 1]:
             i -= 1
         else:
@@ -70,7 +77,10 @@ def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
 
 def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate texts as UTF-32: codes, uint32 (total characters,), and offsets, int64 (len(texts) + 1,)."""
+    """Concatenate texts as UTF-32:
+
+    codes, uint32 (total characters,), and offsets, int64 (len(texts) + 1,).
+    """
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(t) for t in texts], out=offsets[1:])
     # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.
@@ -99,7 +109,10 @@ def _index(part, q, mask, head, chain):
 
 @njit(cache=True, nogil=True)
 def _scan(part, text, first, stop, q, best, mask, head, chain):
-    """Best match length: ``best``, or that of a longer match in text[:stop] with a q-gram at or after ``first``."""
+    """Best match length:
+
+    ``best``, or that of a longer match in text[:stop] with a q-gram at or after ``first``.
+    """
     m = part.size
     at = first
     while at + q <= stop and best < m:
@@ -127,16 +140,19 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
     q = min(_Q, m)
     _index(part, q, mask, head, chain)
     indexed1 = False
-    best, before = np.int64(0), np.int64(0)
+    best = np.int64(0)
+    before = np.int64(0)
     for j in range(cuts.size):
         stop = cuts[j]
-        # What is new since the last cut-off ends after it: the first q-gram that can matter reaches one past it.
+        # What is new since the last cut-off ends after it: the first q-gram that can matter reaches
+        # one past it.
         floor = max(best, q - 1)
         longer = _scan(part, text, max(0, before + 1 - q), stop, q, floor, mask, head, chain)
         if longer > floor:
             best = longer
         elif best < q - 1 and stop > before:
-            # Nothing of q characters is shared, so the answer is below q: settle it character by character.
+            # Nothing of q characters is shared, so the answer is below q: settle it character by
+            # character.
             if not indexed1:
                 _index(part, 1, mask, head1, chain1)
                 indexed1 = True
@@ -149,8 +165,9 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
 def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
     """Fill ``out[i, j]`` with len(longest common substring of part i and text[:cuts[owner[i], j]]).
 
-    ``parts`` and ``texts`` with their offsets come from `code_points`; ``owner[i]`` is the text of part i;
-    ``cuts`` int64 (n_texts, K), ascending along K and at most the text's length; ``out`` int64 (n_parts, K).
+    ``parts`` and ``texts`` with their offsets come from `code_points`; ``owner[i]`` is the text of
+    part i; ``cuts`` int64 (n_texts, K), ascending along K and at most the text's length; ``out``
+    int64 (n_parts, K).
     """
     longest = 1
     for i in range(owner.size):
@@ -158,8 +175,10 @@ def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out
     slots = 256
     while slots < 4 * longest:
         slots *= 2
-    head, head1 = np.empty(slots, np.int64), np.empty(slots, np.int64)
-    chain, chain1 = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    head = np.empty(slots, np.int64)
+    head1 = np.empty(slots, np.int64)
+    chain = np.empty(longest, np.int64)
+    chain1 = np.empty(longest, np.int64)
     for i in range(owner.size):
         t = owner[i]
         part = parts[part_offsets[i] : part_offsets[i + 1]]
@@ -171,7 +190,10 @@ def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out
 
 
 def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
-    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in `substring_lengths`."""
+    """Fill ``out[i, j]`` with len(longest common subsequence ...);
+
+    arguments as in `substring_lengths`.
+    """
     for i, t in enumerate(owner):
         part = parts[part_offsets[i] : part_offsets[i + 1]].tolist()
         out[i] = _lcs_lengths(part, texts[text_offsets[t] : text_offsets[t + 1]].tolist(), cuts[t])

@@ -1,7 +1,8 @@
-"""Write a text so that its medium shows it as it is: one function per medium, called where the text is written.
+"""Write a text so that its medium shows it as it is: one function per medium, called where the text
+is written.
 
-HTML is escaped by jinja (``report.export``) and by ``html.escape`` (widgets); figures take no text for a formula, see
-`ragbench.plots.open_figure`.
+HTML is escaped by jinja (``report.export``) and by ``html.escape`` (widgets); figures take no text
+for a formula, see `ragbench.plots.open_figure`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[^\]]*\])?")
 def in_latex(text: str) -> str:
     """Escape for LaTeX; line breaks and control characters become spaces."""
     plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
-    return re.sub(r"-(?=-)", "-{}", "".join(_LATEX.get(character, character) for character in plain))
+    return re.sub(
+        r"-(?=-)", "-{}", "".join(_LATEX.get(character, character) for character in plain)
+    )
 
 
 def in_markdown(text: str) -> str:
@@ -41,9 +44,11 @@ def in_markdown(text: str) -> str:
 
 
 def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame in which no cell and no head is a formula to a spreadsheet: before = + - @ comes a quote.
+    """Return a frame in which no cell and no head is a formula to a spreadsheet: before = + - @
+    comes a quote.
 
-    A carriage return, which ends the row for most readers of CSV, becomes a line feed; lists are written as JSON.
+    A carriage return, which ends the row for most readers of CSV, becomes a line feed; lists are
+    written as JSON.
     """
 
     def quoted(value: Any) -> Any:
@@ -69,4 +74,8 @@ def from_csv(text: Any) -> Any:
     >>> from_csv("'=a"), from_csv("'tis"), from_csv("a")
     ('=a', "'tis", 'a')
     """
-    return text[1:] if isinstance(text, str) and text[:1] == "'" and text[1:].startswith(_FORMULA) else text
+    return (
+        text[1:]
+        if isinstance(text, str) and text[:1] == "'" and text[1:].startswith(_FORMULA)
+        else text
+    )

@@ -1,7 +1,9 @@
-"""Which language a text is in: English, German, French by their most frequent function words, Chinese by its script.
+"""Which language a text is in: English, German, French by their most frequent function words,
+Chinese by its script.
 
-A table, not a model: good enough to choose a stemmer or the language of a stock sentence, wrong for a text of a few
-words. Other languages are not told. Mixed texts count as the language most of their words are in.
+A table, not a model: good enough to choose a stemmer or the language of a stock sentence, wrong for
+a text of a few words. Other languages are not told. Mixed texts count as the language most of their
+words are in.
 """
 
 from __future__ import annotations
@@ -10,25 +12,32 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-# Words that a running text of that language is full of, question words included. In doubt the first one wins.
+# Words that a running text of that language is full of, question words included. In doubt the first
+# one wins.
 FUNCTION_WORDS = {
-    "english": "the of and to in is was for that with as by on are from it this which be at who what when where how or "
-    "a an did does do were had has have whose why his her its their than not but also into both are s",
-    "german": "der die das und den dem des ist war mit sich auf für im nicht ein eine einer von zu als auch wird wurde "
-    "wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen eines dass vom zum zur "
+    "english": "the of and to in is was for that with as by on are from it this which be at who "
+    "what when where how or "
+    "a an did does do were had has have whose why his her its their than not but also into both "
+    "are s",
+    "german": "der die das und den dem des ist war mit sich auf für im nicht ein eine einer von "
+    "zu als auch wird wurde "
+    "wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen "
+    "eines dass vom zum zur "
     "es sie sind hat haben über bis oder aber kein keine worden werden wenn noch nur",
-    "french": "le la les des et est une un dans du que qui pour sur par avec au aux ce cette il elle sont été quel "
+    "french": "le la les des et est une un dans du que qui pour sur par avec au aux ce cette il "
+    "elle sont été quel "
     "quelle où quand comment pas ne se ou d l à fut était depuis plus leur ses cet mais dont",
 }
 # Scripts without blanks between words, and Korean, whose words change with the particles on them.
 UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han, Kana
+    # Han, Kana
+    r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     r"\u1100-\u11ff\uac00-\ud7a3"  # Hangul
 )
 LANGUAGES = (*FUNCTION_WORDS, "chinese")
-# Share of the words that must be function words of the language; running text has 0.25 to 0.5. Of German and French
-# more, since Spanish has up to 0.25 of the French ones.
+# Share of the words that must be function words of the language; running text has 0.25 to 0.5. Of
+# German and French more, since Spanish has up to 0.25 of the French ones.
 _LEAST_SHARE = {"english": 0.08, "german": 0.3, "french": 0.3}
 _LEAST_WORDS = 2  # different ones
 
@@ -41,7 +50,8 @@ _LEAST_KANA = 0.05  # of the characters of a Japanese text; a Chinese one may qu
 
 
 def language_of(texts: Iterable[str]) -> str | None:
-    """Name the language most of some texts, read as one, is written in, of `LANGUAGES`; None when nothing tells.
+    """Name the language most of some texts, read as one, is written in, of `LANGUAGES`; None when
+    nothing tells.
 
     >>> language_of(["Wer gründete die Mühle?"])
     'german'
@@ -54,7 +64,11 @@ def language_of(texts: Iterable[str]) -> str | None:
     unspaced = total(ANY_UNSPACED)
     words = counts.total() - unspaced
     if unspaced > 2 * words:  # a word of these scripts has about two characters
-        return "chinese" if 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced else None
+        return (
+            "chinese"
+            if 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced
+            else None
+        )
     shares = {}
     for language, known in _KNOWN.items():
         hits = [counts[word] for word in known if word in counts]
@@ -64,6 +78,10 @@ def language_of(texts: Iterable[str]) -> str | None:
 
 
 def other_languages(groups: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Count the groups of texts (a question with its answers, say) that are in a known language but English."""
+    """Count the groups of texts (a question with its answers, say) that are in a known language but
+    English.
+    """
     counts = Counter(map(language_of, groups))
-    return {language: n for language, n in counts.most_common() if language not in (None, "english")}
+    return {
+        language: n for language, n in counts.most_common() if language not in (None, "english")
+    }

@@ -1,16 +1,21 @@
-"""Text made comparable: one rule for the metric, the checks and the marks, with the way back to the original text.
+"""Text made comparable: one rule for the metric, the checks and the marks, with the way back to the
+original text.
 
-A supporting sentence and its document often differ in layout only: the document is wrapped at 72 columns, was copied
-from a PDF, or writes é as two characters. `normalise` removes such differences and keeps an offset map, so that what is
-found can be shown in the text as it is. It changes, in this order:
+A supporting sentence and its document often differ in layout only: the document is wrapped at 72
+columns, was copied from a PDF, or writes é as two characters. `normalise` removes such differences
+and keeps an offset map, so that what is found can be shown in the text as it is. It changes, in
+this order:
 
-1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks are left out;
+1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks
+  are left out;
 2. characters are composed: Unicode NFC, or NFKC (full-width Ａ equals A, the ligature ﬁ equals fi);
-3. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions where it holds a line
-   break: between two Chinese or Japanese characters nothing is left of it; and after a hyphen between two letters or
-   digits it goes, with the hyphen when a letter stands before it and a lower-case letter after it (``exam-\\nple`` is
-   ``example``, ``Anglo-\\nSaxon`` is ``Anglo-Saxon``). That hyphen stays where one of the facts compared writes the
-   word with it (``well-\\nknown`` beside the fact "a well-known man").
+3. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions
+  where it holds a line
+   break: between two Chinese or Japanese characters nothing is left of it; and after a hyphen
+   between two letters or digits it goes, with the hyphen when a letter stands before it and a
+   lower-case letter after it (``exam-\\nple`` is ``example``, ``Anglo-\\nSaxon`` is
+   ``Anglo-Saxon``). That hyphen stays where one of the facts compared writes the word with it
+   (``well-\\nknown`` beside the fact "a well-known man").
 
 Case, punctuation and words are left as they are.
 """
@@ -30,7 +35,9 @@ Form = Literal["NFC", "NFKC"]
 _Edit = tuple[int, int, str]
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_BLANKS = f"{BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+_BLANKS = (
+    f"{BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+)
 _ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
 _HIDDEN = "\u00ad\u200b\u2060\ufeff"
 _UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
@@ -39,13 +46,13 @@ _FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _DIVIDED = re.compile(r"[-\u2010](\s+)(?=([^\W_]+))")
 _COMPOUND = re.compile(r"([^\W_]+)[-\u2010](?=([^\W_]+))")
 _WORD_BEFORE = re.compile(r"[^\W_]+\Z")
-# Symbols, kana, ideographs, full-width forms; not Hangul, which is written with spaces; not the two kana marks.
-_WIDE = (
-    r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
-)
+# Symbols, kana, ideographs, full-width forms; not Hangul, which is written with spaces; not the two
+# kana marks.
+_WIDE = r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
 _FIRST_WIDE = 0x3001
 _BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
-# By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is hidden.
+# By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is
+# hidden.
 _ODD = np.zeros(0x10000, bool)
 _ODD[[ord(c) for c in _BLANKS + _HIDDEN]] = True
 
@@ -54,8 +61,8 @@ _ODD[[ord(c) for c in _BLANKS + _HIDDEN]] = True
 class Normalised:
     """A normalised text and where it comes from.
 
-    ``starts`` and ``stops``, int64 arrays of shape (len(text),), ascending, are the characters of the original that
-    each character stands for; None when the text did not change.
+    ``starts`` and ``stops``, int64 arrays of shape (len(text),), ascending, are the characters of
+    the original that each character stands for; None when the text did not change.
     """
 
     text: str
@@ -63,8 +70,15 @@ class Normalised:
     stops: np.ndarray | None = None
 
     def cut(self, positions: np.ndarray) -> np.ndarray:
-        """Cut positions of the original (int array, any shape) in the normalised text: what ends before them."""
-        return positions if self.stops is None else np.searchsorted(self.stops, positions, side="right")
+        """Cut positions of the original (int array, any shape) in the normalised text:
+
+        what ends before them.
+        """
+        return (
+            positions
+            if self.stops is None
+            else np.searchsorted(self.stops, positions, side="right")
+        )
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Start and end in the original of ``text[start:stop]``, which is not empty."""
@@ -78,7 +92,8 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
 
     Parameters
     ----------
-    facts : the texts it will be compared with: a hyphen at a line end stays where one of them writes it.
+    facts : the texts it will be compared with: a hyphen at a line end stays where one of them
+    writes it.
 
     >>> normalise("the  quick\\nbrown fox jum-\\nped").text
     'the quick brown fox jumped'
@@ -100,18 +115,23 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     return _single_spaced(normalised)
 
 
-def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tuple[list[str], Normalised]:
+def comparable(
+    facts: Sequence[str], text: str, form: Form | None = "NFC"
+) -> tuple[list[str], Normalised]:
     """Normalise facts and the text they are looked for in; facts lose the white space around them.
 
     Without a form all is left as it is.
     """
     if form is None:
         return list(facts), Normalised(text)
-    return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(text, form, facts)
+    return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(
+        text, form, facts
+    )
 
 
 def undivided(text: str) -> str:
-    """Join words that a hyphen divides at a line end, as `normalise` does, and leave the rest of the text as it is.
+    """Join words that a hyphen divides at a line end, as `normalise` does, and leave the rest of
+    the text as it is.
 
     >>> undivided("The qual-\\nity of well-known flour")
     'The quality of well-known flour'
@@ -119,7 +139,8 @@ def undivided(text: str) -> str:
     if not _any(BREAKS, text):
         return text
     text = _UNSEEN.sub("", text) if "\u00ad" in text else text
-    pieces, at = [], 0
+    pieces = []
+    at = 0
     for start, stop, _ in _divisions(text, ()):
         pieces.append(text[at:start])
         at = stop
@@ -151,18 +172,28 @@ def _single_spaced(normalised: Normalised) -> Normalised:
         return Normalised(text, normalised.starts, normalised.stops)
     blank = _codes(text) == ord(" ")
     kept = np.flatnonzero(~(blank & np.append(False, blank[:-1])))
-    starts, stops = (kept, kept + 1) if normalised.starts is None else (normalised.starts[kept], normalised.stops[kept])
+    starts, stops = (
+        (kept, kept + 1)
+        if normalised.starts is None
+        else (normalised.starts[kept], normalised.stops[kept])
+    )
     return Normalised(re.sub("  +", " ", text), starts, stops)
 
 
 def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
-    """Replace pieces of a text, given in order as (start, stop, new); each new character stands for the whole piece."""
+    """Replace pieces of a text, given in order as (start, stop, new);
+
+    each new character stands for the whole piece.
+    """
     edits = list(edits)
     if not edits:
         return normalised
     starts = np.arange(len(normalised.text)) if normalised.starts is None else normalised.starts
     stops = np.arange(1, len(normalised.text) + 1) if normalised.stops is None else normalised.stops
-    pieces, firsts, lasts, at = [], [], [], 0
+    pieces = []
+    firsts = []
+    lasts = []
+    at = 0
     for start, stop, new in [*edits, (len(normalised.text), len(normalised.text), "")]:
         pieces += [normalised.text[at:start], new]
         firsts += [starts[at:start], *[starts[start : start + 1]] * len(new)]
@@ -187,7 +218,10 @@ def _compositions(text: str, form: Form) -> Iterator[_Edit]:
 
 @functools.lru_cache(maxsize=65536)
 def _attaches(character: str, form: Form) -> bool:
-    """Tell whether a character may change together with the one before it: a mark, or a Korean vowel or final."""
+    """Tell whether a character may change together with the one before it:
+
+    a mark, or a Korean vowel or final.
+    """
     first = unicodedata.normalize(form.replace("C", "D"), character)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
@@ -199,5 +233,9 @@ def _divisions(text: str, facts: Iterable[str]) -> Iterator[_Edit]:
         at = run.start()
         before = _WORD_BEFORE.search(text, max(0, at - 60), at)
         if before and _any(BREAKS, run[1]):
-            kept = not before[0][-1].isalpha() or not run[2][0].islower() or (before[0], run[2]) in compounds
+            kept = (
+                not before[0][-1].isalpha()
+                or not run[2][0].islower()
+                or (before[0], run[2]) in compounds
+            )
             yield at + kept, run.end(), ""

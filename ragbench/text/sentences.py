@@ -1,9 +1,11 @@
 """Sentences of a text. Published numbers depend on the rule, so each use has its own row.
 
-``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents; after 。！？.
-``claims``  at line ends, and after ``.!?`` before a capital or a digit, not after abbreviations; without a word it is
+``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents; after
+。！？. ``claims``  at line ends, and after ``.!?`` before a capital or a digit, not after
+abbreviations; without a word it is
             no sentence.
-``en``      RAGEval, section 3.5.1, which names no rules; these are ours. They agree with pySBD on all 5,340 English
+``en``      RAGEval, section 3.5.1, which names no rules; these are ours. They agree with pySBD on
+all 5,340 English
             references of DRAGONBall, and on 99.5% of the lines of its documents.
 ``zh``      the same for Chinese: after 。！？ or at a line break.
 """
@@ -26,22 +28,31 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# Not the end of a sentence, whatever follows: titles before a name, and words that lead to a number or an example.
+# Not the end of a sentence, whatever follows: titles before a name, and words that lead to a number
+# or an example.
 _NEVER = _set(
-    "mr mrs ms dr prof rev hon gen col capt lt sgt st mt messrs sen rep gov pres vs v viz cf e.g i.e no nos art arts "
+    "mr mrs ms dr prof rev hon gen col capt lt sgt st mt messrs sen rep gov pres vs v viz cf e.g "
+    "i.e no nos art arts "
     "fig figs eq eqs sec sect vol pp approx ca al"
 )
 # The end of a sentence only before a word that usually opens one.
-_SELDOM = _set("inc ltd co corp bros llc plc dept univ assn jr sr esq etc u.s u.k u.n e.u a.m p.m ph.d m.d")
+_SELDOM = _set(
+    "inc ltd co corp bros llc plc dept univ assn jr sr esq etc u.s u.k u.n e.u a.m p.m ph.d m.d"
+)
 _OPENERS = _set(
-    "a an the this that these those it its he she they we you i his her their our your in on at by for from with "
-    "after before during since when while as if although though however moreover furthermore additionally meanwhile "
-    "finally first firstly second secondly third thirdly next then there what who how why both all each some "
+    "a an the this that these those it its he she they we you i his her their our your in on at "
+    "by for from with "
+    "after before during since when while as if although though however moreover furthermore "
+    "additionally meanwhile "
+    "finally first firstly second secondly third thirdly next then there what who how why both "
+    "all each some "
     "many"
 )
 _CLOSERS = "\"'”’)]"
 _BEFORE = re.compile(r"[^\s(\[\"'“‘]+$")
-_ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|No|Fig|Eq|e\.g|i\.e|approx|ca|c)\.$")
+_ABBREVIATION = re.compile(
+    r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|No|Fig|Eq|e\.g|i\.e|approx|ca|c)\.$"
+)
 
 
 def _english_end(text: str, start: int, gap: re.Match) -> bool:
@@ -69,7 +80,9 @@ class _SentenceRule:
     """Where sentences end."""
 
     gap: re.Pattern[str]  # what may stand between two sentences; it belongs to neither
-    ends: Callable[[str, int, re.Match], bool] | None = None  # (text, start of the sentence, gap) -> does it end there?
+    ends: Callable[[str, int, re.Match], bool] | None = (
+        None  # (text, start of the sentence, gap) -> does it end there?
+    )
     holds: re.Pattern[str] = re.compile(r"\S")  # what a piece must hold to be a sentence
 
 
@@ -77,7 +90,9 @@ SENTENCES: dict[str, _SentenceRule] = {
     "chunks": _SentenceRule(re.compile(r"(?<=[.?!])\s+|(?<=[。！？])\s*")),
     "claims": _SentenceRule(
         re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*]?[A-Z0-9])|\s*\n\s*"),
-        lambda text, start, gap: "\n" in gap[0] or not _ABBREVIATION.search(text[start : gap.start()].strip()),
+        lambda text, start, gap: (
+            "\n" in gap[0] or not _ABBREVIATION.search(text[start : gap.start()].strip())
+        ),
         re.compile(r"[^\W_]"),
     ),
     "en": _SentenceRule(
@@ -91,13 +106,16 @@ SENTENCES: dict[str, _SentenceRule] = {
 
 
 def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
-    """Find the sentences of a text by a row of `SENTENCES`: (start, end) positions, without what is between.
+    """Find the sentences of a text by a row of `SENTENCES`: (start, end) positions, without what is
+    between.
 
-    A sentence is merged with the following ones until it has at least ``min_chars`` characters; what remains at the end
-    joins the last one.
+    A sentence is merged with the following ones until it has at least ``min_chars`` characters;
+    what remains at the end joins the last one.
     """
     check_known("sentence profile", [profile], SENTENCES)
-    rule, spans, start = SENTENCES[profile], [], 0
+    rule = SENTENCES[profile]
+    spans = []
+    start = 0
     for gap in rule.gap.finditer(text):
         if rule.ends is None or rule.ends(text, start, gap):
             spans.append((start, gap.start()))
@@ -131,5 +149,8 @@ def check_language(language: str) -> str:
 
 
 def count_words(text: str, language: str = "en") -> int:
-    """Count words: runs without white space in English; in Chinese characters, as the released RAGEval does."""
+    """Count words:
+
+    runs without white space in English; in Chinese characters, as the released RAGEval does.
+    """
     return len(text) if check_language(language) == "zh" else len(text.split())

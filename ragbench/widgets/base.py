@@ -1,8 +1,9 @@
-"""What all widgets share: colours, styles, escaped text, pictures with words, and the line where errors appear.
+"""What all widgets share: colours, styles, escaped text, pictures with words, and the line where
+errors appear.
 
-Colours are Okabe and Ito's (told apart by colour-blind readers) laid thinly over JupyterLab's own ``--jp-*`` colours,
-so the text keeps its contrast in the light and the dark theme. Nothing is told by colour alone: there is always a
-number, a word or a line style besides.
+Colours are Okabe and Ito's (told apart by colour-blind readers) laid thinly over JupyterLab's own
+``--jp-*`` colours, so the text keeps its contrast in the light and the dark theme. Nothing is told
+by colour alone: there is always a number, a word or a line style besides.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ _LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dot
 
 _COLOURS = "".join(f"--rb-{i}: {c}; --rb-{i}-soft: {c}40; " for i, c in enumerate(PALETTE, 1))
 _MARKS = "\n".join(
-    f".rb-mark-{i} {{ background: var(--rb-{i}-soft); text-decoration: underline {line} var(--rb-{i}) 2px; }}\n"
+    f".rb-mark-{i} {{ background: var(--rb-{i}-soft); text-decoration: underline {line} "
+    f"var(--rb-{i}) 2px; }}\n"
     f".rb-tag-{i} {{ background: var(--rb-{i}); color: {'#fff' if i in (1, 5, 7) else '#000'}; }}"
     for i, line in enumerate(_LINES, 1)
 )
 # --rb-good and --rb-bad: blue and vermilion, told apart by every kind of colour blindness.
-# A style element runs its onload when it enters the page. JupyterLab takes the arrow keys (to move between cells) and
-# single letters (x cuts the cell) even from a list or slider in focus; this lets those keep their keys.
+# A style element runs its onload when it enters the page. JupyterLab takes the arrow keys (to move
+# between cells) and single letters (x cuts the cell) even from a list or slider in focus; this lets
+# those keep their keys.
 _STYLE = f"""<style onload="
   const root = this.closest('.rb-widget');
   if (root && !root.dataset.rbOwnKeys) {{
@@ -76,12 +79,20 @@ def escape(text: object) -> str:
 
 
 def tag(number: int, label: object | None = None) -> str:
-    """A small coloured badge: HTML of the number (or another label) in the palette's colour ``number``, from 1."""
-    return f'<span class="rb-tag rb-tag-{_cycle(number)}">{escape(number if label is None else label)}</span>'
+    """A small coloured badge:
+
+    HTML of the number (or another label) in the palette's colour ``number``, from 1.
+    """
+    return (
+        '<span class="rb-tag '
+        f'rb-tag-{_cycle(number)}">{escape(number if label is None else label)}</span>'
+    )
 
 
 def mark(number: int, content: str) -> str:
-    """HTML ``content`` (escaped already) on a tint with an underline of its own for each ``number``, from 1."""
+    """HTML ``content`` (escaped already) on a tint with an underline of its own for each
+    ``number``, from 1.
+    """
     return f'<mark class="rb-mark-{_cycle(number)}">{content}</mark>'
 
 
@@ -90,7 +101,10 @@ def _cycle(number: int) -> int:
 
 
 def figure(content: str, alt: str) -> str:
-    """HTML of a picture (HTML or SVG) that says in words what it shows; ConfigError for an empty ``alt``."""
+    """HTML of a picture (HTML or SVG) that says in words what it shows;
+
+    ConfigError for an empty ``alt``.
+    """
     check_alt(alt)
     return f'<div role="img" aria-label="{escape(alt)}">{content}</div>'
 
@@ -100,7 +114,9 @@ def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     first, *others = heads
     columns = "".join(f'<th scope="col" class="rb-number">{head}</th>' for head in others)
     lines = [
-        f'<tr><th scope="row">{head}</th>' + "".join(f'<td class="rb-number">{cell}</td>' for cell in cells) + "</tr>"
+        f'<tr><th scope="row">{head}</th>'
+        + "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
+        + "</tr>"
         for head, *cells in rows
     ]
     title = f'<caption class="rb-quiet">{caption}</caption>' if caption else ""
@@ -109,12 +125,18 @@ def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: s
 
 
 def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:
-    """Widgets side by side. On a narrow page what does not fit goes on below: nothing is hidden to the side."""
+    """Widgets side by side.
+
+    On a narrow page what does not fit goes on below: nothing is hidden to the side.
+    """
     return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
 
 
 class _Message(ipywidgets.HTML):
-    """One line under a widget, empty until there is something to say; screen readers announce it."""
+    """One line under a widget, empty until there is something to say;
+
+    screen readers announce it.
+    """
 
     def say(self, text: object) -> None:
         """Show a remark."""
@@ -122,16 +144,21 @@ class _Message(ipywidgets.HTML):
 
     def error(self, error: BaseException | str) -> None:
         """Show what went wrong: a ragbench error in its own words, any other with its type."""
-        words = error if isinstance(error, str | RagbenchError) else f"{type(error).__name__}: {error}"
+        words = (
+            error if isinstance(error, str | RagbenchError) else f"{type(error).__name__}: {error}"
+        )
         self.value = f'<div class="rb-message rb-error" role="alert">{escape(words)}</div>'
 
 
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles and ``style``, a heading, and a `_Message` line, ``self.message``, below."""
+    """A box with the shared styles and ``style``, a heading, and a `_Message` line,
+    ``self.message``, below.
+    """
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
         self.message = _Message()
-        # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets 8.1).
+        # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets
+        # 8.1).
         heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{escape(label)}</h3>")
         super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
@@ -155,8 +182,8 @@ class Panel(ipywidgets.VBox):
     def guarded(self) -> Iterator[None]:
         """Run the body of an event handler; an error is shown in the message line.
 
-        JupyterLab hides what an event handler raises in its log. A RagbenchError ends here; any other is raised again
-        after it is shown, so that the log has its traceback.
+        JupyterLab hides what an event handler raises in its log. A RagbenchError ends here; any
+        other is raised again after it is shown, so that the log has its traceback.
         """
         self.message.value = ""
         try:

@@ -1,7 +1,8 @@
 """Claim inspector: which text entails which claim, as a matrix, with the eleven metrics beside it.
 
-Source: RAGChecker (Ru et al. 2024), section 3: claims, labels, metrics. Labels come from the results; nothing here
-checks a claim. The marked sentence is a hint from shared words, not the checker's reason.
+Source: RAGChecker (Ru et al. 2024), section 3: claims, labels, metrics. Labels come from the
+results; nothing here checks a claim. The marked sentence is a hint from shared words, not the
+checker's reason.
 """
 
 from __future__ import annotations
@@ -16,20 +17,38 @@ import pandas as pd
 
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.claims import CHECKS, COUNTS, LOWER_IS_BETTER, METRICS, claim_counts, claim_metrics
+from ragbench.metrics.claims import (
+    CHECKS,
+    COUNTS,
+    LOWER_IS_BETTER,
+    METRICS,
+    claim_counts,
+    claim_metrics,
+)
 from ragbench.metrics.lexical import claim_overlap, idf_weights
 from ragbench.text.sentences import sentence_spans
 from ragbench.text.words import STOP_WORDS, stems
 from ragbench.widgets.base import Panel, escape, mark, number_table, row
 
-_FUNCTION_WORDS = dict.fromkeys(stems(" ".join(STOP_WORDS)), 0.05)  # they decide only between equal sentences
+_FUNCTION_WORDS = dict.fromkeys(
+    stems(" ".join(STOP_WORDS)), 0.05
+)  # they decide only between equal sentences
 _AS_GIVEN = "as given"
 _ENTAILED = LABELS[0]
 _SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
-_CLASSES = {LABELS[0]: "rb-entailed", LABELS[1]: "rb-neutral", LABELS[2]: "rb-contradicted", None: "rb-unread"}
+_CLASSES = {
+    LABELS[0]: "rb-entailed",
+    LABELS[1]: "rb-neutral",
+    LABELS[2]: "rb-contradicted",
+    None: "rb-unread",
+}
 _LEGEND = " &nbsp; ".join(f"{symbol} {label or 'no label'}" for label, symbol in _SYMBOLS.items())
-_LEGEND = f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entails a reference claim</span>"
-# Side -> the other answer, and the checks of this side's claims: against that answer, against the chunks.
+_LEGEND = (
+    f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entails a reference "
+    "claim</span>"
+)
+# Side -> the other answer, and the checks of this side's claims: against that answer, against the
+# chunks.
 _OTHER = {"response": "reference", "reference": "response"}
 _CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
 _CHOSEN = " aria-current='true'"
@@ -40,9 +59,13 @@ _UNDEFINED = {
     "nothing was retrieved": ("context_precision", *METRICS[6:]),
     "no chunk entails a reference claim": ("context_utilization",),
 }
-_HINT = "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the label is the checker's."
+_HINT = (
+    "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the "
+    "label is the checker's."
+)
 _NO_HINT = "No sentence shares its words (at best {:.0%} by weight)."
-_LEAST_SHARE = 0.2  # less in common is chance ("the", a name that every chunk has), and a mark there would mislead
+# less in common is chance ("the", a name that every chunk has), and a mark there would mislead
+_LEAST_SHARE = 0.2
 _STYLE = """<style>
 .rb-widget .rb-matrix td, .rb-widget .rb-matrix th { padding: 2px 6px; text-align: center; font-size: 13px; }
 .rb-widget .rb-matrix th[scope=col] { white-space: nowrap; }
@@ -62,29 +85,44 @@ _Row = tuple[str, tuple[str | None, ...]]
 class ClaimInspector(Panel):
     """Look through checked results claim by claim.
 
-    The matrix has a row for every claim and a column for every text it was checked against: the other answer first,
-    then the chunks by rank ("R": relevant, it entails a reference claim). Choose a claim and a text in the lists below
-    it to read that text. A label that could not be read is shown as "?".
+    The matrix has a row for every claim and a column for every text it was checked against: the
+    other answer first, then the chunks by rank ("R": relevant, it entails a reference claim).
+    Choose a claim and a text in the lists below it to read that text. A label that could not be
+    read is shown as "?".
 
-    ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, the same as plain dicts in
-    RAGChecker's JSON form, or a table of `ragbench.score` with claim_labels. Raises DataError for malformed or no
-    results; ConfigError for anything else.
+    ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, the same as
+    plain dicts in RAGChecker's JSON form, or a table of `ragbench.score` with claim_labels. Raises
+    DataError for malformed or no results; ConfigError for anything else.
     """
 
     def __init__(self, results: Any) -> None:
         self.results = _as_results(results)
         self._scores = [_scores_of(result) for result in self.results]
-        self.at, self.side, self.claim, self.column = 0, "response", 0, 0
+        self.at = 0
+        self.side = "response"
+        self.claim = 0
+        self.column = 0
         self._quiet = False
-        wide, narrow, short = w.Layout(width="520px"), w.Layout(width="380px"), w.Layout(width="44px")
-        self.previous = self.button("◀", lambda: self._step(-1), tooltip="Previous result", layout=short)
+        wide = w.Layout(width="520px")
+        narrow = w.Layout(width="380px")
+        short = w.Layout(width="44px")
+        self.previous = self.button(
+            "◀", lambda: self._step(-1), tooltip="Previous result", layout=short
+        )
         self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
-        orders = [(_AS_GIVEN, _AS_GIVEN), *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS)]
+        orders = [
+            (_AS_GIVEN, _AS_GIVEN),
+            *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS),
+        ]
         self.order = w.Dropdown(options=orders, description="Order", layout=narrow)
-        self.choice = w.Dropdown(options=self._choices(range(len(self.results))), description="Result", layout=wide)
+        self.choice = w.Dropdown(
+            options=self._choices(range(len(self.results))), description="Result", layout=wide
+        )
         self.claims = w.Dropdown(description="Claim", layout=wide)
         self.columns = w.Dropdown(description="Text", layout=narrow)
-        self.texts, self.detail, self.table = w.HTML(), w.HTML(), w.HTML(layout=w.Layout(flex="0 1 380px"))
+        self.texts = w.HTML()
+        self.detail = w.HTML()
+        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
         self.detail.add_class("rb-detail")
         self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
         above = row([self.previous, self.next, self.choice, self.order])
@@ -115,31 +153,46 @@ class ClaimInspector(Panel):
         self.choice.value = ids.index(result_id)
 
     def select(self, side: str, claim: int, column: int | None = None) -> None:
-        """Choose a claim of "response" or "reference" by number, from 0, and the text to see it against.
+        """Choose a claim of "response" or "reference" by number, from 0, and the text to see it
+        against.
 
-        Column 0 is the other answer, 1 the first chunk ...; None: the first chunk that entails the claim, else the
-        other answer if it does, else the first chunk. Raises ConfigError for a place that does not exist.
+        Column 0 is the other answer, 1 the first chunk ...; None: the first chunk that entails the
+        claim, else the other answer if it does, else the first chunk. Raises ConfigError for a
+        place that does not exist.
         """
         rows = self.rows(side) if side in _OTHER else []
         width = len(self.result.chunks) + 1
         if not 0 <= claim < len(rows) or not (column is None or 0 <= column < width):
-            raise ConfigError(f"{side} claim {claim}, column {column}", f"a place in {width} columns", "look again")
+            raise ConfigError(
+                f"{side} claim {claim}, column {column}",
+                f"a place in {width} columns",
+                "look again",
+            )
         if column is None:
             labels = rows[claim][1]
             chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
             column = chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, width - 1)
-        self.side, self.claim, self.column = side, claim, column
+        self.side = side
+        self.claim = claim
+        self.column = column
         self._point()
 
     def rows(self, side: str) -> list[_Row]:
-        """List (claim, its labels against the other answer and every chunk) of one side; None: no label."""
+        """List (claim, its labels against the other answer and every chunk) of one side;
+
+        None: no label.
+        """
         result = self.result
         one, many = (getattr(result, check) for check in _CHECKS_OF[side])
         claims = getattr(result, f"{side}_claims")
         count = len(next((known for known in (claims, one, many) if known is not None), ()))
         words = ["(no text)"] * count if claims is None else [claim_text(claim) for claim in claims]
-        one, many = one or [None] * count, many or [[None] * len(result.chunks)] * count
-        return [(word, (label, *of_chunks)) for word, label, of_chunks in zip(words, one, many, strict=True)]
+        one = one or [None] * count
+        many = many or [[None] * len(result.chunks)] * count
+        return [
+            (word, (label, *of_chunks))
+            for word, label, of_chunks in zip(words, one, many, strict=True)
+        ]
 
     def _watch(self, widget: w.Widget, handler: Callable[[Any], None]) -> None:
         """Call the handler with what the reader chooses in a list."""
@@ -161,12 +214,17 @@ class ClaimInspector(Panel):
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
         choices = []
         for i in places:
-            value = "" if self.order.value == _AS_GIVEN else f"{_number(self._scores[i][0][self.order.value])}  "
+            value = (
+                ""
+                if self.order.value == _AS_GIVEN
+                else f"{_number(self._scores[i][0][self.order.value])}  "
+            )
             choices.append((f"{value}{self.results[i].id}: {_short(self.results[i].question)}", i))
         return choices
 
     def _sort(self, name: str) -> None:
-        places, sign = list(range(len(self.results))), -1 if name in LOWER_IS_BETTER else 1
+        places = list(range(len(self.results)))
+        sign = -1 if name in LOWER_IS_BETTER else 1
         if name != _AS_GIVEN:
             values = [self._scores[i][0][name] for i in places]
             places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
@@ -178,7 +236,10 @@ class ClaimInspector(Panel):
         self.choice.value = order[(order.index(self.at) + by) % len(order)]
 
     def _choose(self, number: int) -> None:
-        self.at, self.side, self.claim, self.column = number, "response", 0, 0
+        self.at = number
+        self.side = "response"
+        self.claim = 0
+        self.column = 0
         sides = {side: self.rows(side) for side in _OTHER}
         order = [i for _, i in self.choice.options]
         self.texts.value = self._texts(order.index(number) + 1, len(order))
@@ -198,10 +259,19 @@ class ClaimInspector(Panel):
 
     def _texts(self, position: int, count: int) -> str:
         parts = [
-            f"<div><h4>{name}</h4><div class='rb-long' tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
-            for name, text in (("Response", self.result.response), ("Reference", self.result.reference))
+            (
+                f"<div><h4>{name}</h4><div class='rb-long' "
+                f"tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
+            )
+            for name, text in (
+                ("Response", self.result.response),
+                ("Reference", self.result.reference),
+            )
         ]
-        head = f"<span class='rb-quiet'>result {position} of {count}, id {escape(self.result.id)}</span>"
+        head = (
+            f"<span class='rb-quiet'>result {position} of {count}, id "
+            f"{escape(self.result.id)}</span>"
+        )
         question = f"<p>{head}<br><b>{escape(self.result.question)}</b></p>"
         return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
 
@@ -210,15 +280,24 @@ class ClaimInspector(Panel):
         self.matrix.value = "".join(self._matrix(side) for side in _OTHER)
         words, labels = self.rows(self.side)[self.claim]
         listed = [
-            (f"{_SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i) for i, label in enumerate(labels)
+            (f"{_SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i)
+            for i, label in enumerate(labels)
         ]
         self._quietly(self.claims, value=(self.side, self.claim))
         self._quietly(self.columns, options=listed, value=self.column)
         self.detail.value = self._detail(words, labels)
 
     def _matrix(self, side: str) -> str:
-        """The labels of one side's claims as an HTML table; the chosen claim and cell are marked."""
-        relevant = {i for _, labels in self.rows("reference") for i, label in enumerate(labels) if label == _ENTAILED}
+        """The labels of one side's claims as an HTML table;
+
+        the chosen claim and cell are marked.
+        """
+        relevant = {
+            i
+            for _, labels in self.rows("reference")
+            for i, label in enumerate(labels)
+            if label == _ENTAILED
+        }
         chunks = range(1, len(self.result.chunks) + 1)
         heads = [_OTHER[side], *(f"{i} R" if i in relevant else f"{i}" for i in chunks)]
         rows = []
@@ -228,29 +307,43 @@ class ClaimInspector(Panel):
             for column, label in enumerate(labels):
                 title = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
                 mark_it = _CHOSEN * (chosen and column == self.column)
-                cells.append(f"<td class='{_CLASSES[label]}' title='{title}'{mark_it}>{_SYMBOLS[label]}</td>")
+                cells.append(
+                    f"<td class='{_CLASSES[label]}' title='{title}'{mark_it}>{_SYMBOLS[label]}</td>"
+                )
             rows.append(f"<tr>{''.join(cells)}</tr>")
         head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
         corner = f"<th scope='col'>{side.capitalize()} claims ({len(rows)})</th>"
         return f"<table class='rb-matrix'><thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
     def _detail(self, words: str, labels: Sequence[str | None]) -> str:
-        """The claim against the text as HTML: where else it is entailed, and the text with its best sentence marked."""
-        side, column, label = self.side, self.column, labels[self.column]
+        """The claim against the text as HTML:
+
+        where else it is entailed, and the text with its best sentence marked.
+        """
+        side = self.side
+        column = self.column
+        label = labels[self.column]
         entailing = [_place(side, i) for i, given in enumerate(labels) if given == _ENTAILED]
         where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
-        text, name = getattr(self.result, _OTHER[side]), ""
+        text = getattr(self.result, _OTHER[side])
+        name = ""
         if column:
             chunk = self.result.chunks[column - 1]
-            text, name = chunk.text, f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
+            text = chunk.text
+            name = f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
         a, b, share = _best_sentence(words, text) or (0, 0, 0.0)
-        marked, hint = escape(text), _NO_HINT.format(share)
+        marked = escape(text)
+        hint = _NO_HINT.format(share)
         if share >= _LEAST_SHARE:
-            marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", _HINT.format(share)
+            marked = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}"
+            hint = _HINT.format(share)
         return (
-            f"<p><b>{side.capitalize()} claim {self.claim + 1}:</b> {escape(words)}<br>{escape(where)}.</p>"
-            f"<p class='rb-said'><b>{_SYMBOLS[label]} {label or 'no label'}</b> by {_place(side, column)}{name}</p>"
-            f"<div class='rb-long' tabindex='0'>{marked}</div><p class='rb-quiet'>{escape(hint)}</p>"
+            f"<p><b>{side.capitalize()} claim {self.claim + 1}:</b> "
+            f"{escape(words)}<br>{escape(where)}.</p>"
+            f"<p class='rb-said'><b>{_SYMBOLS[label]} {label or 'no label'}</b> by "
+            f"{_place(side, column)}{name}</p>"
+            f"<div class='rb-long' tabindex='0'>{marked}</div><p "
+            f"class='rb-quiet'>{escape(hint)}</p>"
         )
 
 
@@ -263,7 +356,10 @@ def _as_results(given: Any) -> tuple[RagResult, ...]:
     if not isinstance(results, Sequence) or isinstance(results, str):
         raise ConfigError(
             f"results is {type(given).__name__}",
-            "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with claim_labels",
+            (
+                "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with "
+                "claim_labels"
+            ),
             "read a file with ragbench.data.read_ragchecker first",
         )
     if not all(isinstance(result, RagResult) for result in results):
@@ -274,26 +370,41 @@ def _as_results(given: Any) -> tuple[RagResult, ...]:
 
 
 def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
-    """Return the metrics, NaN where undefined, for each undefined one the reason, and the counts if all is read."""
+    """Return the metrics, NaN where undefined, for each undefined one the reason, and the counts if
+    all is read.
+    """
     checks = {check: getattr(result, check) for check in CHECKS}
     why = [f"{check.replace('_', ' ')} not checked" for check in result.missing()]
-    unread = [check for check, labels in checks.items() if None in np.array(labels or (), dtype=object)]
+    unread = [
+        check for check, labels in checks.items() if None in np.array(labels or (), dtype=object)
+    ]
     why += [f"{check.replace('_', ' ')} has unread labels" for check in unread]
     if why:
         return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
-    values, counts = claim_metrics(**checks), claim_counts(**checks)
-    counts["n_chunks"] = len(result.chunks)  # a matrix without rows does not tell how many chunks there were
-    absent = [not counts[f"n_{name}"] for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")]
+    values = claim_metrics(**checks)
+    counts = claim_counts(**checks)
+    counts["n_chunks"] = len(
+        result.chunks
+    )  # a matrix without rows does not tell how many chunks there were
+    absent = [
+        not counts[f"n_{name}"]
+        for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")
+    ]
     possible = [reason for reason, is_so in zip(_UNDEFINED, absent, strict=True) if is_so]
     undefined = [name for name, value in values.items() if math.isnan(value)]
-    return values, {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined}, counts
+    return (
+        values,
+        {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined},
+        counts,
+    )
 
 
 def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
-    """Find the sentence of a text that shares most stems with a claim, by weight of the claim's words, or None.
+    """Find the sentence of a text that shares most stems with a claim, by weight of the claim's
+    words, or None.
 
-    Returns (start, end, share): its place, the first of equally good ones, and the shared weight as a share of the
-    claim's, in (0, 1].
+    Returns (start, end, share): its place, the first of equally good ones, and the shared weight as
+    a share of the claim's, in (0, 1].
     """
     spans = sentence_spans(text, "claims")
     sentences = [text[start:end] for start, end in spans]
@@ -320,10 +431,21 @@ def _number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.3f}"
 
 
-def _metrics_table(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
-    """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they rest on."""
+def _metrics_table(
+    values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]
+) -> str:
+    """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they
+    rest on.
+    """
     words = {
-        name: f"undefined: {reasons[name]}" if name in reasons else _number(value) for name, value in values.items()
+        name: f"undefined: {reasons[name]}" if name in reasons else _number(value)
+        for name, value in values.items()
     }
-    rest = ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS) if counts else ""
-    return number_table(["metric", ""], [[name.replace("_", " "), escape(w)] for name, w in words.items()], rest)
+    rest = (
+        ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS)
+        if counts
+        else ""
+    )
+    return number_table(
+        ["metric", ""], [[name.replace("_", " "), escape(w)] for name, w in words.items()], rest
+    )

@@ -1,6 +1,8 @@
-"""The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses.
+"""The retrieval explorer: what retrievers find for a question, how much of its support, and what a
+cut loses.
 
-Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; the slider only looks them up.
+Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; the slider
+only looks them up.
 """
 
 from __future__ import annotations
@@ -37,15 +39,18 @@ _STYLE = """<style>
 
 
 class RetrievalExplorer(Panel):
-    """Retrievers side by side for one question: chunks with rank and score, support marked, and a cut at N tokens.
+    """Retrievers side by side for one question: chunks with rank and score, support marked, and a
+    cut at N tokens.
 
-    Choose a question from the list (type to narrow it), or type one of your own. The slider moves the cut; the IR score
-    of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with the
-    fact's number, colour and underline: the very match that the IR score counts.
+    Choose a question from the list (type to narrow it), or type one of your own. The slider moves
+    the cut; the IR score of every retriever follows. In each text the longest match of each
+    supporting fact before the cut is marked with the fact's number, colour and underline: the very
+    match that the IR score counts.
 
     Parameters
     ----------
-    questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no supporting facts).
+    questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no
+    supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
@@ -53,9 +58,12 @@ class RetrievalExplorer(Panel):
 
     Attributes
     ----------
-    question, relevant : the Question shown, and document -> gain (`ragbench.data.relevance.judgements`).
-    rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where undefined.
-    ranks : by retriever the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a relevant
+    question, relevant : the Question shown, and document -> gain
+    (`ragbench.data.relevance.judgements`).
+    rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where
+    undefined.
+    ranks : by retriever the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits;
+    NaN without a relevant
         document.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
@@ -83,27 +91,46 @@ class RetrievalExplorer(Panel):
         if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
             got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
             raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
-        self._retrievers = {name: check_retriever(retriever) for name, retriever in retrievers.items()}
-        self._k, self._offsets = k, as_offsets(tokenizer)
+        self._retrievers = {
+            name: check_retriever(retriever) for name, retriever in retrievers.items()
+        }
+        self._k = k
+        self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
-        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}  # by question: hits, errors; by retriever
+        self._hits: dict[
+            str, tuple[dict[str, Any], dict[str, str]]
+        ] = {}  # by question: hits, errors; by retriever
         wide = {"layout": ipywidgets.Layout(width="auto")}
-        self._listed = {f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)}
+        self._listed = {
+            f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)
+        }
         hint = "choose a question, or type your own and press Enter"
         box = {"placeholder": hint, "description": "Question", "continuous_update": False}
         self.chooser = ipywidgets.Combobox(options=[*self._listed], **box, **wide)
         self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
         self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
-        reach = {"min": 0, "max": int(self._cutoffs[-1]), "step": step, "value": cutoff // step * step}
+        reach = {
+            "min": 0,
+            "max": int(self._cutoffs[-1]),
+            "step": step,
+            "value": cutoff // step * step,
+        }
         hint = "tokens of retrieved text that the reader would see"
         self.slider = ipywidgets.IntSlider(description="Cut at N", tooltip=hint, **reach, **wide)
         self.summary = ipywidgets.HTML()
-        flow = ipywidgets.Layout(flex="1 1 0", min_width="230px", max_height="460px", overflow="auto")
+        flow = ipywidgets.Layout(
+            flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
+        )
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
         for text in self.columns.values():
             text.add_class("rb-column")
-        buttons, texts = (row(each, grid_gap="6px") for each in ([self.previous, self.next], self.columns.values()))
-        super().__init__([self.chooser, buttons, self.slider, self.summary, texts], "Retrieval explorer", _STYLE)
+        buttons, texts = (
+            row(each, grid_gap="6px")
+            for each in ([self.previous, self.next], self.columns.values())
+        )
+        super().__init__(
+            [self.chooser, buttons, self.slider, self.summary, texts], "Retrieval explorer", _STYLE
+        )
         self._ask(1, self._questions[0])
         self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
@@ -125,36 +152,52 @@ class RetrievalExplorer(Panel):
         number = self._listed.get(text, 0)
         if text.strip():
             with self.guarded():
-                self._ask(number, self._questions[number - 1] if number else Question("typed", text.strip(), ""))
+                self._ask(
+                    number,
+                    self._questions[number - 1] if number else Question("typed", text.strip(), ""),
+                )
 
     def _ask(self, number: int, question: Question) -> None:
-        """Search with every retriever (once per question) and score all cut-offs; number 0 is a typed question."""
-        self._number, self.question = number, question
-        self.previous.disabled, self.next.disabled = number <= 1, number == len(self._questions)
+        """Search with every retriever (once per question) and score all cut-offs;
+
+        number 0 is a typed question.
+        """
+        self._number = number
+        self.question = question
+        self.previous.disabled = number <= 1
+        self.next.disabled = number == len(self._questions)
         if question.text not in self._hits:
-            # A model's retriever may take seconds: the question before must not stand there as if it were this one.
+            # A model's retriever may take seconds: the question before must not stand there as if
+            # it were this one.
             self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
             try:
                 self._hits[question.text] = self._search(question.text)
             except Exception:
-                self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
+                self.summary.value = (
+                    f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
+                )
                 raise
         hits, _ = self._hits[question.text]
         self.rankings = {
             name: _ScoredHits(ranking, question.references, self._cutoffs, self._offsets)
             for name, ranking in hits.items()
         }
-        self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
+        self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(
+            question.id, {}
+        )
         self.ranks = {name: rank_scores(ranking, self.relevant) for name, ranking in hits.items()}
         self._draw()
 
     def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
-        hits, failed = {}, {}
+        hits = {}
+        failed = {}
         for name, retriever in self._retrievers.items():
             k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
             try:
                 (hits[name],) = retriever.search([text], k)
-            except RagbenchError as error:  # one retriever without its server should not take the others along
+            except (
+                RagbenchError
+            ) as error:  # one retriever without its server should not take the others along
                 failed[name] = str(error)
         return hits, failed
 
@@ -169,13 +212,19 @@ class RetrievalExplorer(Panel):
 
     def _summary(self, tokens: int) -> str:
         question = self.question
-        answer = f'<div><span class="rb-quiet">answer</span> {escape(question.answer)}</div>' if question.answer else ""
+        answer = (
+            f'<div><span class="rb-quiet">answer</span> {escape(question.answer)}</div>'
+            if question.answer
+            else ""
+        )
         rows = [[f"<b>IR score at {tokens} tokens</b>", *map(_score, self.scores.values())]]
         for i, fact in enumerate(question.references):
             shares = [ranking.shares[i, self._at] for ranking in self.rankings.values()]
             cells = ["-" if np.isnan(share) else f"{share:.0%}" for share in shares]
             rows.append([f"{tag(i + 1)} {mark(i + 1, escape(fact))}", *cells])
-        over = f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
+        over = (
+            f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
+        )
         for measure in MEASURES if self.relevant else ():
             values = [f"{values[measure]:.3f}" for values in self.ranks.values()]
             rows.append([f"<b>{measure}</b> {over}", *values])
@@ -192,11 +241,15 @@ def _as_questions(questions: Any) -> list[Question]:
         kinds = ", ".join(sorted({type(q).__name__ for q in listed})) or "none"
         got = f"questions is {type(given).__name__} of {kinds}"
         raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
-    return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)]
+    return [
+        q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)
+    ]
 
 
 class _ScoredHits:
-    """One retriever's hits for one question, joined with one space, and how much of the facts is there at every cut."""
+    """One retriever's hits for one question, joined with one space, and how much of the facts is
+    there at every cut.
+    """
 
     def __init__(
         self,
@@ -207,44 +260,70 @@ class _ScoredHits:
         match: str = "substring",
     ) -> None:
         chunks = [hit.chunk.text for hit in hits]
-        self.hits, self.facts, self.text = hits, facts, " ".join(chunks)
+        self.hits = hits
+        self.facts = facts
+        self.text = " ".join(chunks)
         self.tokens = offsets.joined_ends(chunks, len(self.text)).size
-        self.cuts = joined_cutoffs(chunks, cutoffs, offsets)  # where each ends, in characters of ``text``
-        self.shares = part_scores(facts, self.text, match, positions=self.cuts)  # longest matches: (facts, cut-offs)
+        self.cuts = joined_cutoffs(
+            chunks, cutoffs, offsets
+        )  # where each ends, in characters of ``text``
+        self.shares = part_scores(
+            facts, self.text, match, positions=self.cuts
+        )  # longest matches: (facts, cut-offs)
         self.scores = self.shares.mean(axis=0) if len(facts) else np.full(len(self.cuts), np.nan)
-        self.compared = comparable(facts, self.text, MATCHES[match][1])  # in the form in which they were matched
+        self.compared = comparable(
+            facts, self.text, MATCHES[match][1]
+        )  # in the form in which they were matched
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
-        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); (0, 0) without any."""
-        share, whole, within = self.shares[fact, cutoff], self.compared[0][fact], self.compared[1]
+        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);
+
+        (0, 0) without any.
+        """
+        share = self.shares[fact, cutoff]
+        whole = self.compared[0][fact]
+        within = self.compared[1]
         length = 0 if np.isnan(share) else round(share * len(whole))
         if not length:
             return 0, 0
         pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
-        # The metric says how long the match is; the first place where a piece of that length stands is it.
+        # The metric says how long the match is; the first place where a piece of that length stands
+        # is it.
         start = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
         return within.span(start, start + length)
 
 
 def column(name: str, ranking: _ScoredHits, cutoff: int, tokens: int) -> str:
-    """HTML of one retriever's chunks: facts' matches marked, a line at cut-off number ``cutoff``, at ``tokens``."""
+    """HTML of one retriever's chunks:
+
+    facts' matches marked, a line at cut-off number ``cutoff``, at ``tokens``.
+    """
     cut = int(ranking.cuts[cutoff])
     spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]
     score = f'<span>IR score <b class="rb-score">{_score(ranking.scores[cutoff])}</b></span>'
-    parts, start = [f"<header><h4>{escape(name)}</h4> {score}</header>"], 0
+    parts = [f"<header><h4>{escape(name)}</h4> {score}</header>"]
+    start = 0
     for hit in ranking.hits:
-        chunk, stop = hit.chunk, start + len(hit.chunk.text)
+        chunk = hit.chunk
+        stop = start + len(hit.chunk.text)
         seen = min(max(cut, start), stop)
-        before, after = _marked(chunk.text, start, seen, spans), escape(chunk.text[seen - start :])
+        before = _marked(chunk.text, start, seen, spans)
+        after = escape(chunk.text[seen - start :])
         if start <= cut <= stop and cut < len(ranking.text):
             before += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
         beyond = f'<span class="rb-beyond">{after}</span>' if after else ""
         title = f" {escape(chunk.title)}" if chunk.title else ""
         note = f'<span class="rb-quiet" title="{escape(chunk.id)}">score {hit.score:.4g}</span>'
-        parts.append(f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{beyond}</p></article>")
+        parts.append(
+            f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{beyond}</p></article>"
+        )
         start = stop + 1
     if cut >= len(ranking.text):
-        label = f"all {ranking.tokens} tokens are within {tokens}" if ranking.hits else "nothing was found"
+        label = (
+            f"all {ranking.tokens} tokens are within {tokens}"
+            if ranking.hits
+            else "nothing was found"
+        )
         parts.append(f'<div class="rb-cut rb-all">{label}</div>')
     return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
 
@@ -254,8 +333,12 @@ def _score(score: float) -> str:
 
 
 def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:
-    """HTML of ``text``, which begins at ``start`` of the joined text, up to ``stop`` there, with the matches marked."""
-    edges = sorted({start, stop, *(e for low, high, _ in spans for e in (low, high) if start < e < stop)})
+    """HTML of ``text``, which begins at ``start`` of the joined text, up to ``stop`` there, with
+    the matches marked.
+    """
+    edges = sorted(
+        {start, stop, *(e for low, high, _ in spans for e in (low, high) if start < e < stop)}
+    )
     html = []
     for low, high in pairwise(edges):
         content = escape(text[low - start : high - start])

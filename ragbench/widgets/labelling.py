@@ -1,4 +1,7 @@
-"""The labelling tool: grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by keyboard or mouse."""
+"""The labelling tool:
+
+grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by keyboard or mouse.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ from ragbench.paths import results_dir
 from ragbench.stats import with_interval
 from ragbench.widgets.base import Panel, escape, row, tag
 
-# ipywidgets has no key events. A style element runs its onload when it enters the page: it makes the tool take keys and
-# press the button of that key, and keeps JupyterLab from taking them for commands (a digit would turn the cell into a
-# heading). Where scripts are not allowed, the buttons still work, by mouse or by Tab and Enter.
+# ipywidgets has no key events. A style element runs its onload when it enters the page: it makes
+# the tool take keys and press the button of that key, and keeps JupyterLab from taking them for
+# commands (a digit would turn the cell into a heading). Where scripts are not allowed, the buttons
+# still work, by mouse or by Tab and Enter.
 _KEYS = """<style onload="
   const root = this.closest('.rb-labelling');
   if (root && !root.dataset.rbKeys) {
@@ -64,22 +68,27 @@ _NAVIGATION = {
 class LabellingTool(Panel):
     """Label items one by one; each label is in the CSV before the next item is shown.
 
-    Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move between items, up
-    and down between questions about one item, Enter goes to the next open item. To correct a label, go back and label
-    again. With a second person's labels in the same file, or one beside it, the agreement of the two is shown.
+    Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move
+    between items, up and down between questions about one item, Enter goes to the next open item.
+    To correct a label, go back and label again. With a second person's labels in the same file, or
+    one beside it, the agreement of the two is shown.
 
     Parameters
     ----------
     items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
-    kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit question and answer).
+    kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit
+    question and answer).
     annotator : name or initials of who labels.
-    path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are resumed.
+    path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
+    resumed.
     seed : of the order of items and candidates; None keeps the order given.
-    pause_s : a label that comes within this time after a new item appeared is a key pressed twice, and not counted.
+    pause_s : a label that comes within this time after a new item appeared is a key pressed twice,
+    and not counted.
 
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
-    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
+    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3,
+    4 and 6.
     """
 
     def __init__(
@@ -94,25 +103,41 @@ class LabellingTool(Panel):
     ) -> None:
         path = path or results_dir("labels") / f"{kind}_{annotator.strip()}.csv"
         self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
-        self._pause, self._shown_at, self._shown = pause_s, 0.0, -1
+        self._pause = pause_s
+        self._shown_at = 0.0
+        self._shown = -1
         self._head, self._item, self._asked, self._agreement = (ipywidgets.HTML() for _ in range(4))
-        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=ipywidgets.Layout(width="100%"))
+        self._bar = ipywidgets.IntProgress(
+            0, 0, len(self.session.items), layout=ipywidgets.Layout(width="100%")
+        )
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
         box = ipywidgets.Layout(width="100%")
         self._boxes = {
             heading: ipywidgets.Textarea(description=heading, rows=2, layout=box)
             for heading in self.session.kind.edited
         }
-        self._note.layout.display = "none" if self._boxes else None  # there the note holds what was edited
+        self._note.layout.display = (
+            "none" if self._boxes else None
+        )  # there the note holds what was edited
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
-        ways = {name: self._press(name, words, self._move, hint) for name, (words, hint) in _NAVIGATION.items()}
+        ways = {
+            name: self._press(name, words, self._move, hint)
+            for name, (words, hint) in _NAVIGATION.items()
+        }
         several = any(len(self.session.asked(item)) > 1 for item in self.session.items)
         ways["up"].layout.display = ways["down"].layout.display = None if several else "none"
         choose = "↑ ↓ choose the question, " * several
         help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open."
-        above = [ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"), self._head, self._bar, self._item]
+        above = [
+            ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"),
+            self._head,
+            self._bar,
+            self._item,
+        ]
         below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
-        super().__init__([*above, *self._boxes.values(), self._asked, *below], self.session.kind.title, _KEYS)
+        super().__init__(
+            [*above, *self._boxes.values(), self._asked, *below], self.session.kind.title, _KEYS
+        )
         self.add_class("rb-labelling")
         self._draw()
         self._draw_agreement()
@@ -120,7 +145,10 @@ class LabellingTool(Panel):
     def __repr__(self) -> str:
         # ipywidgets' own would write every text of the item into a saved notebook.
         session = self.session
-        return f"LabellingTool({session.kind.name}: {session.done} of {len(session.items)} items, {session.path.name})"
+        return (
+            f"LabellingTool({session.kind.name}: {session.done} of {len(session.items)} "
+            f"items, {session.path.name})"
+        )
 
     @property
     def labels(self) -> pd.DataFrame:
@@ -128,7 +156,10 @@ class LabellingTool(Panel):
         return self.session.labels
 
     def agreement(self) -> dict[str, pd.DataFrame]:
-        """Compare with everybody else who has labelled: tables of `ragbench.labelling.people.agreement` by name."""
+        """Compare with everybody else who has labelled:
+
+        tables of `ragbench.labelling.people.agreement` by name.
+        """
         session = self.session
         if session.labels.empty:
             return {}
@@ -136,7 +167,9 @@ class LabellingTool(Panel):
         others = rows[rows["annotator"] != session.annotator].groupby("annotator", sort=False)
         return {name: agreement(session.labels, own, resamples=500) for name, own in others}
 
-    def _press(self, name: str, words: str, action: Callable[[str], None], hint: str = "") -> ipywidgets.Button:
+    def _press(
+        self, name: str, words: str, action: Callable[[str], None], hint: str = ""
+    ) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
         button = self.button(words, lambda: self._after(action, name), tooltip=hint, layout=layout)
         button.add_class(f"rb-press-{name}")
@@ -151,10 +184,15 @@ class LabellingTool(Panel):
     def _label(self, key: str) -> None:
         waited = time.monotonic() - self._shown_at
         if waited < self._pause:
-            self.message.say(f"{key} came {waited:.2f} s after this item appeared and was not counted: press it again")
+            self.message.say(
+                f"{key} came {waited:.2f} s after this item appeared and was not counted: press "
+                "it again"
+            )
             return
         before = self.session.done
-        edits = self.session.edits_note({heading: box.value for heading, box in self._boxes.items()})
+        edits = self.session.edits_note(
+            {heading: box.value for heading, box in self._boxes.items()}
+        )
         if self.session.press(key, edits or self._note.value.strip()):
             self._note.value = ""
         if self.session.done != before:
@@ -171,14 +209,17 @@ class LabellingTool(Panel):
 
     def _draw(self) -> None:
         session = self.session
-        total, done = len(session.items), session.done
+        total = len(session.items)
+        done = session.done
         end = " - all done, thank you" if done == total else ""
         self._head.value = (
             f"<span class='rb-quiet'>item {session.position + 1} of {total} · {done} done{end} · "
             f"{escape(session.annotator)} · {escape(session.path.name)}</span>"
         )
-        self._bar.value, self._bar.tooltip = done, f"{done} of {total} items done"
-        choices, given = session.choices(), session.shown_label(session.aspect)
+        self._bar.value = done
+        self._bar.tooltip = f"{done} of {total} items done"
+        choices = session.choices()
+        given = session.shown_label(session.aspect)
         for key, button in self._buttons.items():
             button.layout.display = None if key in choices else "none"
             if key in choices:
@@ -193,9 +234,14 @@ class LabellingTool(Panel):
 
     def _aspect(self, aspect: str, question: str) -> str:
         """What is asked of the item under one aspect, and the label it has, as HTML."""
-        session, label = self.session, self.session.shown_label(aspect)
+        session = self.session
+        label = self.session.shown_label(aspect)
         several = len(session.asked()) > 1
-        name = f"<b>{escape(aspect.partition('/')[0] if session.kind.each else aspect)}</b> " if several else ""
+        name = (
+            f"<b>{escape(aspect.partition('/')[0] if session.kind.each else aspect)}</b> "
+            if several
+            else ""
+        )
         badge = f" {tag(1, label)}" if label else ""
         now = " rb-now' aria-current='step" if aspect == session.aspect else ""
         return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
@@ -204,13 +250,17 @@ class LabellingTool(Panel):
         try:
             tables = self.agreement()
         except RagbenchError as error:
-            self._agreement.value = f"<span class='rb-quiet'>No agreement shown: {escape(error)}</span>"
+            self._agreement.value = (
+                f"<span class='rb-quiet'>No agreement shown: {escape(error)}</span>"
+            )
             return
         if not tables:
             return
         table = pd.concat(tables, names=["with"]).reset_index("with").query("n > 0")
         kappa = with_interval(table, "kappa", "kappa_low", "kappa_high", digits=2)
-        shown = table[["with", "aspect", "n"]].assign(agreement=table["agreement"].map("{:.0%}".format), kappa=kappa)
+        shown = table[["with", "aspect", "n"]].assign(
+            agreement=table["agreement"].map("{:.0%}".format), kappa=kappa
+        )
         self._agreement.value = shown.to_html(index=False, border=0) if len(shown) else ""
 
 

@@ -1,4 +1,5 @@
-"""JupyterLab in headless Chromium: one server for a test run, a fresh kernel and page for every notebook a test opens.
+"""JupyterLab in headless Chromium: one server for a test run, a fresh kernel and page for every
+notebook a test opens.
 
 A test takes ``open_notebook`` and gets a `Book` back:
 
@@ -39,7 +40,10 @@ FLAGS = [
 
 
 def pytest_collection_modifyitems(items):
-    """Mark everything here: needs Chromium, slow, and best on one worker so that one JupyterLab starts."""
+    """Mark everything here:
+
+    needs Chromium, slow, and best on one worker so that one JupyterLab starts.
+    """
     for item in items:
         if HERE in item.path.parents:
             for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")):
@@ -56,7 +60,9 @@ class Lab:
 
     def set_theme(self, theme: str) -> None:
         """Choose the theme of the next page that is loaded."""
-        (self.settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": THEMES[theme]}))
+        (self.settings / "themes.jupyterlab-settings").write_text(
+            json.dumps({"theme": THEMES[theme]})
+        )
 
     def request(self, path: str, method: str = "GET") -> bytes:
         """Ask the server's own API."""
@@ -113,9 +119,12 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def lab(chromium, tmp_path_factory):
-    """JupyterLab on an empty folder, a free port and settings of its own, with this run's Python as its kernel."""
+    """JupyterLab on an empty folder, a free port and settings of its own, with this run's Python as
+    its kernel.
+    """
     base = tmp_path_factory.mktemp("lab")
-    folder, user = base / "notebooks", base / "settings"
+    folder = base / "notebooks"
+    user = base / "settings"
     settings = user / "@jupyterlab" / "apputils-extension"
     for path in (folder, settings):
         path.mkdir(parents=True)
@@ -147,13 +156,16 @@ def lab(chromium, tmp_path_factory):
         "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={TOKEN}",
         "--LabApp.expose_app_in_browser=True",
-        "--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving",  # as `ragbench lab` has it
+        # as `ragbench lab` has it
+        "--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     log = base / "lab.log"
     with log.open("wb") as out:
-        server = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT, cwd=folder)
+        server = subprocess.Popen(
+            command, env=environment, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+        )
     running = Lab(f"http://127.0.0.1:{port}", folder, settings)
     try:
         _wait_until_ready(running, server, log)
@@ -175,11 +187,14 @@ def _wait_until_ready(lab: Lab, server: subprocess.Popen, log: Path, seconds: fl
             return
         except OSError:
             time.sleep(0.25)
-    pytest.fail(f"JupyterLab did not start within {seconds:.0f} s:\n{log.read_text(errors='replace')[-3000:]}")
+    pytest.fail(
+        f"JupyterLab did not start within {seconds:.0f} "
+        f"s:\n{log.read_text(errors='replace')[-3000:]}"
+    )
 
 
-# Of module scope: while Playwright's synchronous API is open, an event loop runs in this thread, and a test that calls
-# asyncio.run() on the same worker would fail.
+# Of module scope: while Playwright's synchronous API is open, an event loop runs in this thread,
+# and a test that calls asyncio.run() on the same worker would fail.
 @pytest.fixture(scope="module")
 def browser(chromium):
     """Headless Chromium."""
@@ -195,16 +210,25 @@ def browser(chromium):
 def open_notebook(lab, browser):
     """Function ``open_notebook(cells, theme="light", width=1400, height=1000) -> Book``.
 
-    It writes a notebook, opens it, runs all cells and waits until they have run; a cell that raises fails the test.
+    It writes a notebook, opens it, runs all cells and waits until they have run; a cell that raises
+    fails the test.
     """
     import nbformat
 
     contexts = []
 
-    def open_(cells: list[str], theme: str = "light", width: int = 1400, height: int = 1000) -> Book:
+    def open_(
+        cells: list[str], theme: str = "light", width: int = 1400, height: int = 1000
+    ) -> Book:
         name = f"{time.monotonic_ns()}.ipynb"
-        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-        book.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+        book = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in cells]
+        )
+        book.metadata["kernelspec"] = {
+            "display_name": "Python 3",
+            "language": "python",
+            "name": "python3",
+        }
         nbformat.write(book, lab.folder / name)
         lab.set_theme(theme)
         context = browser.new_context(viewport={"width": width, "height": height})
@@ -225,7 +249,8 @@ def open_notebook(lab, browser):
             }"""
         )
         raised = page.locator(
-            '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"] pre', has_text="Traceback"
+            '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"] pre',
+            has_text="Traceback",
         )
         if raised.count():
             pytest.fail("a cell raised:\n" + "\n".join(raised.all_inner_texts()))
@@ -240,5 +265,8 @@ def open_notebook(lab, browser):
 
 @pytest.fixture
 def shots(tmp_path) -> Path:
-    """Folder for screenshots: RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the committed ones anew)."""
+    """Folder for screenshots:
+
+    RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the committed ones anew).
+    """
     return Path(os.environ.get("RAGBENCH_SCREENSHOTS") or tmp_path).resolve()

@@ -26,7 +26,9 @@ def test_the_lists_lead_to_a_text_by_keyboard(open_notebook, shots):
     book = open_notebook([MAKE, SHOW])
     box = book.output(1)
     detail = box.locator(".rb-detail")
-    box.get_by_label("Claim").select_option(label=book.run("print(inspector.claims.options[-1][0])").strip())
+    box.get_by_label("Claim").select_option(
+        label=book.run("print(inspector.claims.options[-1][0])").strip()
+    )
     detail.get_by_text("Reference claim").wait_for()
     box.get_by_label("Claim").focus()
     book.page.keyboard.press("Home")
@@ -34,14 +36,18 @@ def test_the_lists_lead_to_a_text_by_keyboard(open_notebook, shots):
     box.get_by_label("Text").focus()
     before = detail.inner_text()
     book.page.keyboard.press("End")
-    book.page.wait_for_function("([e, old]) => e.innerText !== old", arg=[detail.element_handle(), before])
+    book.page.wait_for_function(
+        "([e, old]) => e.innerText !== old", arg=[detail.element_handle(), before]
+    )
     detail.locator(".rb-said").get_by_text("by chunk 5").wait_for()
     chosen = box.locator("td[aria-current]")
     expect(chosen).to_have_count(1)
     assert chosen.get_attribute("title").startswith("response claim 1, chunk 5")
     # The picture: a claim that the first chunk entails, amid cells with all three labels.
     place = next(
-        i for i in range(20) if book.run(f"print(inspector.claims.options[{i}][1])").strip() == "('reference', 1)"
+        i
+        for i in range(20)
+        if book.run(f"print(inspector.claims.options[{i}][1])").strip() == "('reference', 1)"
     )
     box.get_by_label("Claim").select_option(index=place)
     detail.locator(".rb-said").get_by_text("Entailment by chunk 1").wait_for()
@@ -61,10 +67,13 @@ def test_another_result_and_another_order_are_drawn_anew(open_notebook):
     box.get_by_label("Order").select_option(label="recall, worst first")
     box.get_by_text("result 1 of 5").wait_for()
     worst = book.run(
-        "print(min(inspector._scores, key=lambda s: s[0]['recall'])[0]['recall'] == inspector.metrics['recall'])"
+        "print(min(inspector._scores, key=lambda s: s[0]['recall'])[0]['recall'] == "
+        "inspector.metrics['recall'])"
     )
     assert worst.strip() == "True"
-    expect(box.locator(".rb-matrix tbody tr")).to_have_count(int(book.run("print(len(inspector.claims.options))")))
+    expect(box.locator(".rb-matrix tbody tr")).to_have_count(
+        int(book.run("print(len(inspector.claims.options))"))
+    )
     assert not book.errors
 
 
@@ -72,7 +81,13 @@ def test_it_can_be_read_in_the_dark_theme(open_notebook, shots):
     book = open_notebook([MAKE, SHOW, EVIL], theme="dark")
     box = book.output(1)
     box.locator("mark").first.wait_for()
-    for part in (".rb-entailed", ".rb-neutral", ".rb-contradicted", ".rb-matrix th[scope=row]", "mark"):
+    for part in (
+        ".rb-entailed",
+        ".rb-neutral",
+        ".rb-contradicted",
+        ".rb-matrix th[scope=row]",
+        "mark",
+    ):
         assert box.locator(part).first.evaluate(CONTRAST) >= 4.5, part
     book.screenshot(1, shots / "dark" / "widget_claims.png")
     book.output(2).locator(".rb-matrix").first.wait_for()

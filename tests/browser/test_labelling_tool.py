@@ -1,10 +1,15 @@
-"""The labelling tool in a real JupyterLab: keys and mouse, the CSV on the disk, resuming, a second person."""
+"""The labelling tool in a real JupyterLab:
+
+keys and mouse, the CSV on the disk, resuming, a second person.
+"""
 
 import pytest
 
 from ragbench.labelling import people
 
-IMPORTS = "from ragbench import data, widgets\nfrom ragbench.labelling import graded_answers, people\n"
+IMPORTS = (
+    "from ragbench import data, widgets\nfrom ragbench.labelling import graded_answers, people\n"
+)
 GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
 answers = graded_answers.as_answers(graded_answers.load_graded_answers(split="test")[:5])
 items = people.grade_items(questions, answers)"""
@@ -18,7 +23,9 @@ class Form:
     """The tool in one cell's output, and its file."""
 
     def __init__(self, book, path, cell=1):
-        self.book, self.path, self.out = book, path, book.output(cell)
+        self.book = book
+        self.path = path
+        self.out = book.output(cell)
         self.root = self.out.locator(".rb-labelling[data-rb-keys]")
         self.root.wait_for()
 
@@ -26,7 +33,9 @@ class Form:
         self.out.locator(".rb-item section").first.click()
 
     def rows(self):
-        begun = self.path.exists() and self.path.stat().st_size > 0  # for a moment a new file is empty
+        begun = (
+            self.path.exists() and self.path.stat().st_size > 0
+        )  # for a moment a new file is empty
         return people.load_labels(self.path).to_dict("records") if begun else []
 
     def press(self, key, rows=None, sees=None):
@@ -46,7 +55,9 @@ class Form:
 
 
 def tool(kind, path, items="items"):
-    return f"tool = widgets.LabellingTool({items}, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
+    return (
+        f"tool = widgets.LabellingTool({items}, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
+    )
 
 
 def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook, tmp_path, shots):

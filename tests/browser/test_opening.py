@@ -1,4 +1,6 @@
-"""A committed notebook that is opened, looked at and saved stays as it is, and its picture fits a narrow window."""
+"""A committed notebook that is opened, looked at and saved stays as it is, and its picture fits a
+narrow window.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The widgets on a narrow and on a wide screen: nothing runs out of the page, and keys stay in the widget."""
+"""The widgets on a narrow and on a wide screen:
+
+nothing runs out of the page, and keys stay in the widget.
+"""
 
 import pytest
 from playwright.sync_api import expect
@@ -17,13 +20,16 @@ INSIDE = "e => e.scrollWidth <= e.clientWidth"
 
 
 @pytest.mark.parametrize("width", [820, 1440])
-def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_widget(open_notebook, width):
+def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_widget(
+    open_notebook, width
+):
     book = open_notebook(CELLS, width=width)
     out = book.output(1)
     expect(out.locator(".rb-cut")).to_have_count(5)
     assert book.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert out.evaluate(INSIDE)
-    frame, columns = out.bounding_box(), out.locator(".rb-column").all()
+    frame = out.bounding_box()
+    columns = out.locator(".rb-column").all()
     rows = {round(column.bounding_box()["y"]) for column in columns}
     assert len(rows) == {820: 3, 1440: 1}[width]  # two, two and one; or all beside each other
     for column in columns:  # none needs scrolling to the side
@@ -40,7 +46,9 @@ def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_wi
     shown = out.locator("b", has_text="Which of the two lakes").first
     shown.wait_for()
     # The question is drawn anew once the search is done: wait for a place that stays.
-    wrapped = "b => b.textContent.includes('Which of the two lakes') && b.getClientRects().length > 2"
+    wrapped = (
+        "b => b.textContent.includes('Which of the two lakes') && b.getClientRects().length > 2"
+    )
     book.page.wait_for_function(f"() => [...document.querySelectorAll('b')].some({wrapped})")
     assert out.evaluate(INSIDE)
 

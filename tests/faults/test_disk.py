@@ -1,4 +1,7 @@
-"""What lies on the disk: full disks, edited replies, odd texts, and files that would not fit into memory."""
+"""What lies on the disk:
+
+full disks, edited replies, odd texts, and files that would not fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
 @contextlib.contextmanager
 def disk_with(most: int):
     """Let no file grow beyond so many bytes: the system refuses the write, as on a full disk."""
-    sys.dont_write_bytecode, kept = True, sys.dont_write_bytecode  # half a .pyc would outlive the test
+    sys.dont_write_bytecode, kept = (
+        True,
+        sys.dont_write_bytecode,
+    )  # half a .pyc would outlive the test
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
@@ -79,7 +85,8 @@ def tape(path, replies: int, chars: int = 10):
     return path
 
 
-# -- a full disk -------------------------------------------------------------------------------------------------------
+# -- a full disk
+# -------------------------------------------------------------------------------------------------------
 
 
 def full():
@@ -89,9 +96,13 @@ def full():
 def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     path = tmp_path / "e.yaml"
-    axes = "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
+    axes = (
+        "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
+    )
     path.write_text(f"name: before\n{axes}")
-    assert main(["run", str(path)]) == 0  # compiled kernels are files too, and not the ones meant here
+    assert (
+        main(["run", str(path)]) == 0
+    )  # compiled kernels are files too, and not the ones meant here
     path.write_text(f"name: full\n{axes}")
     with disk_with(8_000):
         assert main(["run", str(path)]) == 2
@@ -132,13 +143,18 @@ def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path
 
 def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path):
     path = tape(tmp_path / "c.sqlite", 100, 200)
-    with disk_with(40_000), Cassette(path) as cassette, pytest.raises(OSError, match="File too large"):
+    with (
+        disk_with(40_000),
+        Cassette(path) as cassette,
+        pytest.raises(OSError, match="File too large"),
+    ):
         cassette.export(tmp_path / "c.jsonl")
     assert not (tmp_path / "c.jsonl").exists()
     assert parts(tmp_path) == []
 
 
-# -- edited replies ----------------------------------------------------------------------------------------------------
+# -- edited replies
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
@@ -148,7 +164,10 @@ def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
     checks = audit(tmp_path / "r").set_index(["table", "check"])
     assert checks.loc[("cassette", "changed or damaged"), ["rows", "of"]].tolist() == [0, 3]
     with Cassette(tmp_path / "r" / "cassette.sqlite") as cassette:
-        cassette.rows("UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE 'q1%'")
+        cassette.rows(
+            "UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE "
+            "'q1%'"
+        )
     told = " ".join(render(audit(tmp_path / "r")).split())  # lines end at the width of a page
     assert "changed or damaged 1 of 3" in told
     assert "the answer was changed after recording" in told
@@ -161,7 +180,8 @@ def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
 
 def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
     with FakeOllama(fault=lambda prompt, before: Fault("400")) as server:
-        model, path = server.model(), tmp_path / "c.sqlite"
+        model = server.model()
+        path = tmp_path / "c.sqlite"
         failed = ask(model, ["p"], cassette=path, **LIMITS)[0]
         with Cassette(path) as cassette:
             cassette.rows("UPDATE replies SET ok = 1")
@@ -169,7 +189,8 @@ def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
             assert not ask(model, ["p"], cassette=cassette, **LIMITS)[0].ok
 
 
-# -- exports -----------------------------------------------------------------------------------------------------------
+# -- exports
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path):
@@ -186,7 +207,9 @@ def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
 
 
 def test_numbers_and_ordinary_texts_stay_as_they_are():
-    frame = pd.DataFrame({"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]})
+    frame = pd.DataFrame(
+        {"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]}
+    )
     same = in_csv(frame)
     pd.testing.assert_frame_equal(same[["a", "d"]], frame[["a", "d"]])
     assert (same["b"].tolist(), same["c"].tolist()) == (["-1.5", "'- "], ["Ely - or Bath", "'-"])
@@ -201,7 +224,8 @@ def test_the_name_of_a_run_is_no_markdown(tmp_path):
     assert (out / "tables" / "audit.md").read_text().startswith(f"{shown}: ")
 
 
-# -- archives and names ------------------------------------------------------------------------------------------------
+# -- archives and names
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "a\0b"])
@@ -212,17 +236,25 @@ def test_a_name_that_no_file_can_have_is_no_run(name):
 
 def test_long_labels_make_files_of_their_own_with_names_that_fit():
     names = ["d" * 180 + end for end in "ab"]
-    frame = pd.DataFrame({"data": names * 9, "generator": "g", "seconds": 1.0, "retriever": list("abcdefghi") * 2})
-    stems = [stem for stem, _, _ in exporting._parts(frame, "seconds", "Seconds per answer", ("data",))]
+    frame = pd.DataFrame(
+        {"data": names * 9, "generator": "g", "seconds": 1.0, "retriever": list("abcdefghi") * 2}
+    )
+    stems = [
+        stem for stem, _, _ in exporting._parts(frame, "seconds", "Seconds per answer", ("data",))
+    ]
     assert len(set(stems)) == 2
     assert max(map(len, stems)) < 130
 
 
-# -- answers that ended at their limit of tokens -----------------------------------------------------------------------
+# -- answers that ended at their limit of tokens
+# -----------------------------------------------------------------------
 
 
 def cut_answers(folder, judge=None, **settings):
-    """Run three questions; the model's answer to the second ends at its limit, the judge gives everything a 5."""
+    """Run three questions;
+
+    the model's answer to the second ends at its limit, the judge gives everything a 5.
+    """
     asked = Counter()
 
     def reply(body):
@@ -235,9 +267,9 @@ def cut_answers(folder, judge=None, **settings):
     with FakeOllama(reply=reply, fault=fault) as server:
         model = server.model()
         judges = {"judge": judge or model}
-        rows = experiment(folder, 3, N=(4,), generator={"llama": model}, judge=judges, options=LIMITS, **settings).run(
-            progress=False
-        )
+        rows = experiment(
+            folder, 3, N=(4,), generator={"llama": model}, judge=judges, options=LIMITS, **settings
+        ).run(progress=False)
     return rows.sort_values("question_id", ignore_index=True), asked
 
 
@@ -276,8 +308,15 @@ def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(t
 
     with FakeOllama(reply=reply, fault=fault) as server:
         model = server.model()
-        settings = {"generator": {"llama": model}, "judge": {"judge": model}, "options": LIMITS, "per_prompt": "ten"}
-        rows = experiment(tmp_path, 1, N=(4, 5, 20), truncated="unscored", **settings).run(progress=False)
+        settings = {
+            "generator": {"llama": model},
+            "judge": {"judge": model},
+            "options": LIMITS,
+            "per_prompt": "ten",
+        }
+        rows = experiment(tmp_path, 1, N=(4, 5, 20), truncated="unscored", **settings).run(
+            progress=False
+        )
     assert rows["finish"].tolist() == ["stop", "stop", "length"]
     assert rows["judge_shown"].fillna(0).tolist() == [2, 2, 0]
     assert rows["grade"].fillna(0).tolist() == [5, 5, 0]
@@ -287,7 +326,10 @@ def test_the_command_line_counts_truncated_answers_either_way(tmp_path, capsys, 
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     monkeypatch.setitem(JUDGES, "double", JudgeDouble)
     path = tmp_path / "e.yaml"
-    axes = "data: {m: {use: minihop, limit: 2}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\njudge: double\n"
+    axes = (
+        "data: {m: {use: minihop, limit: 2}}\nchunker: token_chunks\nretriever: BM25\nN: "
+        "[100]\njudge: double\n"
+    )
     with FakeOllama(fault=lambda prompt, before: Fault("truncated")) as server:
         model = f"generator: {{l: {{use: 'ollama:llama3:8b', host: '{server.url}'}}}}\n"
         for how, failed in (("score", 0), ("unscored", 2)):
@@ -295,10 +337,14 @@ def test_the_command_line_counts_truncated_answers_either_way(tmp_path, capsys, 
             assert main(["run", str(path)]) == (1 if failed else 0)
             told = capsys.readouterr().out
             assert f"2 rows, {failed} failed" in told
-            assert f"2 rows hold an answer that ended at its limit of tokens (truncated: {how})" in told
+            assert (
+                f"2 rows hold an answer that ended at its limit of tokens (truncated: {how})"
+                in told
+            )
 
 
-# -- size --------------------------------------------------------------------------------------------------------------
+# -- size
+# --------------------------------------------------------------------------------------------------------------
 
 
 def peak(function) -> int:
@@ -310,12 +356,18 @@ def peak(function) -> int:
         tracemalloc.stop()
 
 
-def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(tmp_path, monkeypatch):
+def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("ragbench.llm.cassette._BATCH_SIZE", 20)
     peaks = {}
     for replies in (60, 600):
-        path, lines = tape(tmp_path / f"{replies}.sqlite", replies, 400), tmp_path / f"{replies}.jsonl"
-        with Cassette(path, "replay") as cassette, Cassette(tmp_path / f"{replies}b.sqlite") as other:
+        path = tape(tmp_path / f"{replies}.sqlite", replies, 400)
+        lines = tmp_path / f"{replies}.jsonl"
+        with (
+            Cassette(path, "replay") as cassette,
+            Cassette(tmp_path / f"{replies}b.sqlite") as other,
+        ):
             steps = (cassette.verify, lambda: cassette.export(lines), lambda: other.import_(lines))  # noqa: B023
             peaks[replies] = [peak(step) for step in steps]
             assert (len(other), other.verify()) == (replies, [])
@@ -325,7 +377,13 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
 
 
 def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
-    row = dict.fromkeys(COLUMNS) | {"status": "ok", "k": 1, "N": 4, "answer": "word " * 400, "hits": ["a", "b"]}
+    row = dict.fromkeys(COLUMNS) | {
+        "status": "ok",
+        "k": 1,
+        "N": 4,
+        "answer": "word " * 400,
+        "hits": ["a", "b"],
+    }
 
     def written(count: int, at_once: int) -> tuple[int, str]:
         monkeypatch.setattr(exporting, "_BATCH_SIZE", at_once)
@@ -335,7 +393,8 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
             used = peak(lambda: file.writelines(exporting._csv(frame)))
         return used, path.read_text()
 
-    (used, text), (whole, same) = written(600, 20), written(600, 10_000)
+    (used, text) = written(600, 20)
+    (whole, same) = written(600, 10_000)
     assert text == same
     assert used < whole / 3
     assert json.loads(pd.read_csv(io.StringIO(text))["hits"][599]) == ["a", "b"]

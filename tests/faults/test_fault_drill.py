@@ -1,4 +1,7 @@
-"""The fault drill: 200 prompts under each fault at random (seeded) places; none lost, none twice, in bounded time."""
+"""The fault drill:
+
+200 prompts under each fault at random (seeded) places; none lost, none twice, in bounded time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,13 @@ from ragbench.llm import Cassette, ask
 PROMPTS = 200
 RETRIES = 2
 ALWAYS = 99
-LIMITS = {"concurrency": 8, "retries": RETRIES, "backoff_s": 0.01, "deadline_s": 30.0, "progress": False}
+LIMITS = {
+    "concurrency": 8,
+    "retries": RETRIES,
+    "backoff_s": 0.01,
+    "deadline_s": 30.0,
+    "progress": False,
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,9 @@ def echo(body):
 
 
 def places(name: str, share: float) -> set[str]:
-    return {f"prompt {n}" for n in random.Random(name).sample(range(PROMPTS), round(share * PROMPTS))}
+    return {
+        f"prompt {n}" for n in random.Random(name).sample(range(PROMPTS), round(share * PROMPTS))
+    }
 
 
 @pytest.mark.parametrize("name", DRILLS)
@@ -69,7 +80,9 @@ def test_every_prompt_ends_with_an_answer_or_a_failure_of_the_right_kind(name, t
     drill = DRILLS[name]
     hit = places(name, drill.share)
     prompts = [f"prompt {n}" for n in range(PROMPTS)]
-    with FakeOllama(reply=echo, fault=lambda p, n: drill.fault if p in hit and n < drill.times else None) as fake:
+    with FakeOllama(
+        reply=echo, fault=lambda p, n: drill.fault if p in hit and n < drill.times else None
+    ) as fake:
         cassette = Cassette(tmp_path / "drill.sqlite")
         start = time.monotonic()
         limits = {**LIMITS, "deadline_s": drill.deadline_s}
@@ -91,13 +104,19 @@ def test_every_prompt_ends_with_an_answer_or_a_failure_of_the_right_kind(name, t
     recorded = Counter(row[0] for row in cassette.rows("SELECT prompt_id FROM replies"))
     assert recorded == Counter(prompts)  # none lost, none twice
     assert (len(cassette), cassette.verify()) == (PROMPTS - (len(hit) if drill.kind else 0), [])
-    assert [(reply.ok, reply.text) for reply in again] == [(reply.ok, reply.text) for reply in replies]
+    assert [(reply.ok, reply.text) for reply in again] == [
+        (reply.ok, reply.text) for reply in replies
+    ]
 
 
 def test_all_faults_together_each_prompt_another(tmp_path):
     chance = random.Random(7)
     passing = [name for name in DRILLS if "passing" in name]
-    met = {f"prompt {n}": DRILLS[chance.choice(passing)] for n in range(PROMPTS) if chance.random() < 0.3}
+    met = {
+        f"prompt {n}": DRILLS[chance.choice(passing)]
+        for n in range(PROMPTS)
+        if chance.random() < 0.3
+    }
     prompts = [f"prompt {n}" for n in range(PROMPTS)]
 
     def fault(prompt, before):
@@ -105,16 +124,22 @@ def test_all_faults_together_each_prompt_another(tmp_path):
 
     with FakeOllama(reply=echo, fault=fault) as fake:
         start = time.monotonic()
-        replies = ask(fake.model(), prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0})
+        replies = ask(
+            fake.model(), prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0}
+        )
         assert time.monotonic() - start < 60
         assert len(fake.calls) == PROMPTS + sum(drill.times for drill in met.values())
     assert [reply.text for reply in replies] == [f"echo of {prompt}" for prompt in prompts]
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("404", "no_model"), ("401", "auth"), ("402", "auth")])
-def test_what_is_true_of_the_whole_host_ends_it_and_is_the_failure_of_every_prompt_left(fault, kind, tmp_path):
+def test_what_is_true_of_the_whole_host_ends_it_and_is_the_failure_of_every_prompt_left(
+    fault, kind, tmp_path
+):
     prompts = [f"prompt {n}" for n in range(PROMPTS)]
-    with FakeOllama(reply=echo, fault=lambda p, n: Fault(fault) if int(p.split()[1]) >= 50 else None) as fake:
+    with FakeOllama(
+        reply=echo, fault=lambda p, n: Fault(fault) if int(p.split()[1]) >= 50 else None
+    ) as fake:
         replies = ask(fake.model(), prompts, cassette=tmp_path / "c.sqlite", **LIMITS)
         assert len(fake.calls) <= 50 + LIMITS["concurrency"]
         fake.fault = None
@@ -129,12 +154,17 @@ def test_what_is_true_of_the_whole_host_ends_it_and_is_the_failure_of_every_prom
 def test_every_cut_prompt_is_found_among_whole_ones(overflow):
     hit = places(overflow, 0.1)
     prompts = [
-        f"prompt {n}" + " with much context to read" * (60 if f"prompt {n}" in hit else 1) for n in range(PROMPTS)
+        f"prompt {n}" + " with much context to read" * (60 if f"prompt {n}" in hit else 1)
+        for n in range(PROMPTS)
     ]
     with FakeOllama(overflow=overflow) as fake:
         replies = ask(fake.model(num_ctx=256, num_predict=64), prompts, **LIMITS)
         assert len(fake.calls) == PROMPTS
-    failed = {" ".join(prompt.split()[:2]) for prompt, reply in zip(prompts, replies, strict=True) if not reply.ok}
+    failed = {
+        " ".join(prompt.split()[:2])
+        for prompt, reply in zip(prompts, replies, strict=True)
+        if not reply.ok
+    }
     assert failed == hit
     assert {reply.error.kind for reply in replies if not reply.ok} == {"truncated"}
 
@@ -143,7 +173,9 @@ class Verdict(BaseModel):
     verdict: int
 
 
-@pytest.mark.parametrize("text", ["plain words", '{"verdict": 1', '{"verdict": "1"}', "<think>hm</think>", "[]"])
+@pytest.mark.parametrize(
+    "text", ["plain words", '{"verdict": 1', '{"verdict": "1"}', "<think>hm</think>", "[]"]
+)
 def test_every_bad_structured_reply_is_repaired_once_or_fails_with_its_raw_text(text, tmp_path):
     hit = places(text, 0.1)
     twice = set(sorted(hit)[::2])
@@ -154,7 +186,13 @@ def test_every_bad_structured_reply_is_repaired_once_or_fails_with_its_raw_text(
     prompts = [f"prompt {n}" for n in range(PROMPTS)]
     with FakeOllama(fault=fault, reply=lambda body: '{"verdict": 3}') as fake:
         model = fake.model()
-        replies = ask(model, prompts, schema=Verdict, cassette=tmp_path / "c.sqlite", **{**LIMITS, "retries": 0})
+        replies = ask(
+            model,
+            prompts,
+            schema=Verdict,
+            cassette=tmp_path / "c.sqlite",
+            **{**LIMITS, "retries": 0},
+        )
         calls = Counter(call.prompt for call in fake.calls)
     thought = text.startswith("<think>")  # nothing but thinking: there is nothing to repair
     for prompt, reply in zip(prompts, replies, strict=True):

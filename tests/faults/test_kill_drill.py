@@ -1,4 +1,7 @@
-"""SIGKILL at random moments, started again each time: no reply is lost, no call and no vector is made twice."""
+"""SIGKILL at random moments, started again each time:
+
+no reply is lost, no call and no vector is made twice.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,22 @@ from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.llm import Cassette, ask
 
 pytestmark = pytest.mark.posix
-PROMPTS, CONCURRENCY, KILLS = 200, 4, 20
+PROMPTS = 200
+CONCURRENCY = 4
+KILLS = 20
 LATENCY_S = 0.05
-# An answer that left the server this shortly before the kill may not have been recorded yet (a busy machine is slow).
+# An answer that left the server this shortly before the kill may not have been recorded yet (a busy
+# machine is slow).
 ON_ITS_WAY_S = 2.0
 
 
 def recorded(path: Path) -> set[str]:
     with Cassette(path) as cassette:
         assert cassette.verify() == []
-        return {f"prompt {row[0]}" for row in cassette.rows("SELECT prompt_id FROM replies WHERE ok = 1")}
+        return {
+            f"prompt {row[0]}"
+            for row in cassette.rows("SELECT prompt_id FROM replies WHERE ok = 1")
+        }
 
 
 @pytest.mark.slow
@@ -69,13 +78,19 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
             assert int(zygote.stdout.readline()) == signal.SIGKILL
             fake.wait_for_quiet()  # what was under way has arrived
             calls = fake.calls[before:]
-            assert Path(f"{path}-wal").exists()  # the log was not folded in: this is the half-written state
+            assert Path(
+                f"{path}-wal"
+            ).exists()  # the log was not folded in: this is the half-written state
             on_tape = recorded(path)
             assert known <= on_tape  # nothing that was recorded is lost
-            assert not known & {call.prompt for call in calls}  # nothing that was recorded is asked again
+            assert not known & {
+                call.prompt for call in calls
+            }  # nothing that was recorded is asked again
             lost = [call for call in calls if call.prompt not in on_tape]
             assert len(lost) <= CONCURRENCY
-            assert all(call.written is None or call.written > killed - ON_ITS_WAY_S for call in lost)
+            assert all(
+                call.written is None or call.written > killed - ON_ITS_WAY_S for call in lost
+            )
             in_flight.update(call.prompt for call in lost)
             known = on_tape
         assert 20 <= len(known) < PROMPTS  # the kills fell into the run, not after it
@@ -90,7 +105,9 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
         )
         assert recorded(path) == {f"prompt {n}" for n in range(PROMPTS)}
         model = fake.model()
-        again = ask(model, [f"prompt {n}" for n in range(PROMPTS)], cassette=Cassette(path, mode="replay"))
+        again = ask(
+            model, [f"prompt {n}" for n in range(PROMPTS)], cassette=Cassette(path, mode="replay")
+        )
         assert all(reply.ok and reply.cached for reply in again)
 
 
@@ -104,7 +121,12 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
     moments = random.Random(5)
     file = tmp_path / "run" / "cassette.sqlite"
     with FakeOllama(reply=reply, latency_s=0.01) as fake:
-        command = [sys.executable, str(Path(__file__).parents[1] / "experiment_parts.py"), str(tmp_path), fake.url]
+        command = [
+            sys.executable,
+            str(Path(__file__).parents[1] / "experiment_parts.py"),
+            str(tmp_path),
+            fake.url,
+        ]
         lost: Counter[str] = Counter()
         known: set[str] = set()
         for _ in range(2):
@@ -123,8 +145,12 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
                 rows = cassette.rows("SELECT request FROM replies WHERE ok = 1")
                 known = {json.loads(request)["messages"][-1]["content"] for (request,) in rows}
             lost.update(prompt for prompt in calls if prompt not in known)
-            frame = load_rows(tmp_path / "run") if (tmp_path / "run" / "rows.jsonl").exists() else None
-            assert frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()  # readable whenever the kill came
+            frame = (
+                load_rows(tmp_path / "run") if (tmp_path / "run" / "rows.jsonl").exists() else None
+            )
+            assert (
+                frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()
+            )  # readable whenever the kill came
         assert 20 <= len(known) < 240  # the kills fell into the run, not after it
         assert lost.total() <= 2 * 4  # under way at the kill
         rows = killable(tmp_path, fake.url).run(progress=False)

@@ -1,4 +1,7 @@
-"""What a server says of its model, its limits and itself: known, recorded and shown, and never believed too far."""
+"""What a server says of its model, its limits and itself:
+
+known, recorded and shown, and never believed too far.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,15 @@ def grades(body):
 
 def judged(folder, spec, server, count=2, **changes):
     """An experiment whose answers and grades come from one server."""
-    model = chat_model(spec, host=server.url + ("/v1" if spec.startswith("openai") else ""), num_ctx=4096)
-    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "N": (0,), "options": QUICK}
+    model = chat_model(
+        spec, host=server.url + ("/v1" if spec.startswith("openai") else ""), num_ctx=4096
+    )
+    settings = {
+        "generator": {"llama": model},
+        "judge": {"llama": model},
+        "N": (0,),
+        "options": QUICK,
+    }
     return experiment(folder, count, **(settings | changes))
 
 
@@ -41,7 +51,8 @@ def checked(frame, check):
     return int(row["rows"]), int(row["of"])
 
 
-# -- whose replies they are --------------------------------------------------------------------------------------------
+# -- whose replies they are
+# --------------------------------------------------------------------------------------------
 
 
 def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
@@ -53,7 +64,10 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
 
 
 def props_of(answers):
-    """A llama.cpp server with lists of (status, JSON) to give for a GET, by path; the last one again and again."""
+    """A llama.cpp server with lists of (status, JSON) to give for a GET, by path;
+
+    the last one again and again.
+    """
 
     def handle(request):
         if request.method == "GET":
@@ -76,21 +90,29 @@ def test_a_server_that_still_loads_its_model_is_waited_for_and_not_taken_for_ano
     assert reply.digest.startswith("told-")
 
 
-# -- how a schema is sent ----------------------------------------------------------------------------------------------
+# -- how a schema is sent
+# ----------------------------------------------------------------------------------------------
 
 
 def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_row(tmp_path):
-    with FakeOllama(reply=grades, openai_schema="json_object") as weak, FakeOllama(reply=grades) as strong:
+    with (
+        FakeOllama(reply=grades, openai_schema="json_object") as weak,
+        FakeOllama(reply=grades) as strong,
+    ):
         for name, fake, form in (("weak", weak, "json_object"), ("strong", strong, "json_schema")):
             folder = tmp_path / name
             rows = judged(folder, "openai:llama3:8b", fake).run(progress=False)
             assert set(rows["judge_form"]) == {form}
             with Cassette(folder / "cassette.sqlite", mode="replay") as cassette:
-                forms = cassette.rows("SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grading'")
+                forms = cassette.rows(
+                    "SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grading'"
+                )
             assert set(forms) == {(form,)}
             asked = len(fake.calls)
             recorded = {"cassette": folder / "cassette.sqlite"}
-            again = judged(tmp_path / f"{name}-again", "openai:llama3:8b", fake, **recorded).run(progress=False)
+            again = judged(tmp_path / f"{name}-again", "openai:llama3:8b", fake, **recorded).run(
+                progress=False
+            )
             assert set(again["judge_form"]) == {form}
             assert len(fake.calls) == asked
 
@@ -98,13 +120,20 @@ def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_ro
 def test_the_weaker_form_is_kept_for_one_host_and_not_for_another():
     with FakeOllama(openai_schema="json_object") as weak, FakeOllama() as strong:
         models = [chat_model("openai:llama3:8b", host=f"{fake.url}/v1") for fake in (weak, strong)]
-        replies = ask(models, [f"p{n}" for n in range(12)], schema=Said, **{**LIMITS, "concurrency": 1})
-        assert {reply.form for reply in replies if reply.host.startswith(weak.url)} == {"json_object"}
-        assert {reply.form for reply in replies if reply.host.startswith(strong.url)} == {"json_schema"}
+        replies = ask(
+            models, [f"p{n}" for n in range(12)], schema=Said, **{**LIMITS, "concurrency": 1}
+        )
+        assert {reply.form for reply in replies if reply.host.startswith(weak.url)} == {
+            "json_object"
+        }
+        assert {reply.form for reply in replies if reply.host.startswith(strong.url)} == {
+            "json_schema"
+        }
         assert {call.body["response_format"]["type"] for call in strong.calls} == {"json_schema"}
 
 
-# -- streams and loops -------------------------------------------------------------------------------------------------
+# -- streams and loops
+# -------------------------------------------------------------------------------------------------
 
 LOOP = '{"answer": "' + "the lake and the hill and " * 3000
 
@@ -114,7 +143,11 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
         return Fault("answer", LOOP) if "Person0" in prompt and "Ely, after" in prompt else None
 
     def looped_once(prompt, before):
-        return Fault("answer", LOOP) if "Person1" in prompt and "Ely, after" in prompt and before == 0 else None
+        return (
+            Fault("answer", LOOP)
+            if "Person1" in prompt and "Ely, after" in prompt and before == 0
+            else None
+        )
 
     with FakeOllama(reply=grades, fault=lambda *call: fault(*call) or looped_once(*call)) as fake:
         rows = judged(tmp_path, "ollama:llama3:8b", fake, 3).run(progress=False)
@@ -125,16 +158,20 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     assert "the judge repeated itself" in render(told)
 
 
-# -- the window --------------------------------------------------------------------------------------------------------
+# -- the window
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_doctor_goes_on_after_a_reply_that_was_cut(capsys):
-    with FakeOllama(fault=lambda prompt, before: None if "Statement" in prompt else Fault("truncated")) as fake:
+    with FakeOllama(
+        fault=lambda prompt, before: None if "Statement" in prompt else Fault("truncated")
+    ) as fake:
         found = fitness(fake.model())
     assert found.asked == 4
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits
+# ------------------------------------------------------------------------------------------------------------
 
 
 class Touchy(BaseModel):
@@ -143,7 +180,9 @@ class Touchy(BaseModel):
     @field_validator("answer")
     @classmethod
     def breaks(cls, value):
-        return {"x": value}[value]  # a KeyError is nothing that pydantic, or anybody else, expects here
+        return {"x": value}[
+            value
+        ]  # a KeyError is nothing that pydantic, or anybody else, expects here
 
 
 def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
@@ -155,20 +194,29 @@ def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
     assert (replies[3].error.kind, "KeyError" in str(replies[3].error)) == ("unusable", True)
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- words
+# -------------------------------------------------------------------------------------------------------------
 
 CODES = "\x1b[2J\x1b]0;title\x07\r\x9b31m\u202e"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
-def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, capsys, caplog, monkeypatch):
+def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(
+    tmp_path, capsys, caplog, monkeypatch
+):
     def fault(prompt, before):
-        return Fault("finish", "stopped" + CODES) if "Person1" in prompt else Fault("error_line", "no" + CODES)
+        return (
+            Fault("finish", "stopped" + CODES)
+            if "Person1" in prompt
+            else Fault("error_line", "no" + CODES)
+        )
 
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
         axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
-        monkeypatch.setattr("ragbench.experiment.run._count", lambda *counts: None)  # every prompt fails here
+        monkeypatch.setattr(
+            "ragbench.experiment.run._count", lambda *counts: None
+        )  # every prompt fails here
         rows = experiment(tmp_path / "run", 3, **axes).run(progress=False)
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
@@ -177,9 +225,18 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
     assert set(rows["error_kind"]) == {"server", "unusable"}
     main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "export")])
     shown = capsys.readouterr()
-    told = [shown.out, shown.err, caplog.text, str(absent.error), rows.to_csv(), load_rows(tmp_path / "run").to_csv()]
+    told = [
+        shown.out,
+        shown.err,
+        caplog.text,
+        str(absent.error),
+        rows.to_csv(),
+        load_rows(tmp_path / "run").to_csv(),
+    ]
     written = (".csv", ".md", ".txt", ".tex", ".json", ".jsonl")
-    told += [path.read_text() for path in (tmp_path / "export").rglob("*") if path.suffix in written]
+    told += [
+        path.read_text() for path in (tmp_path / "export").rglob("*") if path.suffix in written
+    ]
     assert len(told) > 10
     assert [OBEYED.search(text) for text in told] == [None] * len(told)
     assert r"no\x1b[2J" in rows["error"][0]
@@ -188,19 +245,31 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
 
 @pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:llama3:8b"])
 @pytest.mark.parametrize("user", ["anna:p4ssw0rd", "user:pw", "anna:p%40ss%2Fw0rd-which-is-long"])
-def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(spec, user, tmp_path, capsys, caplog):
+def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(
+    spec, user, tmp_path, capsys, caplog
+):
     pair = base64.b64encode(unquote(user).encode()).decode()
     hidden = [user, unquote(user), unquote(user).partition(":")[2], pair]
     hidden = [word for word in hidden if len(word) > 2]
     with FakeOllama(reply=grades, api_key="another") as refusing, FakeOllama(reply=grades) as fake:
-        for server in (fake, refusing):  # the second one repeats what it was sent in its words of refusal
-            host = server.url.replace("//", f"//{user}@") + ("/v1" if spec.startswith("openai") else "")
+        for server in (
+            fake,
+            refusing,
+        ):  # the second one repeats what it was sent in its words of refusal
+            host = server.url.replace("//", f"//{user}@") + (
+                "/v1" if spec.startswith("openai") else ""
+            )
             model = chat_model(spec, host=host)
             ask(model, ["p"], cassette=tmp_path / f"{server.port}.sqlite", **LIMITS)
             with contextlib.suppress(Exception):  # the client's own errors are not ours
                 model.invoke("p")
             assert {call.headers["authorization"] for call in server.calls} == {f"Basic {pair}"}
-            told = [repr(model), str(model), str(getattr(model, "base_url", "")), str(endpoint_of(model).options)]
+            told = [
+                repr(model),
+                str(model),
+                str(getattr(model, "base_url", "")),
+                str(endpoint_of(model).options),
+            ]
             told.append(repr(ask(model, ["p"], **LIMITS)))
             main(["doctor", "--model", spec, "--host", host])
             axes = {"generator": {"llama": model}, "judge": None, "N": (0,), "options": QUICK}
@@ -210,7 +279,9 @@ def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(spec, user, 
                 told.append(str(error))
             shown = capsys.readouterr()
             for text in (*told, shown.out, shown.err, caplog.text):
-                assert not [word for word in hidden if word in text.replace(f"{server.url}", "")], text
+                assert not [word for word in hidden if word in text.replace(f"{server.url}", "")], (
+                    text
+                )
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert not [word for word in hidden if word.encode() in path.read_bytes()], path
@@ -220,10 +291,15 @@ class Weight(BaseModel):
     weight: float
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400", '"NaN"', "9" * 400])
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400", '"NaN"', "9" * 400]
+)
 def test_a_number_that_is_none_fits_no_float(number):
     replies = ask(
-        served("openai", lambda p: with_content("openai", f'{{"weight": {number}}}')), ["p"], schema=Weight, **LIMITS
+        served("openai", lambda p: with_content("openai", f'{{"weight": {number}}}')),
+        ["p"],
+        schema=Weight,
+        **LIMITS,
     )
     assert replies[0].error.kind == "unusable"
     assert ("is no JSON number" in str(replies[0].error)) == (number != '"NaN"')

@@ -1,4 +1,7 @@
-"""Servers that answer, but oddly: every prompt ends with an answer or a failure of its own, and nothing mixes."""
+"""Servers that answer, but oddly:
+
+every prompt ends with an answer or a failure of its own, and nothing mixes.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,15 @@ class Said(BaseModel):
     answer: str
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", ["test", "none", "not-needed"])
 def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
-    with FakeOllama(reply=lambda body: json.dumps({"answer": key}) if body.get("format") else f"{key}ed") as fake:
+    with FakeOllama(
+        reply=lambda body: json.dumps({"answer": key}) if body.get("format") else f"{key}ed"
+    ) as fake:
         model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1", api_key=key)
         plain, schema = ask(model, [f"is it {key}?", "p"], schema=[None, Said])
     assert plain.text == f"{key}ed"
@@ -46,15 +52,26 @@ def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
 
 
 def test_keys_look_like_keys_and_ordinary_words_do_not():
-    words = ["test", "none", "not-needed", "lm-studio", "ollama", "sk-xxxxxxxxxxxxxxxx", "a b c d e f g h i j"]
+    words = [
+        "test",
+        "none",
+        "not-needed",
+        "lm-studio",
+        "ollama",
+        "sk-xxxxxxxxxxxxxxxx",
+        "a b c d e f g h i j",
+    ]
     keys = ["sk-proj-Ab3dE5gH7jK9", "hf_AbCdEfGhIjKl", "0123456789abcdef0123456789abcdef"]
     assert [text for text in words + keys if _looks_like_key(text)] == keys
 
 
-# -- replies -----------------------------------------------------------------------------------------------------------
+# -- replies
+# -----------------------------------------------------------------------------------------------------------
 
 CHAT = {
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Ely."}, "finish_reason": "stop"}],
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Ely."}, "finish_reason": "stop"}
+    ],
     "usage": {"prompt_tokens": 9, "completion_tokens": 2},
     "timings": {"prompt_ms": 3.5, "predicted_ms": 20.0},
 }
@@ -67,7 +84,9 @@ MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 
 def mocked(handle, spec="openai:made", **options):
     """A model whose server is a function of the request."""
-    model = chat_model(spec, host="http://made.example" + "/v1" * spec.startswith("openai"), **options)
+    model = chat_model(
+        spec, host="http://made.example" + "/v1" * spec.startswith("openai"), **options
+    )
     client = model._async_client if spec.startswith("ollama") else model.root_async_client
     client._client._transport = Transport(httpx.MockTransport(handle))
     return model
@@ -78,7 +97,9 @@ def served(provider, reply, kind="json"):
 
     def handle(request):
         if request.url.path.endswith("/api/tags"):
-            return httpx.Response(200, json={"models": [{"model": "llama3:8b", "digest": "d" * 64}]})
+            return httpx.Response(
+                200, json={"models": [{"model": "llama3:8b", "digest": "d" * 64}]}
+            )
         if request.method == "GET":
             return httpx.Response(404)
         body = reply(json.loads(request.content)["messages"][-1]["content"])
@@ -95,8 +116,15 @@ def with_content(provider, content):
 
 
 def test_text_blocks_are_joined():
-    blocks = [{"type": "text", "text": "El"}, {"type": "text", "text": "y."}, {"type": "reasoning", "text": "hm"}]
-    assert ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text == "Ely."
+    blocks = [
+        {"type": "text", "text": "El"},
+        {"type": "text", "text": "y."},
+        {"type": "reasoning", "text": "hm"},
+    ]
+    assert (
+        ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text
+        == "Ely."
+    )
 
 
 ODD = {
@@ -127,11 +155,28 @@ SHAPES = {"openai": CHAT, "ollama": LINE}
 def mutated(draw, shape):
     """One reply with one to three of its parts changed, or some of its bytes."""
     whole = deepcopy(SHAPES[shape])
-    odd = [None, True, -1, 1e308, "x", "", [], {}, [{"text": "y"}], "\ud800", {"a": [1]}, 10**30, "9" * 5000]
+    odd = [
+        None,
+        True,
+        -1,
+        1e308,
+        "x",
+        "",
+        [],
+        {},
+        [{"text": "y"}],
+        "\ud800",
+        {"a": [1]},
+        10**30,
+        "9" * 5000,
+    ]
     for _ in range(draw.randint(1, 3)):
-        place, names = whole, []
+        place = whole
+        names = []
         while isinstance(place, dict | list) and place and (not names or draw.random() < 0.7):
-            names.append((place, draw.choice(list(place) if isinstance(place, dict) else range(len(place)))))
+            names.append(
+                (place, draw.choice(list(place) if isinstance(place, dict) else range(len(place))))
+            )
             place = place[names[-1][1]]
         if names:
             holder, name = names[-1]
@@ -157,7 +202,8 @@ def test_whatever_a_server_says_every_prompt_ends(shape, seed):
     assert all(reply.ok or reply.error.kind for reply in replies)
 
 
-# -- whose replies they are --------------------------------------------------------------------------------------------
+# -- whose replies they are
+# --------------------------------------------------------------------------------------------
 
 
 def llama_cpp(state):
@@ -168,7 +214,8 @@ def llama_cpp(state):
         if state.pop("away", False):
             raise httpx.ConnectError("refused")
         if "then" in state and json.loads(request.content)["messages"][-1]["content"] == "p5":
-            state["entry"], state["away"] = state.pop("then"), True
+            state["entry"] = state.pop("then")
+            state["away"] = True
             raise httpx.ConnectError("refused")
         return httpx.Response(200, json=CHAT)
 
@@ -178,10 +225,15 @@ def llama_cpp(state):
 SMALL, LARGE = ({"meta": {"size": size, "n_params": size, "n_vocab": 9}} for size in (135, 360))
 
 
-@pytest.mark.parametrize(("one", "other"), [(SMALL, LARGE), ({"root": "a", "max_model_len": 1}, {"root": "b"})])
-def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette(tmp_path, one, other):
+@pytest.mark.parametrize(
+    ("one", "other"), [(SMALL, LARGE), ({"root": "a", "max_model_len": 1}, {"root": "b"})]
+)
+def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette(
+    tmp_path, one, other
+):
     state = {"entry": one}
-    model, cassette = llama_cpp(state), Cassette(tmp_path / "c.sqlite")
+    model = llama_cpp(state)
+    cassette = Cassette(tmp_path / "c.sqlite")
     assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].digest.startswith("told-")
     state["entry"] = other
     with pytest.raises(CallError, match="two digests under one name"):
@@ -191,7 +243,9 @@ def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette
 
 
 @pytest.mark.parametrize(("then", "now"), [(LARGE, "now told-"), ({}, "now not told")])
-def test_a_server_that_comes_back_with_another_model_or_tells_no_more_of_it_answers_no_more(then, now):
+def test_a_server_that_comes_back_with_another_model_or_tells_no_more_of_it_answers_no_more(
+    then, now
+):
     model = llama_cpp({"entry": SMALL, "then": then})
     replies = ask(model, [f"p{n}" for n in range(10)], **LIMITS | {"concurrency": 1})
     assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
@@ -204,7 +258,8 @@ def test_a_server_that_says_nothing_of_its_model_has_an_empty_digest(tmp_path):
     assert ask(llama_cpp({}), ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0].digest == ""
 
 
-# -- waiting -----------------------------------------------------------------------------------------------------------
+# -- waiting
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wait", ["86400", "inf", "1e309"])
@@ -212,7 +267,9 @@ def test_retry_after_never_outlasts_patience(wait):
     with FakeOllama(fault=lambda prompt, before: Fault("429", wait)) as fake:
         start = time.monotonic()
         model = fake.model()
-        replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01)
+        replies = ask(
+            model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01
+        )
     assert time.monotonic() - start < 60  # and not a day
     assert {reply.error.kind for reply in replies} == {"busy"}
     assert f"Retry-After: {float(wait):g} s" in str(replies[0].error)
@@ -220,7 +277,13 @@ def test_retry_after_never_outlasts_patience(wait):
 
 def live(folder, server, count, **changes):
     model = server.model()
-    axes = {"generator": {"llama": model}, "judge": None, "N": (4,), "options": QUICK, "concurrency": 2}
+    axes = {
+        "generator": {"llama": model},
+        "judge": None,
+        "N": (4,),
+        "options": QUICK,
+        "concurrency": 2,
+    }
     return experiment(folder, count, **{**axes, **changes})
 
 
@@ -236,13 +299,17 @@ def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake
     assert rows["cached"].sum() >= 4  # what was recorded before is not asked again
 
 
-# -- cassettes ---------------------------------------------------------------------------------------------------------
+# -- cassettes
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path, fake):
-    model, cassette = fake.model(), Cassette(tmp_path / "c.sqlite")
+    model = fake.model()
+    cassette = Cassette(tmp_path / "c.sqlite")
     ask(model, ["a", "b"], ids=["one", "two"], cassette=cassette, **LIMITS)
-    cassette.rows("UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = 'two'")
+    cassette.rows(
+        "UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = 'two'"
+    )
     with pytest.raises(DataError, match=r"prompt 'two'.*changed after recording"):
         ask(model, ["a", "b"], cassette=cassette, **LIMITS)
     assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
@@ -266,7 +333,10 @@ def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path, mon
     cassette.rows("PRAGMA max_page_count = 1")
     with (
         FakeOllama() as fake,
-        pytest.raises(DataError, match=r"(?s)c\.sqlite: cannot be written \(database or disk is full\).*make room"),
+        pytest.raises(
+            DataError,
+            match=r"(?s)c\.sqlite: cannot be written \(database or disk is full\).*make room",
+        ),
     ):
         ask(fake.model(), ["x" * 100_000, "y"], cassette=cassette, **LIMITS)
     monkeypatch.setattr(cassette, "_db", Full(cassette._db))
@@ -277,13 +347,16 @@ def test_one_server_error_on_a_schema_does_not_change_how_later_ones_are_asked()
     fault = [Fault("500")]
     with FakeOllama(fault=lambda prompt, before: fault.pop() if fault else None) as fake:
         model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1")
-        replies = ask(model, ["a", "b", "c"], schema=Said, **{**LIMITS, "concurrency": 1, "retries": 1})
+        replies = ask(
+            model, ["a", "b", "c"], schema=Said, **{**LIMITS, "concurrency": 1, "retries": 1}
+        )
         assert all(reply.ok for reply in replies)
         forms = [call.body["response_format"]["type"] for call in fake.calls]
     assert set(forms) == {"json_schema"}
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- rows
+# --------------------------------------------------------------------------------------------------------------
 
 
 class Odd:
@@ -303,10 +376,15 @@ class Odd:
 
 @pytest.mark.parametrize(
     ("axis", "value", "words"),
-    [("generator", value, f"the generator 'odd' gave {type(value).__name__}") for value in (None, 3, b"Ely", ["Ely"])]
+    [
+        ("generator", value, f"the generator 'odd' gave {type(value).__name__}")
+        for value in (None, 3, b"Ely", ["Ely"])
+    ]
     + [("judge", value, f"the judge 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
 )
-def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(tmp_path, axis, value, words):
+def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(
+    tmp_path, axis, value, words
+):
     rows = experiment(tmp_path, 1, N=(4,), **{axis: {"odd": Odd(value)}}).run(progress=False)
     assert rows["status"].tolist() == ["failed"]
     assert words in rows["error"][0]
@@ -314,7 +392,9 @@ def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(tm
 
 def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
     def fault(prompt, before):
-        return Fault("400") if "Person1" in prompt else Fault("html") if "Person2" in prompt else None
+        return (
+            Fault("400") if "Person1" in prompt else Fault("html") if "Person2" in prompt else None
+        )
 
     with FakeOllama(reply=lambda body: "Ely.", fault=fault) as fake:
         rows = live(tmp_path, fake, 4).run(progress=False)

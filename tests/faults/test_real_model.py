@@ -1,6 +1,7 @@
 """Drills with a real model (SmolLM2 on llama.cpp): server or client killed in mid-run, two slots.
 
-As a program it is the client: ``python test_real_model.py FOLDER`` runs the experiment and notes every call it makes.
+As a program it is the client: ``python test_real_model.py FOLDER`` runs the experiment and notes
+every call it makes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ragbench.experiment import load_rows
 from ragbench.llm import Cassette, ask, chat_model, fitness, local
 
 pytestmark = [pytest.mark.posix, pytest.mark.live, pytest.mark.slow]
-QUESTIONS, BUDGETS = 10, (0, 20)
+QUESTIONS = 10
+BUDGETS = (0, 20)
 ROWS = QUESTIONS * len(BUDGETS)
 
 
@@ -58,7 +60,9 @@ def recorded(folder):
         return set()
     with Cassette(path, mode="replay") as cassette:
         assert cassette.verify() == []
-        texts = cassette.rows("SELECT json_extract(request, '$.messages[0].content') FROM replies WHERE ok = 1")
+        texts = cassette.rows(
+            "SELECT json_extract(request, '$.messages[0].content') FROM replies WHERE ok = 1"
+        )
     return {hashlib.sha256(text.encode()).hexdigest() for (text,) in texts}
 
 
@@ -89,8 +93,11 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
     before: dict[str, set] = {}
 
     def kill():
-        until(lambda: len(calls(tmp_path)) >= 8)  # calls go out one by one, rows are written by the block
-        before["pid"], before["asked"] = model._server.pid, len(calls(tmp_path))
+        until(
+            lambda: len(calls(tmp_path)) >= 8
+        )  # calls go out one by one, rows are written by the block
+        before["pid"] = model._server.pid
+        before["asked"] = len(calls(tmp_path))
         before["recorded"] = recorded(tmp_path)
         os.kill(before["pid"], signal.SIGKILL)
 
@@ -107,17 +114,23 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
 
 def test_a_client_killed_in_mid_run_goes_on_where_it_was(tmp_path):
     for kill_at in (5, 6):
-        known, asked = recorded(tmp_path), len(calls(tmp_path))
+        known = recorded(tmp_path)
+        asked = len(calls(tmp_path))
         client = subprocess.Popen([sys.executable, __file__, str(tmp_path)])
         try:
-            until(lambda at=asked + kill_at, client=client: len(calls(tmp_path)) >= at or client.poll() is not None)
+            until(
+                lambda at=asked + kill_at, client=client: (
+                    len(calls(tmp_path)) >= at or client.poll() is not None
+                )
+            )
         finally:
             client.kill()
             client.wait()
         assert client.returncode == -signal.SIGKILL  # in mid-run
         assert known <= recorded(tmp_path)
         assert not known & set(calls(tmp_path)[asked:])
-    known, asked = recorded(tmp_path), len(calls(tmp_path))
+    known = recorded(tmp_path)
+    asked = len(calls(tmp_path))
     assert 4 <= len(known) < ROWS
     subprocess.run([sys.executable, __file__, str(tmp_path)], check=True)
     assert_whole(tmp_path)
@@ -145,7 +158,10 @@ def two_slots():
     """The address of a llama.cpp server that shares 1,024 tokens out between two slots."""
     path = str(local.smollm2().path)
     server = subprocess.Popen(
-        [sys.executable, "-c", SLOTS, path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", SLOTS, path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     for line in server.stdout:
         if line.startswith("http"):
@@ -157,7 +173,9 @@ def two_slots():
 
 def test_a_prompt_longer_than_a_slot_is_refused_with_its_numbers_and_never_cut(two_slots):
     model = chat_model("openai:SmolLM2", host=two_slots, num_ctx=1024, num_predict=24)
-    long, short = ask(model, ["A long passage about bridges. " * 100, "Name a bird."], on_length="keep")
+    long, short = ask(
+        model, ["A long passage about bridges. " * 100, "Name a bird."], on_length="keep"
+    )
     assert (long.error.kind, long.attempts) == ("truncated", 1)
     assert 512 < int(re.search(r"request \((\d+)", str(long.error))[1]) < 1024
     assert short.ok

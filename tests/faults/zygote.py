@@ -1,4 +1,7 @@
-"""Imports once, then forks a child for each line on stdin; the child runs the whole ask and is there to be killed."""
+"""Imports once, then forks a child for each line on stdin;
+
+the child runs the whole ask and is there to be killed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from ragbench.llm import Cassette, ask, chat_model
 
 
 def main() -> None:
-    url, path, count, concurrency = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    url = sys.argv[1]
+    path = sys.argv[2]
+    count = int(sys.argv[3])
+    concurrency = int(sys.argv[4])
     print("ready", flush=True)
     for _ in sys.stdin:
         pid = os.fork()

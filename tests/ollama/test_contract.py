@@ -25,13 +25,21 @@ class Situation:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def chat(status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any) -> Situation:
-    asked = {"model": "smollm2", "messages": [{"role": "user", "content": "Say hello."}], "stream": False} | body
+def chat(
+    status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any
+) -> Situation:
+    asked = {
+        "model": "smollm2",
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "stream": False,
+    } | body
     asked["options"] = {"num_predict": 8, "num_ctx": 512} | body.get("options", {})
     return Situation("/api/chat", asked, status, words, fields or {})
 
 
-def embed(status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any) -> Situation:
+def embed(
+    status: int = 200, words: str = "", fields: dict[str, Any] | None = None, **body: Any
+) -> Situation:
     return Situation("/api/embed", {"model": "all-minilm"} | body, status, words, fields or {})
 
 
@@ -47,11 +55,19 @@ SITUATIONS = {
     "a tag in other letters": chat(model="smollm2:LATEST", fields={"done": True}),
     "a name with a blank": chat(400, "invalid model name", model="a b"),
     "no name": chat(400, "model is required", model=""),
-    "a prompt that is too long is cut": chat(messages=of_user(LONG), fields={"prompt_eval_count": 512}),
-    "cut where asked for": chat(messages=of_user(LONG), truncate=True, fields={"prompt_eval_count": 512}),
-    "refused where asked for": chat(400, "exceeds the context length", messages=of_user(LONG), truncate=False),
+    "a prompt that is too long is cut": chat(
+        messages=of_user(LONG), fields={"prompt_eval_count": 512}
+    ),
+    "cut where asked for": chat(
+        messages=of_user(LONG), truncate=True, fields={"prompt_eval_count": 512}
+    ),
+    "refused where asked for": chat(
+        400, "exceeds the context length", messages=of_user(LONG), truncate=False
+    ),
     "an end at the limit": chat(fields={"done_reason": "length", "eval_count": 8}),
-    "an option of another type": chat(500, 'option "num_ctx" must be of type integer', options={"num_ctx": "many"}),
+    "an option of another type": chat(
+        500, 'option "num_ctx" must be of type integer', options={"num_ctx": "many"}
+    ),
     "a schema of no type": chat(500, "invalid JSON schema in format", format={"type": "nonsense"}),
     "another format": chat(500, "invalid format", format="xml"),
     "a schema": chat(format=OBJECT, options={"num_predict": 60}, fields={"done": True}),
@@ -62,7 +78,9 @@ SITUATIONS = {
     "texts": embed(input=["a mill", "a book"]),
     "one text": embed(input="a mill"),
     "a text that is too long is cut": embed(input=LONG),
-    "a long text refused": embed(400, "exceeds the context length", input=["a", LONG], truncate=False),
+    "a long text refused": embed(
+        400, "exceeds the context length", input=["a", LONG], truncate=False
+    ),
     "an empty text": embed(input="", fields={"embeddings": []}),
     "no text": embed(input=[], fields={"embeddings": []}),
     "a number": embed(400, "invalid input type", input=5),
@@ -72,7 +90,8 @@ SITUATIONS = {
 }
 
 
-# What 0.30, with llama.cpp's server inside, answers otherwise; its count leaves out what its cache had.
+# What 0.30, with llama.cpp's server inside, answers otherwise; its count leaves out what its cache
+# had.
 FROM_0_30 = {
     "a prompt that is too long is cut": {"fields": {"done": True}},
     "cut where asked for": {"fields": {"done": True}},
@@ -112,7 +131,9 @@ def test_answer(server, name):
 
 
 def test_one_vector_of_unit_length_for_each_text(server):
-    vectors = httpx.post(f"{server}/api/embed", json=SITUATIONS["texts"].body, timeout=60).json()["embeddings"]
+    vectors = httpx.post(f"{server}/api/embed", json=SITUATIONS["texts"].body, timeout=60).json()[
+        "embeddings"
+    ]
     assert len(vectors) == 2
     assert len(vectors[0]) == len(vectors[1])
     assert sum(x * x for x in vectors[0]) == pytest.approx(1, abs=1e-3)
@@ -125,7 +146,10 @@ def test_a_schema_is_obeyed(server):
 
 def test_a_stream_ends_with_its_end_mark(server):
     body = SITUATIONS["an end at the limit"].body | {"stream": True}
-    lines = [json.loads(line) for line in httpx.post(f"{server}/api/chat", json=body, timeout=60).text.splitlines()]
+    lines = [
+        json.loads(line)
+        for line in httpx.post(f"{server}/api/chat", json=body, timeout=60).text.splitlines()
+    ]
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
     assert lines[-1]["done_reason"] == "length"
 
@@ -144,9 +168,13 @@ def test_tags_have_digests_and_show_has_capabilities(server):
 
 
 def test_a_loaded_model_tells_its_window_which_is_what_it_was_made_for_at_most(server):
-    body = SITUATIONS["an end at the limit"].body | {"options": {"num_ctx": 100_000, "num_predict": 1}}
+    body = SITUATIONS["an end at the limit"].body | {
+        "options": {"num_ctx": 100_000, "num_predict": 1}
+    }
     httpx.post(f"{server}/api/chat", json=body, timeout=60)
     (loaded,) = [
-        model for model in httpx.get(f"{server}/api/ps").json()["models"] if model["model"] == "smollm2:latest"
+        model
+        for model in httpx.get(f"{server}/api/ps").json()["models"]
+        if model["model"] == "smollm2:latest"
     ]
     assert loaded["context_length"] == 8192

@@ -1,4 +1,7 @@
-"""What goes wrong with a real Ollama in mid-run: nothing lost, nothing asked twice, no reply under a wrong digest."""
+"""What goes wrong with a real Ollama in mid-run:
+
+nothing lost, nothing asked twice, no reply under a wrong digest.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ SMALL = {"num_predict": 24, "num_ctx": 512}
 
 def recorded(path: Path) -> list[str]:
     """Return the digests of the replies that are on a cassette so far."""
-    with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(path)) as file:
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        contextlib.closing(sqlite3.connect(path)) as file,
+    ):
         return [digest for (digest,) in file.execute("SELECT digest FROM replies WHERE ok = 1")]
     return []
 
@@ -51,7 +57,9 @@ def after(count: int, path: Path, event: Callable[[], object]) -> threading.Thre
 
 def answered(folder: Path, port: int) -> int:
     """Return how many chats a server has answered, by its log."""
-    return len(re.findall(r'\| 200 \|.*POST +"/api/chat"', (folder / f"serve-{port}.log").read_text()))
+    return len(
+        re.findall(r'\| 200 \|.*POST +"/api/chat"', (folder / f"serve-{port}.log").read_text())
+    )
 
 
 def logs(folder: Path) -> list[tuple[Path, int]]:
@@ -64,22 +72,34 @@ def model_of(address: str, name: str = "smollm2"):
 
 
 def runners(address: str) -> list[int]:
-    """Return the processes that run the models of one server, and of no other that tests have started."""
-    found = subprocess.run(["pgrep", "-f", "ollama runner|llama-server"], capture_output=True, text=True, check=False)
+    """Return the processes that run the models of one server, and of no other that tests have
+    started.
+    """
+    found = subprocess.run(
+        ["pgrep", "-f", "ollama runner|llama-server"], capture_output=True, text=True, check=False
+    )
     pids = map(int, found.stdout.split())
-    return [pid for pid in pids if f"OLLAMA_HOST={address}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+    return [
+        pid
+        for pid in pids
+        if f"OLLAMA_HOST={address}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    ]
 
 
 def ask_all(models, path: Path, **options):
     with Cassette(path) as cassette:
-        return ask(models, PROMPTS, cassette=cassette, on_length="keep", **{"concurrency": 2} | options)
+        return ask(
+            models, PROMPTS, cassette=cassette, on_length="keep", **{"concurrency": 2} | options
+        )
 
 
 @pytest.fixture
 def tally(models, record_property):
-    """Count what was asked; fail if a reply was lost, asked for twice, or kept under a wrong digest.
+    """Count what was asked; fail if a reply was lost, asked for twice, or kept under a wrong
+    digest.
 
-    `make drills PYTEST_ARGS=--junitxml=drills.xml` writes the counts; docs/models.md has them for both versions.
+    `make drills PYTEST_ARGS=--junitxml=drills.xml` writes the counts; docs/models.md has them for
+    both versions.
     """
     before = {log: answered(models, port) for log, port in logs(models)}
 
@@ -118,7 +138,8 @@ def test_a_killed_runner_costs_no_reply(ollama, tmp_path, tally):
 
 
 def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path, tally):
-    port, path = serve_ollama.free_port(), tmp_path / "again.sqlite"
+    port = serve_ollama.free_port()
+    path = tmp_path / "again.sqlite"
     with contextlib.ExitStack() as stack:
         first = contextlib.ExitStack()
         address = first.enter_context(serve_ollama.serving(models, port, program))
@@ -128,7 +149,9 @@ def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path
             stack.enter_context(serve_ollama.serving(models, port, program))
 
         thread = after(3, path, restart)
-        replies = ask_all(model_of(address), path, retries=12)  # a busy machine starts a server slowly
+        replies = ask_all(
+            model_of(address), path, retries=12
+        )  # a busy machine starts a server slowly
         thread.join()
         assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
         again = ask_all(model_of(address), path)
@@ -137,7 +160,8 @@ def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path
 
 
 def test_a_deleted_model_fails_its_prompts_and_keeps_what_was_answered(ollama, tmp_path, tally):
-    client, path = Client(ollama), tmp_path / "deleted.sqlite"
+    client = Client(ollama)
+    path = tmp_path / "deleted.sqlite"
     client.copy("smollm2", "victim")
     thread = after(3, path, lambda: client.delete("victim"))
     replies = ask_all(model_of(ollama, "victim"), path)
@@ -149,14 +173,20 @@ def test_a_deleted_model_fails_its_prompts_and_keeps_what_was_answered(ollama, t
     tally(path, len(PROMPTS) - len(failed))
 
 
-def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_has_the_wrong_digest(ollama, tmp_path, tally):
-    client, path = Client(ollama), tmp_path / "replaced.sqlite"
+def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_has_the_wrong_digest(
+    ollama, tmp_path, tally
+):
+    client = Client(ollama)
+    path = tmp_path / "replaced.sqlite"
 
     def digest() -> str:
-        return next(model.digest for model in client.list().models if model.model == "changing:latest")
+        return next(
+            model.digest for model in client.list().models if model.model == "changing:latest"
+        )
 
     client.create(model="changing", from_="smollm2", parameters={"top_k": 40})
-    before, at_replacement = digest(), []
+    before = digest()
+    at_replacement = []
 
     def replace() -> None:
         client.create(model="changing", from_="smollm2", parameters={"top_k": 41})
@@ -175,7 +205,8 @@ def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_has_the_wrong_d
 
 
 def test_four_callers_wait_for_a_server_with_a_queue_of_one(program, models, tmp_path, tally):
-    port, path = serve_ollama.free_port(), tmp_path / "queue.sqlite"
+    port = serve_ollama.free_port()
+    path = tmp_path / "queue.sqlite"
     one = {"OLLAMA_MAX_QUEUE": "1", "OLLAMA_NUM_PARALLEL": "1"}
     with serve_ollama.serving(models, port, program, **one) as address:
         replies = ask_all(model_of(address), path, concurrency=4)
@@ -184,7 +215,8 @@ def test_four_callers_wait_for_a_server_with_a_queue_of_one(program, models, tmp
 
 
 def test_of_two_servers_one_may_die(program, models, ollama, tmp_path, tally):
-    port, path = serve_ollama.free_port(), tmp_path / "two.sqlite"
+    port = serve_ollama.free_port()
+    path = tmp_path / "two.sqlite"
     dying = contextlib.ExitStack()
     address = dying.enter_context(serve_ollama.serving(models, port, program))
     thread = after(4, path, dying.close)
@@ -213,15 +245,22 @@ def test_ctrl_c_keeps_what_was_answered_and_the_server_stops_writing(ollama, tmp
     model = chat_model("ollama:smollm2", host=ollama, num_predict=4, num_ctx=2048)
     began = time.monotonic()
     assert ask(model, ["Say yes."], on_length="keep")[0].ok
-    assert time.monotonic() - began < 10  # the answer that was under way does not hold the model any more
+    assert (
+        time.monotonic() - began < 10
+    )  # the answer that was under way does not hold the model any more
 
 
-def test_a_full_disk_at_the_server_stops_no_answer_and_is_said_by_what_needs_room(program, models, tmp_path, tally):
+def test_a_full_disk_at_the_server_stops_no_answer_and_is_said_by_what_needs_room(
+    program, models, tmp_path, tally
+):
     full = tmp_path / "full.sh"
-    full.write_text(f'#!/bin/bash\nulimit -f 2000\nexec "{program}" "$@"\n')  # no file grows beyond two megabytes
+    full.write_text(
+        f'#!/bin/bash\nulimit -f 2000\nexec "{program}" "$@"\n'
+    )  # no file grows beyond two megabytes
     full.chmod(0o755)
     (tmp_path / "weights.gguf").write_bytes(bytes(5_000_000))
-    port, path = serve_ollama.free_port(), tmp_path / "full.sqlite"
+    port = serve_ollama.free_port()
+    path = tmp_path / "full.sqlite"
     with serve_ollama.serving(models, port, str(full)) as address:
         with pytest.raises(ResponseError, match="file too large"):
             Client(address).create_blob(tmp_path / "weights.gguf")

@@ -1,6 +1,8 @@
-"""The notebooks that name a model run on a real Ollama with the smallest one, and then from the cassette without it.
+"""The notebooks that name a model run on a real Ollama with the smallest one, and then from the
+cassette without it.
 
-SmolLM2's answers are bad on purpose: empty lists, one class alone and unreadable labels must not break a cell.
+SmolLM2's answers are bad on purpose: empty lists, one class alone and unreadable labels must not
+break a cell.
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ ANSWERED = {
     "domain": "Finance",
     "language": "en",
     "query": {"query_id": 1, "query_type": "Factual Question", "content": "Did Tarn grow?"},
-    "ground_truth": {"doc_ids": [4], "content": "Yes.", "references": ["Tarn grew."], "keypoints": ["Tarn grew."]},
+    "ground_truth": {
+        "doc_ids": [4],
+        "content": "Yes.",
+        "references": ["Tarn grew."],
+        "keypoints": ["Tarn grew."],
+    },
     "prediction": {"content": "Tarn shrank.", "references": ["(Company: Tarn)Tarn grew."]},
 }
 
@@ -62,7 +69,11 @@ TEXTS = {
         "A. Reed came to Tarn Clinic in 2019 with a cough. He was well in a week.",
         2019,
     ),
-    ("Finance", "zh"): ("塔恩磨坊", "塔恩磨坊成立于1841年。2020年3月,它以三百万元购买了一艘渡轮。", 1841),
+    ("Finance", "zh"): (
+        "塔恩磨坊",
+        "塔恩磨坊成立于1841年。2020年3月,它以三百万元购买了一艘渡轮。",
+        1841,
+    ),
     ("Law", "zh"): ("塔恩法院", "塔恩法院审理了渡轮一案。2021年5月5日,法院对船主处以罚款。", 2021),
     ("Medical", "zh"): ("塔恩诊所李明", "李明于2019年因咳嗽来到塔恩诊所。一周后他痊愈了。", 2019),
 }
@@ -70,23 +81,49 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A folder RAGBENCH_DATA with ClapNQ and DRAGONBall in their own forms: a text and a question of each kind."""
+    """A folder RAGBENCH_DATA with ClapNQ and DRAGONBall in their own forms:
+
+    a text and a question of each kind.
+    """
     folder = tmp_path_factory.mktemp("data")
-    documents, asked, passages = [], [], []
+    documents = []
+    asked = []
+    passages = []
     for number, ((domain, language), (title, text, year)) in enumerate(TEXTS.items()):
         place = {"domain": domain, "language": language}
-        name = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}[domain]
+        name = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}[
+            domain
+        ]
         documents.append(place | {"doc_id": number, name: title, "content": text})
-        kind, question = ("Factual Question", f"In which year? {title}")
+        kind = "Factual Question"
+        question = f"In which year? {title}"
         if language == "zh":
-            kind, question = ("事实性问题", f"{title}是哪一年?")
+            kind = "事实性问题"
+            question = f"{title}是哪一年?"
         sentence = next(part for part in re.split(r"(?<=[.。])\s*", text) if str(year) in part)
-        truth = {"doc_ids": [number], "content": str(year), "references": [sentence], "keypoints": [sentence]}
+        truth = {
+            "doc_ids": [number],
+            "content": str(year),
+            "references": [sentence],
+            "keypoints": [sentence],
+        }
         query = {"query_id": number, "query_type": kind, "content": question}
         asked.append(place | {"query": query, "ground_truth": truth})
         passages.append({"title": title, "text": text})
-    output = [{"answer": "It was founded in 1841.", "selected_sentences": ["Tarn Mills was founded in 1841."]}]
-    clapnq = [{"id": "1", "input": "When was Tarn Mills founded?", "passages": passages[:3], "output": output}]
+    output = [
+        {
+            "answer": "It was founded in 1841.",
+            "selected_sentences": ["Tarn Mills was founded in 1841."],
+        }
+    ]
+    clapnq = [
+        {
+            "id": "1",
+            "input": "When was Tarn Mills founded?",
+            "passages": passages[:3],
+            "output": output,
+        }
+    ]
     files = {"rageval/dragonball_docs": documents, "rageval/dragonball_queries": asked}
     for name, rows in (files | {"clapnq/clapnq_dev_answerable": clapnq}).items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -97,21 +134,32 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def places(ollama, recorded, tmp_path_factory):
-    """For each mode a process, which keeps the environment that it was started with, and that environment."""
+    """For each mode a process, which keeps the environment that it was started with, and that
+    environment.
+    """
     nobody = f"http://127.0.0.1:{serve_ollama.free_port()}"
     with _shared_kernel() as live, _shared_kernel() as replaying:
-        kernels, hosts, places = {"record": live, "replay": replaying}, {"record": ollama, "replay": nobody}, {}
+        kernels = {"record": live, "replay": replaying}
+        hosts = {"record": ollama, "replay": nobody}
+        places = {}
         for mode, kernel in kernels.items():
             out = tmp_path_factory.mktemp(mode)
-            places[mode] = kernel, out, {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": hosts[mode]}
+            places[mode] = (
+                kernel,
+                out,
+                {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": hosts[mode]},
+            )
             places[mode][2]["RAGBENCH_DATA"] = recorded
         places["replay"][2]["RAGBENCH_CASSETTE"] = "replay"
         yield places
 
 
-@pytest.mark.parametrize("name", [*NOTEBOOKS, *(pytest.param(name, marks=pytest.mark.costly) for name in COSTLY)])
+@pytest.mark.parametrize(
+    "name", [*NOTEBOOKS, *(pytest.param(name, marks=pytest.mark.costly) for name in COSTLY)]
+)
 def test_a_notebook_runs_live_and_replays_without_a_server(name, places, tmp_path, monkeypatch):
-    path, numbers = next(path for path in find() if path.stem == name), {}
+    path = next(path for path in find() if path.stem == name)
+    numbers = {}
     given = (NOTEBOOKS | COSTLY)[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
     if name == "41_rageval_dragonball":  # judges recorded answers, which are not shipped
         given["FOLDER"] = str(tmp_path)
