@@ -107,9 +107,8 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--items", type=int, default=ITEMS)
     given = parser.parse_args()
-    hosts = (
-        [{"host": "1"}, {"host": "2"}] if given.model == "smollm2" else [{}]
-    )  # two servers of one thread each
+    # two servers of one thread each
+    hosts = [{"host": "1"}, {"host": "2"}] if given.model == "smollm2" else [{}]
     model = [chat_model(given.model, num_ctx=2048, num_predict=TOKENS, **host) for host in hosts]
     print(
         "| step | prompts | read at once | repaired | cut | unreadable |\n|---|---|---|---|---|---|"

@@ -203,11 +203,8 @@ def labelled_answers(count: int) -> dict[str, Any]:
             after["question"],
             f"What is true of this: {row['statements'][0]}",
         ]
-        row["evasive"] = [
-            i % 10 == 0 or i % 10 == 5,
-            i % 10 == 0,
-            i % 10 == 0,
-        ]  # none, one or all of three
+        # none, one or all of three
+        row["evasive"] = [i % 10 == 0 or i % 10 == 5, i % 10 == 0, i % 10 == 0]
     texts = {text for row in rows for text in row["questions"]}
     vectors = embed_distinct(default_embedder(), sorted(texts))
     return {
@@ -471,10 +468,7 @@ def report_ragchecker(
         )
         for one in words
     ]
-    for what, results in (
-        ("label words", words),
-        ("booleans", arrays),
-    ):
+    for what, results in (("label words", words), ("booleans", arrays)):
         seconds, values = timed(lambda results=results: in_a_table(results), 3)
         own = seconds / len(results)
         print(

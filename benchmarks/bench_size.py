@@ -149,9 +149,8 @@ def imported(path: Path, lines: Path) -> None:
 
 
 def audited(run: Path) -> None:
-    from ragbench.report.audit import (
-        audit,
-    )  # here: with its imports it costs the other steps two seconds
+    # here: with its imports it costs the other steps two seconds
+    from ragbench.report.audit import audit
 
     audit(run)
 

@@ -50,7 +50,7 @@ def main() -> None:
         f"retrieval explorer, {len(retrievers)} retrievers": (
             milliseconds(lambda n: setattr(explorer.slider, "value", n), cuts),
             milliseconds(anew, cuts),
-        ),
+        )
     }
     for name, ((ours, slowest), (peer, _)) in table.items():
         print(

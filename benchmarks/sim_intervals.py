@@ -97,9 +97,8 @@ def few_labels(runs: int) -> pd.DataFrame:
             judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
             samples = truth[:labels], judge[:labels], judge[labels:]
             ours = ppi_mean(*samples, weight=weight)
-            shifted = ppi_mean(
-                *(2 * sample for sample in samples), weight=weight
-            )  # 0 and 2 are no share
+            # 0 and 2 are no share
+            shifted = ppi_mean(*(2 * sample for sample in samples), weight=weight)
             held += [shifted.low / 2 <= share <= shifted.high / 2, ours.low <= share <= ours.high]
         rows.append((labels, share, str(weight), *held / runs))
     return pd.DataFrame(rows, columns=["labels", "share", "weight", "normal", "ours"])

@@ -57,11 +57,7 @@ _HOME = {
     "report.audit": ["audit", "audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["ModelChecker", "make_checker"],
-    "labelling.claims": [
-        "check_claims",
-        "extract_claims",
-        "ragchecker_labels",
-    ],
+    "labelling.claims": ["check_claims", "extract_claims", "ragchecker_labels"],
     "datagen.drafts": ["accept_drafts", "draft_items", "draft_questions"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table"],

@@ -118,9 +118,8 @@ def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tok
         kernel[:width] /= np.sqrt(head)  # scaling the query weights once saves scaling every score
         bias[:width] /= np.sqrt(head)
         qkv = op("Reshape", dense(x, kernel, bias, f"{n}_qkv"), split_shape, out=f"{n}_heads")
-        qkv = op(
-            "Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4]
-        )  # (3, batch, heads, tokens, head)
+        # (3, batch, heads, tokens, head)
+        qkv = op("Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4])
         split = [f"{n}_{part}5" for part in "qkv"]
         nodes.append(helper.make_node("Split", [qkv], split, axis=0, num_outputs=3))
         q, k, v = (op("Squeeze", s, first, out=s[:-1]) for s in split)

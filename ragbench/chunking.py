@@ -45,9 +45,8 @@ PROFILES: dict[str, dict] = {
 }
 UNITS = ("characters", "tokens")
 _BLOCK = 1024  # documents tokenised at a time
-_INSIDE = re.compile(
-    rf"(?<=[^\s{UNSPACED}])(?=[^\s{UNSPACED}])"
-)  # a word; Chinese, Thai ... may be cut anywhere
+# a word; Chinese, Thai ... may be cut anywhere
+_INSIDE = re.compile(rf"(?<=[^\s{UNSPACED}])(?=[^\s{UNSPACED}])")
 
 
 def _documents(documents: Iterable[Document]) -> list[Document]:

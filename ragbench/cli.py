@@ -54,9 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Rows are made in several threads; with OpenBLAS's own threads beside them most of the CPU time
     # would be waiting.
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy reads it when it is loaded, kernels inherit it
+    # numpy reads it when it is loaded, kernels inherit it
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = _parser()
     given = parser.parse_args(argv)
     if "run" not in given:
@@ -424,9 +423,8 @@ def _lab(given: _Given) -> int | None:
     command += ["--no-browser"] * given.no_browser
     command += ["--allow-root"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
     here = os.path.dirname(sys.executable)
-    os.environ["PATH"] = os.pathsep.join(
-        [here, os.environ.get("PATH", os.defpath)]
-    )  # of `!ragbench` in a cell
+    # of `!ragbench` in a cell
+    os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     os.chdir(root)
     return _become(command)
 

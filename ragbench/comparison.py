@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.relevance import (
-    document_clusters as document_clusters,
-)  # scores are compared by these
+# scores are compared by these
+from ragbench.data.relevance import document_clusters as document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
@@ -179,9 +178,8 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     lower = lower_is_better()
     sentences = []
     for row in table.to_dict("records"):
-        measure = row.get(
-            "measure"
-        )  # `ragbench.stats.compare` has one measure and no column of its name
+        # `ragbench.stats.compare` has one measure and no column of its name
+        measure = row.get("measure")
         verdict = _verdict(row, less=measure in lower)
         direction = " (lower is better)" if measure in lower else ""
         sentences.append(f"{measure}{direction}: {verdict}" if measure else verdict)

@@ -412,9 +412,8 @@ class CachedEmbeddings(_Arrays):
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
-            with contextlib.suppress(
-                sqlite3.OperationalError
-            ):  # another process is just setting it
+            # another process is just setting it
+            with contextlib.suppress(sqlite3.OperationalError):
                 db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute(

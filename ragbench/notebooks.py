@@ -21,10 +21,8 @@ from typing import Any
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.paths import packaged_data, project_root, results_dir
 
-TEMPLATES = (
-    "91_your_experiment.ipynb",
-    "93_score_your_answers.ipynb",
-)  # the wheel carries these (pyproject.toml)
+# the wheel carries these (pyproject.toml)
+TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")
 SERIES = {
     "start": "0",
     "thesis": "1",
@@ -224,9 +222,8 @@ def run_all(
         def lane() -> None:
             with _shared_kernel() as kernel:
                 kernels.append(kernel)
-                for path in itertools.chain.from_iterable(
-                    waiting
-                ):  # of one iterator: each paper is taken once
+                # of one iterator: each paper is taken once
+                for path in itertools.chain.from_iterable(waiting):
                     if ended.is_set():
                         return
                     start = time.perf_counter()

@@ -117,10 +117,8 @@ class Classifier:
                 "a folder with model.onnx and tokenizer.json",
                 "see docs/models.md",
             )
-        places = (
-            self.folder / "model.onnx",
-            self.folder / "onnx" / "model.onnx",
-        )  # exporters use both
+        # exporters use both
+        places = (self.folder / "model.onnx", self.folder / "onnx" / "model.onnx")
         self._onnx = next((place for place in places if place.is_file()), places[0])
         if not self._onnx.is_file():
             do = "optimum-cli export onnx --task text-classification --model NAME FOLDER"

@@ -409,9 +409,8 @@ def settings(
             axis.set_xlabel(xlabel)
         if row and place % ncols == 0:
             axis.set_ylabel(_wrapped(_in_words(line), 24))
-    for axis in (
-        axes[:, 0] if row else axes.ravel()
-    ):  # only now: limits set earlier would end the scaling
+    # only now: limits set earlier would end the scaling
+    for axis in axes[:, 0] if row else axes.ravel():
         low, high = axis.get_ylim()
         room = max(0.0, _LEAST_SPAN - (high - low)) / 2 if join else 0
         axis.set_ylim(*((low - room, high + room) if join else (0, high)))
@@ -438,10 +437,8 @@ def rank_lines(
     last = len(measures) - 1
     looks = _looks(names)
     wide, deep = _size([_wrapped(name) for name in names])
-    lines, side = (
-        1.8 if two else 0.85 * last,
-        wide + 0.15,
-    )  # inches between the first measure and the last, and beside
+    # inches between the first measure and the last, and beside
+    lines, side = (1.8 if two else 0.85 * last, wide + 0.15)
     width = lines + side * (2 if two else 1) + (0.2 if two else 0.9)
     ticks, below = _under(measures, lines if two else 0.85)
     height = 1.1 + below + max(0.34, _LINE * deep + 0.04) * len(names)
@@ -455,9 +452,8 @@ def rank_lines(
         unit = last / lines  # of the axis, in an inch
         ends = ((-0.08, measures[0], "right"),) if two else ()
         for x, measure, side_of in (*ends, (last + 0.08 * unit, measures[-1], "left")):
-            for rank, same in part[name].groupby(
-                ranks[measure]
-            ):  # systems of equal value have as many lines as ranks
+            # systems of equal value have as many lines as ranks
+            for rank, same in part[name].groupby(ranks[measure]):
                 axis.text(
                     x, rank, "\n".join(map(_wrapped, same)), ha=side_of, va="center", fontsize=8
                 )
@@ -531,9 +527,8 @@ def grouped_bars(
         else:
             axis.set_xticks(**ticks)
         axis.grid(axis="y" if lying else "x", visible=False)
-    top = float(
-        frame[[y, "high"] if "high" in frame else [y]].max().max()
-    )  # one question alone has no interval
+    # one question alone has no interval
+    top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())
     limits = (0, 1.05 * top if top > 0 else 1.0)
     if lying:
         axes[0, 0].set(xlim=limits, ylim=(len(groups) - 0.5, -0.5))
@@ -743,9 +738,8 @@ def confusion(
     ticks, below = _under(labels, cell)
     figure, axes = open_figure(beside + 0.9 + cell * len(labels), 1.0 + below + cell * len(labels))
     axis = axes[0, 0]
-    axis.imshow(
-        counts, cmap="Blues", aspect="auto", vmin=0
-    )  # equal counts are dark, as their white figures need
+    # equal counts are dark, as their white figures need
+    axis.imshow(counts, cmap="Blues", aspect="auto", vmin=0)
     _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
     axis.set_xticks(**ticks)
     axis.set_yticks(range(len(labels)), names, fontsize=8)

@@ -73,9 +73,8 @@ class _RecordedGrid:
         ordered[:count]
     )
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
-    prompts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # each is asked under its name; none: the thesis's
+    # each is asked under its name; none: the thesis's
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 def _thesis_grid(
@@ -283,10 +282,8 @@ def replay_file(file: Path, command: str | None = None) -> Cassette:
     """Open a shipped file of replies in replay mode, imported once into the cache."""
     kept = cache_dir(FOLDER) / f"{file.name.partition('.')[0]}-{sha256_of(file)[:16]}.sqlite"
     if not kept.exists():
-        with (
-            written_whole(kept) as part,
-            Cassette(part) as cassette,
-        ):  # never half written, whoever else does the same
+        # never half written, whoever else does the same
+        with written_whole(kept) as part, Cassette(part) as cassette:
             cassette.import_(file)
     return Cassette(kept, "replay", command=command)
 

@@ -252,9 +252,8 @@ def _prepare(
     try:
         computed, left_out = without_labels(metrics, _existing_columns(table), labels)
     except ConfigError:
-        _require(
-            table, _metrics_of(asked)
-        )  # a missing column comes first: a model alone would not help
+        # a missing column comes first: a model alone would not help
+        _require(table, _metrics_of(asked))
         raise
     _require(table, _metrics_of(computed))
     return table, computed, left_out
@@ -430,9 +429,8 @@ def _plan(
     planned = plan(calls, who.model, cassette, **speeds) if calls else Plan()
     if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:
         results = _results(_complete_rows("claim_labels", table))
-        checks = ragchecker_calls(results, joint=1)[
-            "claim check"
-        ]  # one claim and one text a prompt
+        # one claim and one text a prompt
+        checks = ragchecker_calls(results, joint=1)["claim check"]
         planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
     return planned
 

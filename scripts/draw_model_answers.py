@@ -45,10 +45,8 @@ CENSUSES = {
     "budgets": ("b", 20261211, 20261212, 60),
 }
 ANSWERED = ("smollm2", "qwen")  # the recordings under the thesis's prompt
-_AT_N = {
-    "alone": ("qwen", "retrievers", 0),
-    "thesis": ("qwen", "thesis", 1000),
-}  # recording, grid, N
+# recording, grid, N
+_AT_N = {"alone": ("qwen", "retrievers", 0), "thesis": ("qwen", "thesis", 1000)}
 
 CHECKED = 50
 SYSTEMS = ("BM25", "SIM", "REO")

@@ -16,9 +16,8 @@ from ragbench.paths import packaged_data
 from ragbench.retrieval import make_retriever
 
 dragonball = rageval.dragonball("zh")
-settings = {
-    name: size for name, size in rageval.SETTINGS.items() if name != "Chunk-TopK 512-2"
-}  # it is TopK 2
+# it is TopK 2
+settings = {name: size for name, size in rageval.SETTINGS.items() if name != "Chunk-TopK 512-2"}
 e5 = partial(make_retriever, "SIM", embedder=make_embedder("e5"))
 systems = {"BM25": rageval.bm25("zh"), "E5-small": e5}
 rows = rageval.retrieval_rows(dragonball, systems, settings, prefix=[True])

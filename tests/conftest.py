@@ -20,9 +20,8 @@ from ragbench.paths import shared_data
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile(
-    "any machine"
-)  # how long an example takes says more of the machine than of the code
+# how long an example takes says more of the machine than of the code
+settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items):

@@ -197,9 +197,8 @@ class FakeOllama:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        await asyncio.sleep(
-            0.02
-        )  # a connection just accepted is not among the writers yet, and would hang its client
+        # a connection just accepted is not among the writers yet, and would hang its client
+        await asyncio.sleep(0.02)
         for writer in list(self._writers):
             writer.transport.abort()
 

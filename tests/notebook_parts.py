@@ -19,18 +19,16 @@ def parts(number: str) -> SimpleNamespace:
     source = "\n".join(
         cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"
     )
-    source = re.sub(r"(?m)^( *)%", r"\1pass  # %", source)  # a line of IPython is no Python
+    source = re.sub(r"(?m)^( *)%(?=\w)", r"\1pass  # %", source)  # a line of IPython is no Python
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    imported = {
-        alias.name for node in imports for alias in node.names
-    }  # a table of the package stays as it is
+    # a table of the package stays as it is
+    imported = {alias.name for node in imports for alias in node.names}
 
     def constant(node: ast.stmt) -> bool:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
-        target = (
-            target.value if isinstance(target, ast.Subscript) else target
-        )  # a column that is added
+        # a column that is added
+        target = target.value if isinstance(target, ast.Subscript) else target
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         return all(
             isinstance(name, ast.Name) and name.id.isupper() and name.id not in imported

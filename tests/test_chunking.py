@@ -160,9 +160,8 @@ def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
     run = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=22_000))
     assert len(truncate(run, 300)) == 1200
     assert len(token_chunks([doc(run)], 100, 0.0)) == 55
-    assert (
-        truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"
-    )  # up to 20 unknown characters are one token, as published
+    # up to 20 unknown characters are one token, as published
+    assert truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"
 
 
 def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():

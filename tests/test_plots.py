@@ -36,10 +36,8 @@ def test_curves_show_ours_beside_the_paper(curves):
     np.testing.assert_allclose(left.lines[1].get_ydata(), [0.1, 0.2])
     assert len(left.collections) == 2  # one band per retriever
     assert len(right.collections) == 0
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
-        "BM25",
-        "REO",
-    ]  # beside the curves, not on them
+    # beside the curves, not on them
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["BM25", "REO"]
     assert left.lines[0].get_marker() != left.lines[1].get_marker()
 
 
@@ -105,9 +103,8 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     pd.testing.assert_frame_equal(pd.read_csv(paths["csv"]), curves)
     first = {k: p.read_bytes() for k, p in paths.items()}
     plots.save_figure(plots.ir_score_curves(curves), "99_x", curves, "Two curves.")
-    assert first == {
-        k: p.read_bytes() for k, p in paths.items()
-    }  # the same numbers give the same bytes
+    # the same numbers give the same bytes
+    assert first == {k: p.read_bytes() for k, p in paths.items()}
     with pytest.raises(ConfigError, match="empty alt text"):
         plots.save_figure(figure, "99_x", curves, " ")
     figure.set_size_inches(17, 4)  # too wide for a page

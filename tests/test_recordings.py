@@ -127,9 +127,8 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
     assert len(every) == 2585
     assert not one.duplicated(["question_id", "answer"]).any()
     pair = ["question_id", "answer"]
-    first = {
-        (r.question_id, r.answer): r.grade for r in every[::-1].itertuples()
-    }  # the earliest is set last
+    # the earliest is set last
+    first = {(r.question_id, r.answer): r.grade for r in every[::-1].itertuples()}
     assert [first[r.question_id, r.answer] for r in one.itertuples()] == one["grade"].tolist()
     twice = recordings.graded_in_two_files()
     assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
@@ -402,9 +401,8 @@ def test_another_model_is_asked_now_and_not_the_recording(shipped, fake, monkeyp
     assert len(fake.calls) == before
     monkeypatch.setenv("OLLAMA_HOST", fake.url)
     rows = recordings.rows("small", "budgets", model="ollama:llama3:8b")
-    assert (
-        len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0
-    )  # equal prompts are asked once
+    # equal prompts are asked once
+    assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0
     assert set(rows["generator"]) == {"ollama:llama3:8b"}
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier, graded
 from fake_ollama import FakeOllama, Fault
-from test_steps import reply
+from label_replies import reply
 
 import ragbench as rb
 from ragbench import widgets
@@ -198,10 +198,8 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
             "keypoints": 2,
         }
         score(rows, wanted, model, cassette=tape, retries=0)
-        assert capsys.readouterr().err.splitlines()[1].split()[:2] == [
-            "claims",
-            "7",
-        ]  # before the first call
+        # before the first call
+        assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]
     with FakeOllama(reply=reply) as server:
         model = server.model()
         table = score(rows, wanted, model, cassette=tape, progress=False)

@@ -38,10 +38,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
-_DEEPEVAL = {
-    "actual_output",
-    "retrieval_context",
-}  # beside these, "context" is the list of ideal passages
+# beside these, "context" is the list of ideal passages
+_DEEPEVAL = {"actual_output", "retrieval_context"}
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:

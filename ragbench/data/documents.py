@@ -40,11 +40,8 @@ _UNSEEN = frozenset((
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _AS_WRITTEN = ("pre", "textarea", "listing", "plaintext", "xmp")
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}  # of a DOCX
-_LEFT_OUT = (
-    "del",
-    "moveFrom",
-    "Fallback",
-)  # deletions, the second form of a text box; hidden runs too
+# deletions, the second form of a text box; hidden runs too
+_LEFT_OUT = ("del", "moveFrom", "Fallback")
 
 
 def is_document(path: Path) -> bool:

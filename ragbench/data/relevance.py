@@ -167,9 +167,8 @@ def write_trec_run(
 def _by_query(judged: Iterable[_Judgement]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for row in judged:
-        found[row.query][row.document] = max(
-            row.gain, 0
-        )  # below 0 is "not relevant" too, in some of TREC's
+        # below 0 is "not relevant" too, in some of TREC's
+        found[row.query][row.document] = max(row.gain, 0)
     return dict(found)
 
 

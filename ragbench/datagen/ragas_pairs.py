@@ -42,9 +42,8 @@ def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> Wik
         raise DataError(
             "no pages", "at least one document", "load them with ragbench.data.load_documents"
         )
-    texts = {
-        page.id: _shown(page, pages) for page in pages
-    }  # what prompts show, and what came back
+    # what prompts show, and what came back
+    texts = {page.id: _shown(page, pages) for page in pages}
     linked = {name for name, known in texts.items() if "padding" in known}
     failed: dict[str, str] = {}
 

@@ -290,9 +290,8 @@ def _retriever(
         raise no_decomposer()
     check_known(f"option of {use}", options, retrieval.table.settings_of(use))
     if "tokenizer" in options:
-        retrieval.text.get_tokenizer(
-            options["tokenizer"]
-        )  # a wrong name is told now, and with its key
+        # a wrong name is told now, and with its key
+        retrieval.text.get_tokenizer(options["tokenizer"])
     return partial(retrieval.make_retriever, use, **options, **models)
 
 

@@ -44,13 +44,8 @@ from ragbench.paths import results_dir
 from ragbench.prompts import fill_prompt, load_prompt
 
 AXES = ("data", "chunker", "retriever", "generator", "judge")
-_FOLDERS = (
-    "figures",
-    "labels",
-    "notebooks",
-    "recordings",
-    "tables",
-)  # beside the runs, see `ragbench.paths`
+# beside the runs, see `ragbench.paths`
+_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")
 # Keys that every file has, as one may write them.
 _REQUIRED = {
     "name": "first-look",

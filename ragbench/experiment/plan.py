@@ -79,9 +79,8 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
         settings = retriever_settings(engine)
         over = settings.get("over")
         parts = (settings, *(over if isinstance(over, list) else ()))
-        words = [
-            part["tokenizer"] for part in parts if "tokenizer" in part
-        ]  # "auto" chooses them from the chunks
+        # "auto" chooses them from the chunks
+        words = [part["tokenizer"] for part in parts if "tokenizer" in part]
         made += Plan(
             (), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words)
         )

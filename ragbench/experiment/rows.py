@@ -111,9 +111,8 @@ def as_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS
             frame[name] = frame[name].fillna("")
         else:
             frame[name] = frame[name].where(frame[name].notna(), np.nan)
-            with contextlib.suppress(
-                UnicodeEncodeError
-            ):  # half of a surrogate pair fits no string of pyarrow
+            # half of a surrogate pair fits no string of pyarrow
+            with contextlib.suppress(UnicodeEncodeError):
                 frame[name] = frame[name].infer_objects()
     return frame
 
@@ -169,9 +168,8 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     """
     path = Path(run).expanduser()
     homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # a name too long for a file, or with NUL, is no run
+    # a name too long for a file, or with NUL, is no run
+    with contextlib.suppress(OSError, ValueError):
         if path.is_file():
             return path.parent
         for folder in (
@@ -226,10 +224,8 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
     names = []
     for row in rows[["retriever", "N", *with_documents, *always]].to_dict("records"):
-        axes = [
-            *(with_documents if row["N"] else ()),
-            *always,
-        ]  # without documents there is no chunker and no k
+        # without documents there is no chunker and no k
+        axes = [*(with_documents if row["N"] else ()), *always]
         parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
         names.append(", ".join([str(row["retriever"]), *parts]) + f"@{row['N']}")
     return names

@@ -82,9 +82,8 @@ class _Run:
     own_generators: dict[str, Any] = field(default_factory=dict)  # objects with ``answer``
     own_judges: dict[str, Any] = field(default_factory=dict)  # objects with ``grade_all``
     models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
-    facts: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {axis: {} for axis in AXES}
-    )  # for the manifest
+    # for the manifest
+    facts: dict[str, dict[str, Any]] = field(default_factory=lambda: {axis: {} for axis in AXES})
     servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
     environment: dict[str, Any] = field(default_factory=manifests.environment)
 
@@ -279,10 +278,8 @@ def _contexts(
         "zero_hits": sum(hit.score == 0 for hit in hits),
     }
     about["retrieved"] = [hit.chunk.doc_id for hit in hits]
-    starts = [
-        0,
-        *accumulate(len(text) + 1 for text in texts),
-    ]  # one space stands between two chunks
+    # one space stands between two chunks
+    starts = [0, *accumulate(len(text) + 1 for text in texts)]
     rows = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         tokens = int(min(max(n - 1, 0) if begin_token else n, most))

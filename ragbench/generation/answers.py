@@ -95,9 +95,8 @@ def generate(
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in jobs]
     forms = {}
-    for alone in {
-        context is None for context in contexts
-    }:  # only the prompts that are needed must be readable
+    # only the prompts that are needed must be readable
+    for alone in {context is None for context in contexts}:
         forms[alone] = _form(PROMPTS["query_only"] if alone else with_documents)
     prompts = []
     ids = []

@@ -160,12 +160,10 @@ class _Labelled:
     """
 
     results: RagResults
-    unscored: tuple[
-        str | int, ...
-    ]  # ids of the results that lack a check for this reason; ``scored`` are the others
-    partial: Mapping[
-        str | int, Mapping[str, tuple]
-    ]  # id -> check -> its labels, None for the unread ones
+    # ids of the results that lack a check for this reason; ``scored`` are the others
+    unscored: tuple[str | int, ...]
+    # id -> check -> its labels, None for the unread ones
+    partial: Mapping[str | int, Mapping[str, tuple]]
     reports: Mapping[str, StepReport]  # "claims" and "claim check" -> what the step took
 
     @property
@@ -382,9 +380,8 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
         [row for _, row in read_jsonl(packaged_data("minihop", "labelled_claims.jsonl"))]
     )
     claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
-    unchanged = claims["label"].where(
-        claims["second_label"].notna()
-    )  # a first label stands there where it was changed
+    # a first label stands there where it was changed
+    unchanged = claims["label"].where(claims["second_label"].notna())
     claims["first_label"] = claims["first_label"].fillna(unchanged)
     claims = claims.astype(object).where(claims.notna(), None)
     return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)
@@ -431,9 +428,8 @@ def checker_intervals(
     truth, guess = (np.array([labels[i] for i in kept], str) for labels in (human, predicted))
     true = truth == ENTAILMENT
     said = guess == ENTAILMENT
-    both = (
-        2 * true + said
-    )  # 0: neither says entailed, 1: the checker alone, 2: the reference alone, 3: both
+    # 0: neither says entailed, 1: the checker alone, 2: the reference alone, 3: both
+    both = 2 * true + said
     index = None
     correlations = [Interval(math.nan, math.nan, math.nan, 0)] * 2
     if responses is not None and kept:
@@ -441,13 +437,15 @@ def checker_intervals(
             pd.Series([responses[i] for i in kept], dtype=object), use_na_sentinel=False
         )[0]
         shares = [np.bincount(index, ~entailed) / np.bincount(index) for entailed in (true, said)]
+        # type: ignore[arg-type]
         correlations = [
             correlation(*shares, method, resamples=resamples) for method in ("pearson", "spearman")
-        ]  # type: ignore[arg-type]
+        ]
     values = ((true == said, np.mean), (both, _f1), (3 - both, _f1), (truth == guess, np.mean))
+    # type: ignore[arg-type]
     rows = [
         bootstrap_ci(v, statistic, groups=index, resamples=resamples) for v, statistic in values
-    ]  # type: ignore[arg-type]
+    ]
     return dict(zip(_MEASURES, rows + correlations, strict=True))
 
 

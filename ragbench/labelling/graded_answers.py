@@ -43,9 +43,8 @@ class GradedAnswer:
 
     id: Filled
     question_id: Filled
-    text: Annotated[
-        str, Field(validation_alias="answer")
-    ]  # an empty answer is an answer: a judge must grade it too
+    # an empty answer is an answer: a judge must grade it too
+    text: Annotated[str, Field(validation_alias="answer")]
     grade: _Grade
     split: Literal["dev", "test"]
     second_grade: _Grade | None = None
@@ -157,9 +156,8 @@ def balanced_accuracy(
     """
     said = np.asarray(said, bool)
     true = np.asarray(true, bool)
-    outcomes = np.where(true, 1, -1) * np.where(
-        said == true, 2, 1
-    )  # 2: found, 1: missed, -2: refused, -1: taken
+    # 2: found, 1: missed, -2: refused, -1: taken
+    outcomes = np.where(true, 1, -1) * np.where(said == true, 2, 1)
     return bootstrap_ci(
         outcomes.astype(float), _balanced, groups=None if groups is None else list(groups)
     )

@@ -105,9 +105,8 @@ def _grading_prompts(
 ) -> list[_GradingPrompt]:
     asked = questions_of(answers, questions)
     template = load_prompt(prompt)
-    lines = [
-        one_line(answer.text) for answer in answers
-    ]  # on one line, it cannot pass for two numbered ones
+    # on one line, it cannot pass for two numbered ones
+    lines = [one_line(answer.text) for answer in answers]
     cut = frozenset(place for place, line in enumerate(lines) if len(line) > max_chars)
     shown = [
         line[:max_chars] + (" [...]" if place in cut else "") or "(empty)"

@@ -46,9 +46,8 @@ COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
 class _LabelKind:
     name: str
     title: str
-    aspects: Mapping[
-        str, str
-    ]  # what is asked, by the name in the file; empty when each item brings its own
+    # what is asked, by the name in the file; empty when each item brings its own
+    aspects: Mapping[str, str]
     labels: Mapping[str, str]  # what can be said, and what it means
     ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
     candidates: tuple[int, int] = (0, 0)  # least and greatest number of texts that an item compares
@@ -147,15 +146,12 @@ class LabelItem:
     """One thing to be labelled."""
 
     id: str  # its name in the file
-    texts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what is shown, by heading; leave out who wrote it
-    candidates: Mapping[str, str] = field(
-        default_factory=dict
-    )  # to be compared, by the name in the file
-    aspects: Mapping[str, str] = field(
-        default_factory=dict
-    )  # for keypoints, each one's text by its name
+    # what is shown, by heading; leave out who wrote it
+    texts: Mapping[str, str] = field(default_factory=dict)
+    # to be compared, by the name in the file
+    candidates: Mapping[str, str] = field(default_factory=dict)
+    # for keypoints, each one's text by its name
+    aspects: Mapping[str, str] = field(default_factory=dict)
 
 
 def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> list[LabelItem]:
@@ -489,15 +485,13 @@ class Session:
         before = self._label_of(self.aspect, self.item)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         row = (self.kind.name, self.item.id, self.aspect, label, self.annotator, at, note)
-        append_labels(
-            self.path, [dict(zip(COLUMNS, row, strict=True))]
-        )  # raises on a full disk: the item stays open
+        # raises on a full disk: the item stays open
+        append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])
         self._given[self.item.id, self.aspect] = label, note
         asked = list(self.asked())
         later = asked[asked.index(self.aspect) + 1 :]
-        if (
-            not before
-        ):  # a first pass goes on to what is open; a correction walks through the rest of the item
+        # a first pass goes on to what is open; a correction walks through the rest of the item
+        if not before:
             later = [aspect for aspect in later if not self._label_of(aspect, self.item)]
         if later:
             self.aspect = later[0]

@@ -198,9 +198,8 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint)
 def _run(job: _Job, progress: bool | None) -> None:
     from tqdm.auto import tqdm
 
-    hidden = (
-        (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
-    )  # None: shown in a terminal
+    # None: shown in a terminal
+    hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
     with tqdm(
         total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=hidden
     ) as job.bar:
@@ -527,9 +526,8 @@ def _judge(
         )
     if finish in CUT_SHORT and not (keep_cut and schema is None):
         values = json_values(text) if schema is not None else []
-        if (
-            len(values) == 1 and text.strip() == values[0]
-        ):  # a whole value, and white space up to the limit
+        # a whole value, and white space up to the limit
+        if len(values) == 1 and text.strip() == values[0]:
             return read_reply(text, schema)
         what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
         if schema is None:

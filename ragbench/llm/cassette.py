@@ -216,9 +216,8 @@ class Cassette:
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 if self.mode == "record":
-                    with contextlib.suppress(
-                        sqlite3.Error
-                    ):  # on a full disk the log stays beside the file, as good
+                    # on a full disk the log stays beside the file, as good
+                    with contextlib.suppress(sqlite3.Error):
                         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.close()
             self._db = None

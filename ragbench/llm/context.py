@@ -73,9 +73,8 @@ class Transport(httpx.AsyncBaseTransport):
             if request.url.path == "/api/chat" and _could_overflow(body):
                 body["shift"] = False
             content = json.dumps(body).encode()
-        headers.append(
-            (b"accept-encoding", b"identity")
-        )  # a small compressed reply can be gigabytes
+        # a small compressed reply can be gigabytes
+        headers.append((b"accept-encoding", b"identity"))
         about = {"headers": headers, "content": content, "extensions": request.extensions}
         response = await self._inner.handle_async_request(
             httpx.Request(request.method, request.url, **about)

@@ -50,9 +50,8 @@ KINDS = {
 START_OLLAMA = (
     "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
 )
-HOST_FAILURES = frozenset(
-    {"down", "no_model", "auth"}
-)  # true of every prompt that this host is sent
+# true of every prompt that this host is sent
+HOST_FAILURES = frozenset({"down", "no_model", "auth"})
 TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 
 

@@ -120,9 +120,8 @@ class _Server:
         about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
         # in place of an address, which changes with every start
         self.label = f"local-server-{number}-{about[:6]}"
-        self.key = secrets.token_hex(
-            16
-        )  # other users of the machine reach the loopback address too
+        # other users of the machine reach the loopback address too
+        self.key = secrets.token_hex(16)
         self._port = 0
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

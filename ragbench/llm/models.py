@@ -46,9 +46,8 @@ class OllamaChat(ChatOllama):
     digest: str | None = None
     api_key: SecretStr | None = Field(default=None, repr=False)
     userinfo: SecretStr | None = Field(default=None, repr=False)
-    client_kwargs: dict | None = Field(
-        default_factory=dict, repr=False
-    )  # with the header that holds the key
+    # with the header that holds the key
+    client_kwargs: dict | None = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="after")
     def _limit_and_sign(self) -> OllamaChat:
@@ -264,9 +263,8 @@ def _openai_chat() -> Any:
         default_headers: Mapping[str, str] | None = Field(default=None, repr=False)
         extra_body: Mapping[str, Any] | None = Field(default=None, repr=False)
         default_query: Mapping[str, object] | None = Field(default=None, repr=False)
-        _server: Any = PrivateAttr(
-            default=None
-        )  # of ``ragbench.llm.local``, where the model runs on this machine
+        # of ``ragbench.llm.local``, where the model runs on this machine
+        _server: Any = PrivateAttr(default=None)
 
         def _get_request_payload(
             self, input_: Any, *, stop: list[str] | None = None, **options: Any

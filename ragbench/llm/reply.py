@@ -48,9 +48,8 @@ class Usage:
         }
         known = [part.cost for part in (self, other) if part.calls]
         cost = math.fsum(known) if known else math.nan
-        return Usage(
-            **sums, cost=math.nan if math.isnan(cost) else cost
-        )  # the one NaN object, so that == works
+        # the one NaN object, so that == works
+        return Usage(**sums, cost=math.nan if math.isnan(cost) else cost)
 
     @property
     def tokens_per_second(self) -> float:

@@ -67,13 +67,8 @@ RAGCHECKER_NAMES = {name: name for name in METRICS} | {
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",
 }
 
-_ENTAILED = {
-    "Entailment": True,
-    "Neutral": False,
-    "Contradiction": False,
-    1: True,
-    0: False,
-}  # 1 == True == 1.0
+# 1 == True == 1.0
+_ENTAILED = {"Entailment": True, "Neutral": False, "Contradiction": False, 1: True, 0: False}
 _Empty = float | Literal["published"]
 _Noise = Literal["exclusive", "literal"]
 
@@ -152,15 +147,13 @@ def claim_metrics(
         f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
     # 3.3.2 Retriever: reference claims that some chunk entails, and the chunks that entail one.
-    recalled = in_reference.any(axis=1) | _together(
-        reference_in_retrieved, len(covered)
-    )  # by reference claim
+    # by reference claim
+    recalled = in_reference.any(axis=1) | _together(reference_in_retrieved, len(covered))
     relevant = in_reference.any(axis=0)  # by chunk
 
     # 3.3.3 Generator: where do correct and wrong claims come from?
-    faithful = in_response.any(axis=1) | _together(
-        response_in_retrieved, len(correct)
-    )  # by response claim
+    # by response claim
+    faithful = in_response.any(axis=1) | _together(response_in_retrieved, len(correct))
     from_relevant = in_response[:, relevant].any(axis=1)
     from_irrelevant = in_response[:, ~relevant].any(axis=1)
     if irrelevant_noise == "exclusive":
@@ -288,9 +281,8 @@ def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
         )
     name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
     if missing := [check for check in CHECKS if fields.get(check) is None]:
-        others = [
-            field for field in fields if field not in ("id", *CHECKS)
-        ]  # a mistyped name is among them
+        # a mistyped name is among them
+        others = [field for field in fields if field not in ("id", *CHECKS)]
         got = (
             f"result {name!r}: no labels for {', '.join(missing)}"
             + f" (it has {', '.join(others)})" * bool(others)

@@ -194,11 +194,8 @@ def _shares(
     parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, match: str, threads: int
 ) -> np.ndarray:
     """len(LCS) / len(part) of every part of every question: shape (all parts, n cut-offs)."""
-    from ragbench.text.common import (
-        code_points,
-        subsequence_lengths,
-        substring_lengths,
-    )  # numba takes seconds
+    # numba takes seconds
+    from ragbench.text.common import code_points, subsequence_lengths, substring_lengths
 
     check_known("match", [match], MATCHES)
     longest, form = MATCHES[match]

@@ -30,12 +30,10 @@ _NAN = float("nan")
 class ExtractedSentences:
     """What the model copied from one context."""
 
-    sentences: tuple[
-        str, ...
-    ]  # the context's own that it copied whole, each once, in the order of the context
-    altered: tuple[
-        str, ...
-    ]  # what it wrote and the context does not hold as whole sentences: not counted
+    # the context's own that it copied whole, each once, in the order of the context
+    sentences: tuple[str, ...]
+    # what it wrote and the context does not hold as whole sentences: not counted
+    altered: tuple[str, ...]
     total: int  # sentences of the context
     insufficient: bool  # it copied nothing, or wrote just "Insufficient Information"
 

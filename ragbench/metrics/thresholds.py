@@ -115,9 +115,8 @@ def _sweep(
     distinct = ascending[last]
     left = np.append(min(0.0, distinct[0]), distinct)
     right = np.append(distinct, max(1.0, distinct[-1]))
-    agrees_below = (
-        positive if side == "below" else ~positive
-    )  # once the threshold has passed the score
+    # once the threshold has passed the score
+    agrees_below = positive if side == "below" else ~positive
     steps = np.cumsum(np.where(agrees_below, 1, -1)[order])[last]
     agreements = (~agrees_below).sum() + np.append(0, steps)
     # To call everything positive the threshold would have to lie beyond the last score.

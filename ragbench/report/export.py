@@ -112,9 +112,8 @@ def export(
     document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``, ``README.md``.
     """
     tape = cassette_of(run, cassette)
-    checks = audit(
-        run, cassette=tape
-    )  # first: of a large run, its copy of the rows and that below do not fit together
+    # first: of a large run, its copy of the rows and that below do not fit together
+    checks = audit(run, cassette=tape)
     manifest = load_manifest(run)
     rows = _in_grid_order(load_rows(run), manifest)
     name = str(manifest.get("name", Path(run).name))

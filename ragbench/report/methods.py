@@ -73,16 +73,9 @@ _INTERVALS = {
 }
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 # What a run may use that was made for English, by a word of its description in the manifest.
-_ENGLISH = {
-    "MiniLM": "the vectors of MiniLM",
-}
-_SETTINGS = (
-    "match",
-    "max_chars",
-    "order",
-    "per_prompt",
-    "truncated",
-)  # which no other sentence says
+_ENGLISH = {"MiniLM": "the vectors of MiniLM"}
+# which no other sentence says
+_SETTINGS = ("match", "max_chars", "order", "per_prompt", "truncated")
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 
@@ -454,8 +447,7 @@ def _model(model: Mapping[str, Any], entries: dict[str, str]) -> str:
     options = dict(model.get("options", {}))
     options |= options.pop("options", {}) if isinstance(options.get("options"), Mapping) else {}
     facts = [model["provider"], f"digest {digest}" if digest else "digest not known"]
-    options |= (
-        {"num_ctx": model["num_ctx"]} if model.get("num_ctx") else {}
-    )  # in use, perhaps not what was asked for
+    # in use, perhaps not what was asked for
+    options |= {"num_ctx": model["num_ctx"]} if model.get("num_ctx") else {}
     facts += [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
     return f"{model['model']} ⟦{key}{',ollama' if ollama else ''}⟧ ({', '.join(facts)})"

@@ -183,9 +183,8 @@ def interval_table(
             "" if math.isnan(low) else f" <small>[{low:.{decimals}f}, {high:.{decimals}f}]</small>"
         )
         text = "-" if math.isnan(mean) else f"{mean:.{decimals}f}{small}"
-        texts.append(
-            text.replace(" ", "\N{NO-BREAK SPACE}")
-        )  # a notebook that is not trusted has no styles
+        # a notebook that is not trusted has no styles
+        texts.append(text.replace(" ", "\N{NO-BREAK SPACE}"))
     means = means[places[0] + places[1]].map(
         lambda name: escape(name) if isinstance(name, str) else name
     )
@@ -197,6 +196,5 @@ def interval_table(
     ]
     look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
     laid = table.reindex(index=order[0], columns=order[1]).fillna("")
-    return laid.style.set_uuid("intervals").set_table_styles(
-        [look]
-    )  # a random id would change the file at every run
+    # a random id would change the file at every run
+    return laid.style.set_uuid("intervals").set_table_styles([look])

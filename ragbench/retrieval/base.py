@@ -70,9 +70,8 @@ def check_retriever(retriever: Any) -> Any:
     return retriever
 
 
-Searcher = Annotated[
-    Any, AfterValidator(check_retriever)
-]  # a field that holds a retriever, ours or anybody's
+# a field that holds a retriever, ours or anybody's
+Searcher = Annotated[Any, AfterValidator(check_retriever)]
 
 
 def retriever_settings(retriever: Any) -> dict[str, Any]:

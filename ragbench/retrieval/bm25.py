@@ -170,15 +170,13 @@ class BM25(Index):
         chunk = np.repeat(np.arange(n, dtype=np.int32), np.diff(ends))[term >= 0]
         lengths = np.bincount(chunk, minlength=n)
         ones = np.ones(len(chunk), np.uint32)
-        counts = csc_array(
-            (ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms)))
-        )  # adds up the ones
+        # adds up the ones
+        counts = csc_array((ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms))))
         self._start = counts.indptr.astype(np.int64)
         self._postings = counts.indices
         self._tf = counts.data
-        average = (
-            int(lengths.sum()) / n or 1.0
-        )  # no chunk has a term: there is nothing to normalise
+        # no chunk has a term: there is nothing to normalise
+        average = int(lengths.sum()) / n or 1.0
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
         df = np.diff(self._start)[: len(terms)]
         idf_of = _VARIANTS[self.variant][0]

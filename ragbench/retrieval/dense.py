@@ -112,9 +112,8 @@ class Dense(Index):
         return found
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        vectors = _unit(
-            self.embed_queries(queries)
-        )  # scaled once more: the last bit of recorded scores is of that
+        # scaled once more: the last bit of recorded scores is of that
+        vectors = _unit(self.embed_queries(queries))
         return [
             ranked(
                 (self._chunks[i], score) for i, score in zip(places, scores.tolist(), strict=True)
@@ -131,9 +130,8 @@ def _exact(
     """
     places = np.arange(len(rough))
     if k < len(rough):
-        error = (
-            len(query) * np.finfo(np.float32).eps
-        )  # bounds the rounding of a float32 product of unit vectors
+        # bounds the rounding of a float32 product of unit vectors
+        error = len(query) * np.finfo(np.float32).eps
         places = np.flatnonzero(rough >= np.partition(rough, -k)[-k] - 2 * error)
     scores = _dots(vectors[places], query)
     if len(places) < len(rough) and np.count_nonzero(scores) < k:  # there may be hits below zero

@@ -31,12 +31,8 @@ from ragbench.text.languages import ANY_UNSPACED, LANGUAGES, UNSPACED, language_
 from ragbench.text.layout import undivided
 from ragbench.text.words import STOP_WORDS, stemmer
 
-_CHARACTER = {
-    "ascii": "[a-z0-9]",
-    "unicode": r"\w",
-    "space": r"\S",
-    "words": r"[^\W_]",
-}  # that a token is made of
+# that a token is made of
+_CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four
 # digits.
@@ -117,9 +113,8 @@ class Tokenizer:
         ]
         if self.stemmer:
             stems = iter(stemmer(self.stemmer).stemWords([t for t in kept if t is not None]))
-            kept = [
-                None if t is None else next(stems) or None for t in kept
-            ]  # Porter leaves nothing of "s"
+            # Porter leaves nothing of "s"
+            kept = [None if t is None else next(stems) or None for t in kept]
         return kept
 
     def clean_query(self, query: str) -> str:

@@ -75,9 +75,8 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
 def _kendall(x: np.ndarray, y: np.ndarray) -> float:
     from scipy.stats import kendalltau  # slow to import
 
-    method = (
-        "asymptotic" if x.size > 2 else "exact"
-    )  # of the p value, which of two points has no variance
+    # of the p value, which of two points has no variance
+    method = "asymptotic" if x.size > 2 else "exact"
     return float(kendalltau(x, y, method=method).statistic) if x.size > 1 else float("nan")
 
 

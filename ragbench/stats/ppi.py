@@ -390,9 +390,8 @@ def _bounds_of_these(
     below, above, binomial = _joined_bounds(labels, as_tail(level))
     ones = np.ones_like(binomial)
     gain = np.divide(variance, binomial, out=ones, where=binomial > variance)
-    gain = (labels.rarer * gain + _LENT_LABELS) / (
-        labels.rarer + _LENT_LABELS
-    )  # it is measured on few labels
+    # it is measured on few labels
+    gain = (labels.rarer * gain + _LENT_LABELS) / (labels.rarer + _LENT_LABELS)
     added = ndtri(as_tail(level)) ** 2 * np.maximum(variance - binomial, 0)
     low = estimate - np.sqrt(gain * below + added)
     high = estimate + np.sqrt(gain * above + added)

@@ -27,11 +27,8 @@ from ragbench.stats.paired import (
 
 QUESTIONS = "questions"  # the default groups of `means`
 KNOWN = "known"  # the default cluster of `compare`
-KNOWN_CLUSTERS = (
-    "cluster",
-    "topic",
-    "document",
-)  # columns that say which questions stand or fall together
+# columns that say which questions stand or fall together
+KNOWN_CLUSTERS = ("cluster", "topic", "document")
 # Numbers that are yes or no, also where all values of a table are the same.
 YES_OR_NO = (
     "fully_right",

@@ -229,9 +229,8 @@ def _as_tokenizer(tokenizer: Any) -> Any:
         )
     if tokenizer.truncation is None and tokenizer.padding is None:
         return tokenizer
-    return _whole(
-        Tokenizer.from_str(tokenizer.to_str())
-    )  # a copy: the caller's own stays as it was
+    # a copy: the caller's own stays as it was
+    return _whole(Tokenizer.from_str(tokenizer.to_str()))
 
 
 def _adds_up(spec: dict[str, Any]) -> bool:

@@ -30,9 +30,8 @@ from ragbench.text.sentences import sentence_spans
 from ragbench.text.words import STOP_WORDS, stems
 from ragbench.widgets.base import Panel, escape, mark, number_table, row
 
-_FUNCTION_WORDS = dict.fromkeys(
-    stems(" ".join(STOP_WORDS)), 0.05
-)  # they decide only between equal sentences
+# they decide only between equal sentences
+_FUNCTION_WORDS = dict.fromkeys(stems(" ".join(STOP_WORDS)), 0.05)
 _AS_GIVEN = "as given"
 _ENTAILED = LABELS[0]
 _SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
@@ -383,9 +382,8 @@ def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dic
         return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
     values = claim_metrics(**checks)
     counts = claim_counts(**checks)
-    counts["n_chunks"] = len(
-        result.chunks
-    )  # a matrix without rows does not tell how many chunks there were
+    # a matrix without rows does not tell how many chunks there were
+    counts["n_chunks"] = len(result.chunks)
     absent = [
         not counts[f"n_{name}"]
         for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")

@@ -264,16 +264,13 @@ class _ScoredHits:
         self.facts = facts
         self.text = " ".join(chunks)
         self.tokens = offsets.joined_ends(chunks, len(self.text)).size
-        self.cuts = joined_cutoffs(
-            chunks, cutoffs, offsets
-        )  # where each ends, in characters of ``text``
-        self.shares = part_scores(
-            facts, self.text, match, positions=self.cuts
-        )  # longest matches: (facts, cut-offs)
+        # where each ends, in characters of ``text``
+        self.cuts = joined_cutoffs(chunks, cutoffs, offsets)
+        # longest matches: (facts, cut-offs)
+        self.shares = part_scores(facts, self.text, match, positions=self.cuts)
         self.scores = self.shares.mean(axis=0) if len(facts) else np.full(len(self.cuts), np.nan)
-        self.compared = comparable(
-            facts, self.text, MATCHES[match][1]
-        )  # in the form in which they were matched
+        # in the form in which they were matched
+        self.compared = comparable(facts, self.text, MATCHES[match][1])
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);

@@ -116,9 +116,8 @@ class LabellingTool(Panel):
             heading: ipywidgets.Textarea(description=heading, rows=2, layout=box)
             for heading in self.session.kind.edited
         }
-        self._note.layout.display = (
-            "none" if self._boxes else None
-        )  # there the note holds what was edited
+        # there the note holds what was edited
+        self._note.layout.display = "none" if self._boxes else None
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         ways = {
             name: self._press(name, words, self._move, hint)

@@ -33,9 +33,8 @@ class Form:
         self.out.locator(".rb-item section").first.click()
 
     def rows(self):
-        begun = (
-            self.path.exists() and self.path.stat().st_size > 0
-        )  # for a moment a new file is empty
+        # for a moment a new file is empty
+        begun = self.path.exists() and self.path.stat().st_size > 0
         return people.load_labels(self.path).to_dict("records") if begun else []
 
     def press(self, key, rows=None, sees=None):

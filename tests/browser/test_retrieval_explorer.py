@@ -41,9 +41,8 @@ def test_slider_moves_the_line_and_the_scores_by_keyboard_and_mouse(open_noteboo
     for key in ("ArrowRight", "ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown"):
         book.page.keyboard.press(key)
     wait_for_cut(out, 230)
-    assert handle.evaluate(
-        "e => e === document.activeElement"
-    )  # JupyterLab left the arrow keys alone
+    # JupyterLab left the arrow keys alone
+    assert handle.evaluate("e => e === document.activeElement")
     book.page.keyboard.press("Home")
     wait_for_cut(out, 0)
     expect(out.locator(".rb-score")).to_have_text(["0.000", "0.000"])

@@ -39,10 +39,8 @@ LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
 @contextlib.contextmanager
 def disk_with(most: int):
     """Let no file grow beyond so many bytes: the system refuses the write, as on a full disk."""
-    sys.dont_write_bytecode, kept = (
-        True,
-        sys.dont_write_bytecode,
-    )  # half a .pyc would outlive the test
+    # half a .pyc would outlive the test
+    sys.dont_write_bytecode, kept = (True, sys.dont_write_bytecode)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
@@ -100,9 +98,8 @@ def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, ca
         "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
     )
     path.write_text(f"name: before\n{axes}")
-    assert (
-        main(["run", str(path)]) == 0
-    )  # compiled kernels are files too, and not the ones meant here
+    # compiled kernels are files too, and not the ones meant here
+    assert main(["run", str(path)]) == 0
     path.write_text(f"name: full\n{axes}")
     with disk_with(8_000):
         assert main(["run", str(path)]) == 2

@@ -83,9 +83,8 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
             ).exists()  # the log was not folded in: this is the half-written state
             on_tape = recorded(path)
             assert known <= on_tape  # nothing that was recorded is lost
-            assert not known & {
-                call.prompt for call in calls
-            }  # nothing that was recorded is asked again
+            # nothing that was recorded is asked again
+            assert not known & {call.prompt for call in calls}
             lost = [call for call in calls if call.prompt not in on_tape]
             assert len(lost) <= CONCURRENCY
             assert all(
@@ -148,9 +147,8 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
             frame = (
                 load_rows(tmp_path / "run") if (tmp_path / "run" / "rows.jsonl").exists() else None
             )
-            assert (
-                frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()
-            )  # readable whenever the kill came
+            # readable whenever the kill came
+            assert frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()
         assert 20 <= len(known) < 240  # the kills fell into the run, not after it
         assert lost.total() <= 2 * 4  # under way at the kill
         rows = killable(tmp_path, fake.url).run(progress=False)

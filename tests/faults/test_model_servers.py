@@ -180,9 +180,8 @@ class Touchy(BaseModel):
     @field_validator("answer")
     @classmethod
     def breaks(cls, value):
-        return {"x": value}[
-            value
-        ]  # a KeyError is nothing that pydantic, or anybody else, expects here
+        # a KeyError is nothing that pydantic, or anybody else, expects here
+        return {"x": value}[value]
 
 
 def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
@@ -214,9 +213,8 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
         axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
-        monkeypatch.setattr(
-            "ragbench.experiment.run._count", lambda *counts: None
-        )  # every prompt fails here
+        # every prompt fails here
+        monkeypatch.setattr("ragbench.experiment.run._count", lambda *counts: None)
         rows = experiment(tmp_path / "run", 3, **axes).run(progress=False)
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
@@ -252,10 +250,8 @@ def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(
     hidden = [user, unquote(user), unquote(user).partition(":")[2], pair]
     hidden = [word for word in hidden if len(word) > 2]
     with FakeOllama(reply=grades, api_key="another") as refusing, FakeOllama(reply=grades) as fake:
-        for server in (
-            fake,
-            refusing,
-        ):  # the second one repeats what it was sent in its words of refusal
+        # the second one repeats what it was sent in its words of refusal
+        for server in (fake, refusing):
             host = server.url.replace("//", f"//{user}@") + (
                 "/v1" if spec.startswith("openai") else ""
             )

@@ -93,9 +93,8 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
     before: dict[str, set] = {}
 
     def kill():
-        until(
-            lambda: len(calls(tmp_path)) >= 8
-        )  # calls go out one by one, rows are written by the block
+        # calls go out one by one, rows are written by the block
+        until(lambda: len(calls(tmp_path)) >= 8)
         before["pid"] = model._server.pid
         before["asked"] = len(calls(tmp_path))
         before["recorded"] = recorded(tmp_path)

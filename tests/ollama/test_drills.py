@@ -149,9 +149,8 @@ def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path
             stack.enter_context(serve_ollama.serving(models, port, program))
 
         thread = after(3, path, restart)
-        replies = ask_all(
-            model_of(address), path, retries=12
-        )  # a busy machine starts a server slowly
+        # a busy machine starts a server slowly
+        replies = ask_all(model_of(address), path, retries=12)
         thread.join()
         assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
         again = ask_all(model_of(address), path)
@@ -245,18 +244,16 @@ def test_ctrl_c_keeps_what_was_answered_and_the_server_stops_writing(ollama, tmp
     model = chat_model("ollama:smollm2", host=ollama, num_predict=4, num_ctx=2048)
     began = time.monotonic()
     assert ask(model, ["Say yes."], on_length="keep")[0].ok
-    assert (
-        time.monotonic() - began < 10
-    )  # the answer that was under way does not hold the model any more
+    # the answer that was under way does not hold the model any more
+    assert time.monotonic() - began < 10
 
 
 def test_a_full_disk_at_the_server_stops_no_answer_and_is_said_by_what_needs_room(
     program, models, tmp_path, tally
 ):
     full = tmp_path / "full.sh"
-    full.write_text(
-        f'#!/bin/bash\nulimit -f 2000\nexec "{program}" "$@"\n'
-    )  # no file grows beyond two megabytes
+    # no file grows beyond two megabytes
+    full.write_text(f'#!/bin/bash\nulimit -f 2000\nexec "{program}" "$@"\n')
     full.chmod(0o755)
     (tmp_path / "weights.gguf").write_bytes(bytes(5_000_000))
     port = serve_ollama.free_port()

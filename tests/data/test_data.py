@@ -1,0 +1,685 @@
+"""Loading:
+
+MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is half-loaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import Field, StrictInt
+
+from ragbench.data import hotpotqa as hotpotqa_module
+from ragbench.data import (
+    load_clapnq,
+    load_documents,
+    load_dragonball,
+    load_hotpotqa,
+    load_minihop,
+    load_questions,
+    load_ragchecker_meta,
+    load_wikieval,
+    validate,
+    validate_files,
+)
+from ragbench.data.files import Filled, Row, as_record
+from ragbench.errors import ConfigError, DataError
+from ragbench.paths import packaged_data
+from ragbench.records import Dataset, Document, Question
+from ragbench.text.languages import language_of
+
+
+def row(**changes) -> dict:
+    base = {
+        "_id": "q1",
+        "question": "Which town lies on the river that Ann crossed?",
+        "answer": "Ely",
+        "type": "bridge",
+        "level": "easy",
+        "supporting_facts": [["Ann", 1], ["Ouse", 0]],
+        "context": [
+            ["Ann", ["Ann was born.", " She crossed the Ouse."]],
+            ["Ouse", ["Ely lies on the Ouse."]],
+        ],
+    }
+    return base | changes
+
+
+def write(path: Path, value) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+class Part(Row):
+    name: Filled
+    score: StrictInt | None = None
+
+
+class Whole(Row):
+    id: Filled
+    parts: Annotated[tuple[Part | str, ...], Field(min_length=1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "got", "expected", "do"),
+    [
+        ({"id": 7}, "'id' is 7", "Input should be a valid string", "mend that record"),
+        (
+            {"id": " "},
+            "'id' is empty",
+            "Input should be a text that is not empty",
+            "mend that record",
+        ),
+        ({"parts": []}, "'parts' is []", "should have at least 1 item", "mend that record"),
+        (
+            {"parts": [{"name": "n", "score": "x"}]},
+            "'parts.0.Part.score' is 'x'; ",
+            "a valid integer",
+            "mend",
+        ),
+        (
+            {"id": 7, "parts": None},
+            "'id' is 7; 'parts' is None",
+            "valid string or Input should be a valid tup",
+            "mend",
+        ),
+    ],
+)
+def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, got, expected, do):
+    good = {"id": "1", "parts": [{"name": "n"}, "text"]}
+    assert as_record(Whole, good, "f, line 1").parts == (Part(name="n"), "text")
+    with pytest.raises(DataError) as told:
+        as_record(Whole, good | change, "f, line 1")
+    assert told.value.got.startswith(f"f, line 1: {got}")
+    assert expected in told.value.expected
+    assert told.value.do.startswith(do)
+    assert len(str(told.value)) < 1000
+
+
+def test_every_question_of_minihop_is_there_in_german_french_and_chinese_and_30_went_back():
+    translated = pd.read_json(packaged_data("minihop", "questions_translated.jsonl"), lines=True)
+    assert translated["question_id"].tolist() == [q.id for q in load_minihop().questions]
+    for language in ("german", "french", "chinese"):
+        assert language_of(translated[language]) == language
+        assert translated[language].is_unique
+    back = pd.DataFrame(translated["back"].dropna().tolist())
+    assert back["from"].value_counts().to_dict() == {"german": 10, "french": 10, "chinese": 10}
+    assert language_of(back["english"]) == "english"
+    assert back["same"].sum() == 29
+
+
+def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
+    with pytest.raises(
+        DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*rename 'idd', or add id$"
+    ):
+        as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
+    with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
+        as_record(Whole, {"id": "1", "kind": "a"}, "f")
+    with pytest.raises(DataError) as told:
+        as_record(Whole, {"id": "1", "parts": [{"name": ""}] * 5000}, "f")
+    assert told.value.got.endswith("; and more")
+
+
+def test_hotpotqa_row_becomes_a_question_with_its_supporting_sentences(tmp_path):
+    data = load_hotpotqa(write(tmp_path / "h.json", [row()]))
+    q = data.questions[0]
+    assert (q.id, q.answer, q.kind, q.level) == ("q1", "Ely", "bridge", "easy")
+    assert q.references == ("She crossed the Ouse.", "Ely lies on the Ouse.")
+    assert q.meta == {"supporting_facts": (("Ann", 1), ("Ouse", 0)), "doc_ids": ("Ann", "Ouse")}
+    assert [d.text for d in data.documents] == [
+        "Ann was born. She crossed the Ouse.",
+        "Ely lies on the Ouse.",
+    ]
+    assert "".join(data.documents[0].sentences) == data.documents[0].text
+
+
+def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_another(tmp_path):
+    other = [["Ann", ["Ann is a film.", " It ran long."]], ["Ouse", ["Ely lies on the Ouse."]]]
+    data = load_hotpotqa(write(tmp_path / "h.json", [row(), row(_id="q2", context=other)]))
+    assert [d.id for d in data.documents] == ["Ann", "Ouse", "Ann #2"]
+    assert data.questions[1].references[0] == "It ran long."
+    assert data.questions[1].meta["doc_ids"] == ("Ann #2", "Ouse")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"supporting_facts": [["Ann", 2]]},
+            r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences",
+        ),
+        (
+            {"supporting_facts": [["Bob", 0]]},
+            r"\['Bob', 0\] points nowhere: 'Bob' is no document's title",
+        ),
+        ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
+        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\.0\.1' is '1'"),
+        ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
+        ({"answer": " "}, "'answer' is empty"),
+    ],
+)
+def test_bad_hotpotqa_rows_are_named_by_record(tmp_path, changes, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load_hotpotqa(write(tmp_path / "h.json", [row(**changes)]))
+    assert "h.json, record 1" in str(caught.value)
+    assert "do: " in str(caught.value)
+
+
+def test_all_bad_rows_are_listed_together(tmp_path):
+    rows = [row(_id=f"q{i}", answer="" if i % 2 else "Ely") for i in range(30)]
+    with pytest.raises(DataError, match="15 of 30 records are bad") as caught:
+        load_hotpotqa(write(tmp_path / "h.json", rows))
+    assert "record 2" in str(caught.value)
+    assert "and 7 more" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b'[{"_id": "q1", ', "ends in the middle"),
+        (b'[\n{"_id": "q1" "x"}]', "line 2, column 14"),
+        (b'{"_id": "q1"}', "holds a JSON dict"),
+        (b"[]", "holds a JSON list"),
+        (b"[3]", "record 1: 'the record' is 3"),
+        ('[{"question": "café"}]'.encode("latin-1"), "line 1: byte 0xe9 is not UTF-8"),
+        ("[]".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08broken", "damaged gzip"),
+        (b"\x1f\x8b\x07 unknown method", "damaged gzip"),
+        (b"PK\3\4\0 not text", r"is a spreadsheet(.|\n)*Save as, CSV UTF-8"),
+        (b"[" * 100_000, "nests too deeply"),
+    ],
+)
+def test_damaged_files_say_where_and_what_to_do(tmp_path, content, message):
+    path = tmp_path / "h.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load_hotpotqa(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.skipif(shutil.which("iconv") is None, reason="iconv is not on PATH")
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_the_command_told_for_another_encoding_works_as_it_stands(tmp_path, encoding):
+    path = tmp_path / "my texts" / "café.txt"
+    path.parent.mkdir()
+    path.write_bytes("Das Gasthaus öffnete 1902.".encode(encoding))
+    with pytest.raises(DataError) as caught:
+        load_documents(path)
+    subprocess.run(str(caught.value)[str(caught.value).index("iconv") :], shell=True, check=True)
+    path.unlink()
+    assert [d.text for d in load_documents(path.parent)] == ["Das Gasthaus öffnete 1902."]
+
+
+def test_missing_file_shows_what_is_there(tmp_path):
+    write(tmp_path / "hotpot.json", "[]")
+    with pytest.raises(DataError, match=r"there is no file .*; the folder holds hotpot\.json"):
+        load_hotpotqa(tmp_path / "hotpott.json")
+    with pytest.raises(DataError, match="is a folder"):
+        load_hotpotqa(tmp_path)
+    for name in (".hidden", "a", "b", "c", "d", "e", "f"):
+        write(tmp_path / name, "x")
+    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
+        load_hotpotqa(tmp_path / "hotpott.json")
+
+
+def test_a_limit_is_at_least_one(tmp_path):
+    path = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b"}] * 2)
+    with pytest.raises(ConfigError, match="limit=0"):
+        load_questions(path, limit=0)
+    assert len(load_questions(path, limit=1).questions) == 1
+
+
+def test_a_column_named_in_fields_has_to_be_there(tmp_path):
+    questions = write(tmp_path / "q.csv", "frage,answer,passages\na,b,c\n")
+    names = {"question": "frage", "references": "passages"}
+    assert load_questions(questions, fields=names).questions[0].references == ("c",)
+    with pytest.raises(
+        DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"
+    ):
+        load_questions(questions, fields=names | {"references": "passage"})
+    with pytest.raises(ConfigError, match=r"unknown name in fields.*'frage'"):
+        load_questions(questions, fields={"frage": "question"})
+    # A document's column counts where a table of documents is read, and may be named where none is.
+    documents = write(tmp_path / "d.csv", "titel,body\nA,c.\n")
+    both = names | {"title": "titel", "text": "body"}
+    assert load_questions(questions, documents, fields=both).documents[0].text == "c."
+    assert load_questions(questions, fields=both).questions[0].text == "a"
+    with pytest.raises(DataError, match="'titl' for 'title'"):
+        load_questions(questions, documents, fields=both | {"title": "titl"})
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (load_hotpotqa, "ragbench data fetch hotpotqa"),
+        (load_clapnq, r"RAGBENCH_DATA/clapnq/clapnq_dev_answerable\.jsonl"),
+        (load_dragonball, "data generate"),
+        (load_wikieval, "set RAGBENCH_DATA"),
+        (load_ragchecker_meta, "RAGBENCH_DATA/ragchecker"),
+    ],
+)
+@pytest.mark.parametrize("folder", [True, False], ids=["an empty folder", "no folder"])
+def test_without_its_data_a_loader_says_where_they_belong(
+    tmp_path, monkeypatch, load, message, folder
+):
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path) if folder else "")
+    with pytest.raises(DataError, match=message):
+        load()
+
+
+def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monkeypatch, capsys):
+    rows = [row(_id=f"q{i}") for i in range(1500)]
+    rows[3]["supporting_facts"] = [["Ann", 9]]
+    path = write(tmp_path / "h.json", rows)
+    with pytest.raises(DataError, match="points nowhere"):
+        load_hotpotqa(path)
+    monkeypatch.setattr(
+        hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(path.read_bytes()).hexdigest()
+    )
+    data = load_hotpotqa(path)
+    assert len(data.questions) == 1499
+    assert [i for i, _ in data.excluded] == ["q3"]
+    assert "question q3 is left out" in capsys.readouterr().out
+    rows[4]["supporting_facts"] = [["Ann", 9]]
+    monkeypatch.setattr(
+        hotpotqa_module,
+        "OFFICIAL_SHA256",
+        hashlib.sha256(write(path, rows).read_bytes()).hexdigest(),
+    )
+    with pytest.raises(DataError, match=r"record 5 \(q4\): .*points nowhere"):
+        load_hotpotqa(path)
+
+
+@pytest.mark.data
+def test_the_official_file_gives_the_same_1886_questions_and_documents_as_the_subset(
+    data_mirror, tmp_path, monkeypatch, capsys
+):
+    path = data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz"
+    subset = load_hotpotqa(path)
+    rows = json.loads(gzip.decompress(path.read_bytes()))
+    # The official file: other questions between them, ten paragraphs in every context.
+    for place, item in enumerate(rows):
+        more = [[f"Page {place}.{n}", ["Nothing."]] for n in range(10 - len(item["context"]))]
+        item["context"] = more + item["context"]
+    others = [row(_id=f"other {n}", context=rows[n]["context"], supporting_facts=rows[n]["supporting_facts"])
+              for n in range(50)]  # fmt: skip
+    (tmp_path / "hotpotqa").mkdir()
+    made = write(tmp_path / "hotpotqa" / hotpotqa_module.OFFICIAL_NAME, others + rows)
+    monkeypatch.setattr(
+        hotpotqa_module, "OFFICIAL_SHA256", hashlib.sha256(made.read_bytes()).hexdigest()
+    )
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    data = load_hotpotqa()
+    assert data.questions == subset.questions
+    assert data.documents == subset.documents
+    assert data.meta["setting"] == "subset"
+    assert len(load_hotpotqa(whole=True).questions) == 1936
+    assert load_hotpotqa(limit=3).questions == subset.questions[:3]
+    monkeypatch.setenv("RAGBENCH_DATA", str(data_mirror))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "empty"))
+    assert load_hotpotqa(limit=3).questions == subset.questions[:3]
+    with pytest.raises(DataError, match="ragbench data fetch hotpotqa"):
+        load_hotpotqa(whole=True)
+
+
+@pytest.mark.data
+def test_recorded_subset_has_the_counts_of_its_description(data_mirror):
+    data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
+    assert len(data.questions) == 1886
+    assert sum(q.kind == "bridge" for q in data.questions) == 1488
+    assert {q.level for q in data.questions} == {"hard"}
+    assert len(data.documents) == 18297
+    assert len({d.title for d in data.documents}) == 18293
+    counts = [len(q.references) for q in data.questions]
+    assert [counts.count(n) for n in (2, 3, 4, 5, 6, 7)] == [1234, 479, 151, 17, 3, 2]
+    first = data.questions[0]
+    assert (first.id, first.answer, first.kind) == ("5a8b57f25542995d1e6f1371", "yes", "comparison")
+
+
+def jsonl(path: Path, rows: list[dict]) -> Path:
+    return write(path, "\n".join(json.dumps(r) for r in rows))
+
+
+def test_own_questions_and_documents_by_jsonl(tmp_path):
+    ann = {"title": "Ann", "sentences": ["Ann was born.", "She sang."]}
+    who = {
+        "question": "Who sang?",
+        "answer": "Ann",
+        "supporting_facts": [["Ann", 1]],
+        "topic": "music",
+    }
+    what = {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]}
+    documents = jsonl(tmp_path / "d.jsonl", [ann, {"id": "o", "title": "Ouse", "text": "A river."}])
+    data = load_questions(jsonl(tmp_path / "q.jsonl", [who, what]), documents)
+    assert [d.id for d in data.documents] == ["Ann", "o"]
+    assert data.documents[0].text == "Ann was born. She sang."
+    assert "".join(data.documents[0].sentences) == data.documents[0].text
+    first, second = data.questions
+    assert (first.id, first.references, first.meta["topic"]) == ("line-1", ("She sang.",), "music")
+    assert first.meta["doc_ids"] == ("Ann",)
+    assert (second.id, second.references) == ("7", ("A river.",))
+
+
+def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text(
+        "ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n"
+    )
+    (question,) = load_questions(path).questions
+    assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
+    assert question.references == ("Ann was.", "It was Ann.")
+    assert question.meta == {"Level of Care": "low"}
+    path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
+    (question,) = load_questions(path, fields={"answer": "gold"}).questions
+    assert (question.text, question.answer) == ("Who?", "Ann")
+    assert question.meta == {"Question": "not this"}
+    path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
+    with pytest.raises(DataError, match="answers that were already given"):
+        load_questions(path)
+
+
+def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(
+    tmp_path,
+):
+    rows = [{"id": 1.0, "question": "q", "answer": "a", "references": "if (a || b)"}]
+    (question,) = load_questions(jsonl(tmp_path / "q.jsonl", rows)).questions
+    assert (question.id, question.references) == ("1", ("if (a || b)",))
+
+
+def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
+    header = "question,answer,contexts,ground_truth"
+    path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
+    with pytest.raises(
+        DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"
+    ):
+        load_questions(path)
+    truth = load_questions(path, fields={"answer": "ground_truth"})
+    assert truth.questions[0].answer == "Ann"
+    first = write(
+        tmp_path / "first.csv",
+        'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n',
+    )
+    assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
+
+
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
+def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, escape):
+    good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
+    path = write(
+        tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n'
+    )
+    with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
+        load_questions(path)
+    assert (
+        load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text
+        == "a \N{GRINNING FACE}"
+    )
+    with pytest.raises(DataError, match="line 1: a NUL character"):
+        load_questions(write(tmp_path / "nul.jsonl", "\0" + good))
+
+
+def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.data.files.MAX_UNPACKED", 3_000_000)
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 40_000_000))
+    with pytest.raises(DataError, match=r"unpacks to more than 3,000,000 bytes"):
+        load_questions(path)
+
+
+@pytest.mark.parametrize("name", ["questions.tsv", "questions.TSV.gz"])
+def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
+    write(tmp_path / "documents.tsv", "id\ttitle\ttext\nd1\tMill\tThe mill is in Ely, and old.\n")
+    asked = b"question\tanswer\treferences\nWhere, then?\tEly\tThe mill is in Ely, and old.\n"
+    (tmp_path / name).write_bytes(gzip.compress(asked) if name.endswith(".gz") else asked)
+    for documents in (tmp_path, tmp_path / "documents.tsv"):
+        loaded = load_questions(tmp_path / name, documents)
+        assert [(q.text, q.answer) for q in loaded.questions] == [("Where, then?", "Ely")]
+        assert [(d.id, d.text) for d in loaded.documents] == [
+            ("d1", "The mill is in Ely, and old.")
+        ]
+    assert validate_files(tmp_path / name, tmp_path / "documents.tsv") == []
+    if name.endswith(".tsv"):
+        assert load_questions(tmp_path) == load_questions(tmp_path / name, tmp_path)
+
+
+def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
+    for name in ("a.txt", "b.md", "one.xlsx", "two.XLSX", "picture.png", "Makefile", ".hidden.png"):
+        (tmp_path / name).write_text("Ann Lee was born in Ely.", encoding="utf-8")
+    with pytest.warns(
+        UserWarning,
+        match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$",
+    ):
+        assert len(load_documents(tmp_path)) == 2
+
+
+def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thousands():
+    data = Dataset("d", tuple(Question(f"q-{n}", f"Is it {n}?", "Yes.") for n in range(2000)), ())
+    assert data.question("q-7").text == "Is it 7?"
+    message = r"unknown question 'q7'(?s:.)*one of q-7,.*2,000 in all(?s:.)*mean 'q-7'"
+    with pytest.raises(ConfigError, match=message) as told:
+        data.question("q7")
+    assert len(str(told.value)) < 300
+    with pytest.raises(ConfigError, match="mean 'q-7'"):
+        data.question("Q-7")
+    with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
+        data.question("Who?")
+
+
+def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
+    questions = tuple(
+        Question(f"q{i}", "Where?", "Ely", ("In Ely.",) * (i > 0), "bridge" * (i > 1))
+        for i in range(4)
+    )
+    html = Dataset(
+        "a < b", questions, (Document("d", "Ely", "In Ely."),), (("x", "no text"),)
+    )._repr_html_()
+    (table,) = pd.read_html(io.StringIO(html))
+    assert table.to_dict("records") == [
+        {"data set": "a < b", "questions": 4, "by kind": "2 -, 2 bridge", "without references": 1, "documents": 1,
+         "excluded": 1}
+    ]  # fmt: skip
+    assert "Where?" not in html
+    assert "In Ely" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"question": "a?", "answer": "b"}\n{"question": }', "line 2, column 14"),
+        ('{"question": "a?", "answer": "b"}\n[1]', "line 2 is a JSON list"),
+        ('{"question": "a?"}', "line 1: no field 'answer'"),
+        ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
+        (
+            '{"id": 1, "question": "a", "answer": "b"}\n\n' * 2,
+            r"line 3: the id '1' was there before \(line 1\)",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}',
+            "nowhere: 'X' is no document's title",
+        ),
+        (
+            '{"question": "a", "answer": "b", "references": [" "]}',
+            r"line 1: 'references\.0' is empty",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": 3}',
+            r"line 1: 'supporting_facts' is 3\n.*valid tuple",
+        ),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}',
+            "that document has 2 sentences",
+        ),
+        ("question,answer\na,b,c\n", "line 2: the number of cells"),
+        ("question,answer\na\n", "line 2: the number of cells"),
+        ('question,answer\na,"b\n', "line 2: unexpected end of data"),
+        ("question,answer\n", "no record"),
+        ("question,answer\na,\n", r"line 2: 'answer' is empty"),
+    ],
+)
+def test_bad_question_lines_are_named(tmp_path, text, message):
+    name = "q.jsonl" if text.startswith("{") else "q.csv"
+    with pytest.raises(DataError, match=message) as caught:
+        load_questions(
+            write(tmp_path / name, text), [Document("a", "Ann", "One. Two.", ("One.", " Two."))]
+        )
+    assert name in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def dataset(**changes) -> Dataset:
+    texts = {"Ann": "Ann was born. She crossed the Ouse.", "Ouse": "Ely lies on the Ouse."}
+    documents = tuple(Document(title, title, text) for title, text in texts.items())
+    fields = {"id": "q", "text": "Which town is meant?", "answer": "Ely", "kind": "bridge"}
+    fields["references"] = ("She crossed the Ouse.", "Ely lies on the Ouse.")
+    fields["meta"] = {"doc_ids": ("Ann", "Ouse"), "supporting_facts": (("Ann", 1), ("Ouse", 0))}
+    return Dataset("d", (Question(**(fields | changes)),), documents)
+
+
+REASONED = {"reasoning": "Her river leads to York."}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, None),
+        ({"references": ()}, "q: no supporting text"),
+        ({"references": (), "answer": "York"}, "q: no supporting text"),
+        (
+            {"references": ("She sang.", "Ely lies on the Ouse.")},
+            "q: supporting text not found in any document",
+        ),
+        ({"answer": "York"}, "q: note: the answer 'York' is not in its evidence word for word;"),
+        ({"answer": "York", "meta": REASONED}, None),
+        ({"answer": "York", "kind": "comparison", "text": "Ely or York?", "meta": {}}, None),
+        ({"answer": "yes", "kind": "comparison", "meta": {}}, None),
+        ({"kind": "unanswerable", "references": (), "meta": {}}, None),
+    ],
+)
+def test_each_defect_of_a_question_is_one_problem_and_an_answer_in_other_words_a_note(
+    changes, problem
+):
+    assert [str(found).startswith(problem or "") for found in validate(dataset(**changes))] == [
+        True
+    ] * bool(problem)
+
+
+def test_evidence_from_one_document_is_enough_unless_more_is_asked_for_and_ids_are_unique():
+    single = dataset(meta={"doc_ids": ("Ann",)})
+    assert validate(single) == []
+    assert [
+        "evidence from 1 document(s), 2 wanted" in str(p) for p in validate(single, min_documents=2)
+    ] == [True]
+    assert validate(dataset(), min_documents=2) == []
+    assert "more than once" in str(
+        validate(Dataset("d", single.questions * 2, single.documents))[0]
+    )
+
+
+def test_evidence_with_a_hyphen_is_found_where_a_line_ends_after_it():
+    asked = Question("q", "Who was it?", "a well-known miller", ("It was a well-known miller.",))
+    assert (
+        validate(Dataset("d", (asked,), (Document("d", "d", "It was a well-\nknown miller."),)))
+        == []
+    )
+
+
+def test_validate_files_reads_all_three_forms(tmp_path):
+    assert validate_files(write(tmp_path / "h.json", [row()])) == []
+    questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
+    assert len(validate_files(questions)) == 1
+    table = write(tmp_path / "q.csv", "question,answer,references\na,b,a b\n")
+    assert validate_files(table) == []
+
+
+@pytest.fixture(scope="module")
+def minihop():
+    return load_minihop()
+
+
+def test_minihop_has_the_size_and_the_mix_it_promises(minihop):
+    assert len(minihop.documents) >= 240
+    assert len(minihop.questions) >= 160
+    topics = [d.meta["topic"] for d in minihop.documents]
+    assert min(topics.count(t) for t in topics) >= 10
+    kinds = [q.kind for q in minihop.questions]
+    assert min(kinds.count("bridge"), kinds.count("comparison")) >= 50
+    levels = [q.level for q in minihop.questions]
+    assert min(levels.count(level) for level in ("easy", "medium", "hard")) >= 40
+    assert all(len(q.meta["doc_ids"]) >= 2 for q in minihop.questions)
+    long = [q.meta["long_answer"] for q in minihop.questions if "long_answer" in q.meta]
+    assert len(long) >= 60
+    assert all(3 <= len(re.findall(r"[.!?](?:\s|$)", text)) <= 8 for text in long)
+    assert validate(minihop, min_documents=2) == []
+
+
+TABLE = {
+    "Question": ["Who founded the mill?", "When?"],
+    "answer": ["Ada Ruck", "1841"],
+    "references": [["Ada Ruck founded it."], np.array(["It was 1841."])],
+    "n": [3, None],
+}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE,
+        pd.DataFrame(TABLE),
+        pd.DataFrame(TABLE, index=["a", "b"]),
+        pd.DataFrame(TABLE).to_dict("records"),
+    ],
+    ids=["dict of lists", "frame", "frame with an index", "list of dicts"],
+)
+def test_questions_and_documents_load_from_tables(table):
+    documents = pd.DataFrame(
+        {"id": [7], "title": ["Mill"], "text": ["Ada Ruck founded it. It was 1841."]}
+    )
+    for given in (documents, documents.to_dict("records"), load_documents(documents)):
+        loaded = load_questions(table, given)
+        assert [q.id for q in loaded.questions] == ["row-0", "row-1"]
+        assert [q.references for q in loaded.questions] == [
+            ("Ada Ruck founded it.",),
+            ("It was 1841.",),
+        ]
+        # an empty cell is no value
+        assert [dict(q.meta) for q in loaded.questions] == [{"n": 3}, {}]
+        assert [(d.id, d.title) for d in loaded.documents] == [("7", "Mill")]
+
+
+def test_bad_rows_of_a_table_are_told_by_row():
+    with pytest.raises(
+        DataError, match=r"2 of 2 records are bad\n.*row 0: no field 'answer'(.|\n)*row 1: no field"
+    ):
+        load_questions(pd.DataFrame(TABLE).drop(columns="answer"))
+    with pytest.raises(DataError, match=r"row 1: the id 'x' was there before \(row 0\)"):
+        load_questions(pd.DataFrame(TABLE).assign(id="x"))
+    for strange in (None, 5, ["Who?"]):
+        with pytest.raises(DataError, match=r"a table as (.|\n)*a list of dicts"):
+            load_questions(strange)
+
+
+def test_records_of_another_kind_are_refused_where_they_are_made():
+    with pytest.raises(DataError, match="question '1': references is one text, 'Ada'"):
+        Question("1", "Who?", "Ada", "Ada")
+    rows = pd.DataFrame(TABLE)
+    for questions in (rows, rows.to_dict("records")):
+        with pytest.raises(
+            DataError, match=r"questions of mine: item 0(.|\n)*one Question per row"
+        ):
+            Dataset("mine", questions, ())
+    with pytest.raises(DataError, match="documents of mine: item 0"):
+        Dataset("mine", (), ["a text"])

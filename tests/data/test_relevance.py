@@ -1,0 +1,148 @@
+"""BEIR folders, TREC runs and judgements: small files as the tools write them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ragbench as rb
+from ragbench import data
+from ragbench.data.relevance import judgements
+from ragbench.errors import DataError
+from ragbench.records import Chunk, Hit
+
+RUN = """q1 Q0 d2 1 9.5 bm25
+q1 Q0 d1 2 7.0 bm25
+q1 Q0 d3 3 7.0 bm25
+q2 Q0 d1 1 1.0 bm25
+"""
+QRELS = "q1 0 d1 2\nq1 0 d9 -1\nq1 0 d3 1\n\nq2 0 d4 1\nq3 0 d1 1\n"
+
+
+@pytest.fixture
+def beir(tmp_path):
+    folder = tmp_path / "scifact"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [
+        {"_id": "d1", "title": "Mill", "text": "It burned."},
+        {"_id": "nan", "title": "", "text": "A dam."},
+    ]
+    queries = [
+        {"_id": "q1", "text": "What burned?", "metadata": {}},
+        {"_id": "q2", "text": "Not judged?"},
+    ]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\tnan\t0\n", encoding="utf-8"
+    )
+    return folder
+
+
+def test_a_beir_folder_is_read_with_its_judgements(beir):
+    loaded = data.load_beir(beir)
+    (question,) = loaded.questions
+    assert (question.id, question.text, question.meta["relevant"]) == (
+        "q1",
+        "What burned?",
+        {"d1": 2, "nan": 0},
+    )
+    assert question.meta["doc_ids"] == ("d1",)
+    assert [(d.id, d.title, d.text) for d in loaded.documents] == [
+        ("d1", "Mill", "It burned."),
+        ("nan", "", "A dam."),
+    ]
+    assert judgements(loaded) == {"q1": {"d1": 2, "nan": 0}}
+
+
+def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_those_that_hold_a_reference():
+    minihop = data.load_minihop(limit=5)
+    assert [tuple(gains) for gains in judgements(minihop).values()] == [
+        q.meta["doc_ids"] for q in minihop.questions
+    ]
+    question = rb.Question("q", "?", "a", ("It burned.",))
+    documents = [
+        rb.Document(name, name, text) for name, text in (("a", "It burned."), ("b", "No."))
+    ]
+    assert judgements(rb.Dataset("d", (question,), documents)) == {"q": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q1\td9\t1", ": document 'd9' is not in the folder"),
+        ("q9\td1\t1", ": query 'q9' is not in the folder"),
+        ("q1\td1\tx", ", line 3: 'gain' is 'x'"),
+        ("q1\td1\t0.5", ", line 3: 'gain' is '0.5'"),
+        ("q1 d1", ", line 3: 1 cells"),
+        ("q1\td1\t1\tmore", ", line 3: 4 cells"),
+        ("q1\td1\t1\nq1\td1\t2", ", line 4: document 'd1' of query 'q1' was there before"),
+    ],
+)
+def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
+    path = beir / "qrels" / "test.tsv"
+    path.write_text(f"query-id\tcorpus-id\tscore\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"test\.tsv{message}"):
+        data.load_beir(beir)
+    with pytest.raises(DataError, match=r"no file .*dev\.tsv \(there is test\.tsv\)"):
+        data.load_beir(beir, "dev")
+
+
+def test_trec_files_give_the_scores_of_ir_measures_own_reader(tmp_path):
+    import ir_measures
+
+    (tmp_path / "run.txt").write_text(RUN)
+    (tmp_path / "qrels.txt").write_text(QRELS)
+    rows = data.trec_rows(tmp_path / "run.txt", tmp_path / "qrels.txt")
+    # ties from the last id, as trec_eval
+    assert rows["retrieved"].tolist() == [["d2", "d3", "d1"], ["d1"], []]
+    assert rows["relevant"].tolist()[0] == {"d1": 2, "d9": 0, "d3": 1}
+    table = rb.score(rows, ["ranking"])
+    assert table["system"].unique().tolist() == ["bm25"]
+    measures = [ir_measures.parse_measure(name) for name in table.attrs["numbers"]]
+    judged = ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt"))
+    theirs = ir_measures.calc(
+        measures, judged, ir_measures.read_trec_run(str(tmp_path / "run.txt"))
+    )
+    for name, measure in zip(table.attrs["numbers"], measures, strict=True):
+        assert table[name].mean() == pytest.approx(theirs.aggregated[measure]), name
+    assert table.set_index("question_id")["RR"].to_dict() == {"q1": 0.5, "q2": 0.0, "q3": 0.0}
+
+
+def test_ids_that_are_numbers_match_however_they_are_written():
+    assert rb.rank_scores([3.0, 1, "2"], {1.0: 1, 2: 1}, ["RR", "R@3"]) == {"RR": 0.5, "R@3": 1.0}
+    assert rb.score([{"retrieved": [1.0, 2.0], "relevant": [2]}], ["ranking"])["RR"].tolist() == [
+        0.5
+    ]
+
+
+def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
+    found = [("d2", 3.0), ("d1", 2.5), ("d2", 1.0)]  # two chunks of d2
+    hits = [Hit(Chunk(f"c{i}", "t", doc, doc), score, i) for i, (doc, score) in enumerate(found, 1)]
+    path = data.write_trec_run({"q1": hits, "q2": ["a", "b"]}, tmp_path / "new" / "run.txt", "mine")
+    assert path.read_text().splitlines() == [
+        "q1 Q0 d2 1 3.0 mine", "q1 Q0 d1 2 2.5 mine", "q2 Q0 a 1 2.0 mine", "q2 Q0 b 2 1.0 mine",
+    ]  # fmt: skip
+    rows = data.trec_rows(path, {"q1": {"d1": 1}, "q2": {"b": 1}})
+    assert rows["retrieved"].tolist() == [["d2", "d1"], ["a", "b"]]
+    with pytest.raises(DataError, match=r"the id 'a b'"):
+        data.write_trec_run({"q": ["a b"]}, tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1 Q0 d1 1 0.5", r"line 1: 5 cells"),
+        (
+            "q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t",
+            r"line 2: document 'd1' of query 'q1' was there before",
+        ),
+        ("q1 Q0 d1 1 high t", r"line 1: 'score' is 'high'"),
+        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", r"line 2: 10 cells"),
+    ],
+)
+def test_faults_of_a_run_name_file_and_line(text, message, tmp_path):
+    (tmp_path / "run.txt").write_text(text)
+    with pytest.raises(DataError, match=r"run\.txt(.|\n)*" + message):
+        data.trec_rows(tmp_path / "run.txt", {})

@@ -1,0 +1,442 @@
+"""The grid runner: which rows there are, what they hold, and that nothing is made twice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, people, whole
+
+from ragbench.chunking import token_chunks
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
+from ragbench.experiment.axes import GENERATORS, JUDGES
+from ragbench.experiment.rows import AXIS_COLUMNS
+from ragbench.metrics.ir_score import ir_score
+from ragbench.records import Chunk, Dataset, Grade, Hit
+from ragbench.retrieval import make_retriever
+from ragbench.scoring import score
+
+
+def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
+    drop = list(TIMING)
+    pd.testing.assert_frame_equal(a.drop(columns=drop), b.drop(columns=drop))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return experiment(tmp_path).run(progress=False)
+
+
+def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path):
+    assert len(rows) == 6 * 3
+    assert not rows.duplicated(list(AXIS_COLUMNS)).any()
+    assert set(rows["status"]) == {"ok"}
+    alone = rows[rows["N"] == 0]
+    assert set(alone["retriever"]) == {"LLM only"}
+    assert alone["ir_score"].isna().all()
+    assert set(alone["hits"].map(len)) == {0}
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
+    grid = experiment(
+        tmp_path,
+        2,
+        retriever={"a": Named, "b": Named},
+        k={"few": 1, "own": {"a": 1, "b": 3}},
+        N=(0, 9),
+    )
+    rows = grid.run(progress=False)
+    # a has depth 1 in both; b has 1 and 3.
+    assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {
+        "LLM only 0": 2,
+        "a 1": 2,
+        "b 1": 2,
+        "b 3": 2,
+    }
+
+
+def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_others(tmp_path):
+    built = []
+
+    def noted(chunks):
+        built.append(len(chunks))
+        return Named(chunks)
+
+    axes = {
+        "chunker": {"whole": whole, "half": lambda documents: whole(documents)[:1]},
+        "k": [1, 2, 3],
+        "N": 9,
+    }
+    around = experiment(
+        tmp_path,
+        2,
+        **axes,
+        retriever={"n": noted},
+        keep=lambda c: c.chunker == "whole" and (c.k == 2 or c.N == 0),
+    )
+    rows = around.run(progress=False)
+    assert (set(zip(rows["chunker"], rows["k"], strict=True)), len(rows)) == ({("whole", 2)}, 2)
+    assert built == [2]
+    assert around.plan()["retrieve"].calls == 2
+    with pytest.raises(ConfigError, match="keep drops every cell"):
+        experiment(tmp_path, 2, keep=lambda cell: False)
+
+
+def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
+    cut = rows[(rows["N"] == 4) & (rows["question_id"] == "q1")].iloc[0]
+    fact = "Person1 Lee was born in York."
+    assert cut["answer"] == "Person1 Lee was born"
+    assert cut["ir_score"] == pytest.approx(ir_score([fact], cut["answer"]))
+    assert cut["ir_score"] == pytest.approx(len("Person1 Lee was born") / len(fact))
+    assert (cut["context_tokens"], cut["hits"]) == (4, ["d1#0", "d0#0"])
+    long = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
+    assert long["ir_score"] == 1.0
+    assert long["grade"] == 5
+    assert rows[rows["N"] == 0]["grade"].eq(1).all()
+
+
+def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(tmp_path):
+    one = (
+        experiment(tmp_path / "a", 1, k=1, N=(4, 100))
+        .run(progress=False)
+        .set_index("N")["context_tokens"]
+    )
+    assert one.to_dict() == {4: 4, 100: 12}
+    begun = (
+        experiment(tmp_path / "b", 1, k=1, N=(4, 100), begin_token=True)
+        .run(progress=False)
+        .set_index("N")
+    )
+    assert begun["context_tokens"].to_dict() == {4: 3, 100: 12}
+    assert begun.loc[4, "answer"] == "Person0 Lee was"
+
+
+def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
+    made = []
+
+    def build(chunks):
+        made.append(Named(chunks))
+        return made[-1]
+
+    people_twice = {"x": Copier(), "y": Copier()}
+    grid = experiment(tmp_path, 4, retriever={"named": build}, generator=people_twice, N=(2, 5, 9))
+    assert len(grid.run(progress=False)) == 4 * 3 * 2
+    assert [len(engine.searched) for engine in made] == [4]
+    grid.run(progress=False)
+    # searched again in seconds; nothing is remembered
+    assert [len(engine.searched) for engine in made] == [4, 4]
+
+
+def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
+    class Broken(JudgeDouble):
+        def grade_all(self, questions, answers):
+            raise OverflowError("too much")
+
+    rows = experiment(tmp_path, 1, judge={"b": Broken()}).run(progress=False)
+    assert set(rows["status"]) == {"failed"}
+    assert rows["answer"].notna().all()
+    assert set(rows["error_step"] + rows["error_kind"]) == {"gradeOverflowError"}
+
+
+def test_an_answer_that_a_judge_leaves_unscored_keeps_the_reason(tmp_path):
+    class Choosy(JudgeDouble):
+        def grade_all(self, questions, answers):
+            return [
+                Grade(a.question_id, None, self.name, meta={"error": "unscored", "detail": "no"})
+                for a in answers
+            ]
+
+    rows = experiment(tmp_path, 1, N=20, judge={"choosy": Choosy()}).run(progress=False)
+    why = rows[["status", "error_step", "error_kind", "error"]].iloc[0].tolist()
+    assert why == ["failed", "grade", "unscored", "no"]
+    assert rows["answer"].notna().all()
+    assert rows["grade"].isna().all()
+
+
+@pytest.mark.slow
+def test_threads_and_processes_give_identical_rows(tmp_path):
+    grid = {"count": 120, "N": (0, 4, 20)}
+    first = experiment(tmp_path / "threads", **grid).run(progress=False)
+    with ThreadPoolExecutor(3) as pool:
+        same(first, experiment(tmp_path / "pool", **grid).run(pool, progress=False))
+    with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool:
+        same(first, experiment(tmp_path / "processes", **grid).run(pool, progress=False))
+
+
+def test_a_damaged_line_is_named(tmp_path, rows):
+    path = tmp_path / "rows.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], "{no row}\n", *lines[3:]]))
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 4 is no row"):
+        load_rows(tmp_path)
+    with pytest.raises(DataError, match="no run 'nowhere'"):
+        load_rows("nowhere")
+
+
+class Forgetful(Named):
+    """Finds nothing for some people, and only blank text for others."""
+
+    def search(self, queries, k, scope=None):
+        found = super().search(queries, k, scope)
+        nothing = {"Person0": [], "Person1": [Hit(Chunk("blank", " ", ""), 1.0, 1)]}
+        return [
+            nothing.get(re.search(r"Person\d+", q)[0], hits)
+            for q, hits in zip(queries, found, strict=True)
+        ]
+
+
+def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(
+    tmp_path, recwarn
+):
+    few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
+    said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
+    rows = few.run(progress=False)
+    # nothing found is scored like the rest
+    assert score(rows, ["R@10"], progress=False)["R@10"].notna().all()
+    assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
+    assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
+    # a tenth, and no more
+    many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})
+    many.run(progress=False)
+    assert [w for w in recwarn if w.category is UserWarning] == []
+
+
+def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path, monkeypatch):
+    monkeypatch.setitem(GENERATORS, "copier", Copier)
+    monkeypatch.setitem(JUDGES, "double", JudgeDouble)
+    data = people(3)
+    named = Experiment(
+        "made", data=data, chunker="token_chunks", retriever=["BM25", "REO"], N=9, generator="copier",
+        judge={"double": "double"}, folder=tmp_path / "named",
+    ).run(progress=False)  # fmt: skip
+    written = Experiment(
+        "made", data={"people": data}, chunker={"token_chunks": token_chunks}, N=9,
+        retriever={name: partial(make_retriever, name) for name in ("BM25", "REO")},
+        generator={"copier": Copier()}, judge={"double": JudgeDouble()}, folder=tmp_path / "written",
+    ).run(progress=False)  # fmt: skip
+    assert Counter(named["retriever"]) == {"BM25": 3, "REO": 3}
+    assert named["grade"].notna().all()
+    columns = ["data", "chunker", "retriever", "generator", "judge", "ir_score", "answer", "grade"]
+    pd.testing.assert_frame_equal(named[columns], written[columns])
+    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "copier"]).generator
+    assert asked["ollama:llama3:8b"].model == "llama3:8b"
+    assert isinstance(asked["copier"], Copier)
+
+
+def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_path):
+    grid = Experiment(
+        "made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path
+    )
+    assert (grid.generator, grid.judge, grid.live) == ({}, {}, False)
+    rows = grid.run(progress=False)
+    assert rows["ir_score"].notna().all()
+    assert rows[["answer", "grade"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("axis", "name"), [("generator", "copying"), ("judge", "grader")])
+def test_an_unknown_generator_or_judge_is_refused_with_the_two_ways_to_one(tmp_path, axis, name):
+    with pytest.raises(
+        ConfigError, match=rf"unknown {axis} '{name}'(?s:.)*ollama:llama3:8b(?s:.)*smollm2"
+    ):
+        experiment(tmp_path, **{axis: name})
+
+
+def test_the_file_holds_the_rows_of_this_grid_and_no_others(tmp_path):
+    first = experiment(tmp_path, retriever={"a": Named, "b": Named}, k={"a": 1, "b": 2}).run(
+        progress=False
+    )
+    corrected = replace(
+        people(), questions=tuple(replace(q, answer="Rome") for q in people().questions)
+    )
+    rows = experiment(tmp_path, retriever={"a": Named}, k=3, data={"people": corrected}).run(
+        progress=False
+    )
+    assert len(first) == 30
+    assert len(load_rows(tmp_path)) == len(rows) == 18
+    assert set(load_rows(tmp_path)["reference"]) == {"Rome"}
+    assert {*load_rows(tmp_path)["k"]} == {0, 3}
+
+
+def test_a_second_run_gives_the_same_rows_and_a_run_that_cannot_begin_leaves_them(tmp_path, rows):
+    same(rows, experiment(tmp_path).run(progress=False))
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    with pytest.raises(RagbenchError):
+        experiment(tmp_path, data={"people": lambda: 3}).run(progress=False)
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+
+
+def test_rows_on_disk_are_the_rows_returned(tmp_path, rows):
+    same(rows, load_rows(tmp_path))
+    few = load_rows(tmp_path, ["question_id", "ir_score"])
+    pd.testing.assert_frame_equal(few, rows[["question_id", "ir_score"]])
+
+
+def test_the_texts_behind_a_row_are_in_it(rows):
+    row = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
+    assert row["question"] == "In which town was Person1 Lee born?"
+    assert (row["reference"], row["references"]) == ("York", ["Person1 Lee was born in York."])
+    assert (row["retrieved"], row["relevant"]) == (["d1", "d0"], {"d1": 1})
+    assert row["context"] == row["answer"]
+    scored = Experiment.answers(rows)
+    cut = scored[(scored["N"] == 20) & (scored["question_id"] == "q1")].iloc[0]
+    assert cut["chunks"] == [people().documents[1].text, "Person0 Lee was born in Ely. She sang"]
+    assert " ".join(cut["chunks"]) == cut["context"]
+    assert cut["system"] == "named@20"
+    assert scored[scored["N"] == 0]["chunks"].map(len).eq(0).all()
+
+
+def test_without_a_generator_the_longest_context_alone_is_kept(tmp_path):
+    rows = experiment(tmp_path, generator=None, judge=None, N=(4, 20)).run(progress=False)
+    assert rows.set_index("N")["context"].notna().groupby("N").mean().to_dict() == {4: 0.0, 20: 1.0}
+
+
+def test_failures_are_rows_with_their_reason(tmp_path):
+    grid = experiment(
+        tmp_path,
+        4,
+        retriever={"n": lambda c: Named(c, "Person2")},
+        generator={"copier": Copier(broken="Person1")},
+    )
+    rows = grid.run(progress=False).set_index(["question_id", "N"])
+    assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
+    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == [
+        "ValueError",
+        "cannot answer this",
+    ]
+    assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
+    assert rows.loc[("q2", 4), "error"] == "no index for this one"
+    assert (rows["status"] == "failed").sum() == 5
+    assert load_manifest(tmp_path)["runs"][-1]["failed"] == {"ValueError": 5}
+
+
+def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
+    sizes = []
+    written = []
+
+    class Elsewhere(Executor):
+        def submit(self, work, items, *rest):
+            sizes.append(len(items))
+            path = tmp_path / "rows.jsonl"
+            written.append(len(path.read_text().splitlines()) if path.exists() else 0)
+            future = Future()
+            future.set_result(work(items, *rest))
+            return future
+
+    experiment(tmp_path, 110, N=(4,), judge=None).run(Elsewhere(), progress=False)
+    assert sizes == [50, 10, 50]
+    assert written == [0, 0, 60]
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path):
+    class Inside(Copier):
+        def answer(self, question, context):
+            with pytest.raises(ConfigError, match="another process is running 'made'"):
+                experiment(tmp_path).run(progress=False)
+            return "tried"
+
+    rows = experiment(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None).run(
+        progress=False
+    )
+    assert rows["answer"].tolist() == ["tried"]
+
+
+def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 2)
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path, retriever={"named": Interrupted}).run(progress=False)
+    assert len(load_rows(tmp_path)) == 12
+    assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 12
+    assert len(experiment(tmp_path).run(progress=False)) == 18
+
+
+def test_a_plan_counts_searches_answers_and_grades_and_makes_nothing(tmp_path):
+    plan = experiment(tmp_path, 4, retriever={"a": Named, "b": Named}).plan()
+    assert {step.name: step.calls for step in plan} == {
+        "retrieve": 8,
+        "generation": 20,
+        "grading": 20,
+    }
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
+    made = experiment(
+        tmp_path,
+        chunker={"small": {"use": "token_chunks", "size": 5, "overlap": 0}},
+        retriever={"mine": {"use": "BM25", "tokenizer": "english"}},
+        generator={
+            "small": {
+                "use": "ollama:llama3:8b",
+                "num_predict": 96,
+                "hosts": ["gpu1:11434", "gpu2:11434"],
+            }
+        },
+        judge="ollama:llama3:8b",
+    )
+    assert [model.num_predict for model in made.generator["small"]] == [96, 96]
+    assert made.retriever["mine"].keywords == {"tokenizer": "english"}
+    assert len(made.chunker["small"](people(1).documents)) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"retriever": {}}, "retriever is empty"),
+        ({"retriever": ["BM25", "BM52"]}, "unknown retriever 'BM52'(?s:.)*did you mean 'BM25'"),
+        ({"data": [people(1)]}, "data lists Dataset"),
+        ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame(?s:.)*load_questions"),
+        (
+            {"data": {"people": list(people(1).questions)}},
+            "data 'people' is list(?s:.)*a Dataset, or a function",
+        ),
+        ({"chunker": whole}, "chunker is function"),
+        ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
+        ({"k": {"x": {"nobody": 3}}}, "k names the retriever 'nobody'"),
+        ({"N": (100, -1)}, "N has -1"),
+        ({"N": ()}, "N is empty"),
+        ({"generator": None}, "a judge without a generator"),
+        ({"generator": None, "judge": None, "N": 0}, "N=0 without a generator"),
+        ({"match": "best"}, "unknown match 'best'"),
+        ({"concurrency": 0}, "concurrency is 0\n.*greater than 0"),
+        ({"per_prompt": "all"}, "per_prompt is 'all'\n.*'one', 'ten' or 'systems' or"),
+        ({"name": "../up"}, "the name '../up'"),
+        ({"data": {"none": people}}, "data has the name 'none'"),
+    ],
+)
+def test_axes_that_cannot_work_are_told_at_once(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment(tmp_path, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"generator": {"copier": 3}}, "generator 'copier' is int"),
+        ({"judge": {"e": Copier()}}, "judge 'e' is Copier"),
+        ({"data": {"people": lambda: 3}}, "data 'people' gives int"),
+        ({"data": {"people": Dataset("empty", (), ())}}, "gives no questions"),
+        ({"retriever": {"named": lambda chunks: 3}}, "retriever is int"),
+    ],
+)
+def test_values_that_cannot_work_stop_the_run_before_the_first_row(tmp_path, change, message):
+    with pytest.raises(RagbenchError, match=message):
+        experiment(tmp_path, **change).run(progress=False)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
+    size = "Experiment('made': 1 data x 1 chunker x 1 retriever x 3 N x 1 generator x 1 judge)"
+    assert repr(experiment(tmp_path)) == size
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    assert experiment(None, name="here").path == tmp_path / "here" / "rows.jsonl"

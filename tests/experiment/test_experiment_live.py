@@ -1,0 +1,242 @@
+"""Experiments whose generator and judge are models on a (made) Ollama server."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from experiment_parts import QUICK, Copier, JudgeDouble, Named, experiment, live, towns
+from fake_ollama import DIGEST, FakeOllama, Fault
+
+from ragbench.errors import ConfigError, ModelError
+from ragbench.experiment import load_manifest, load_rows
+from ragbench.generation import PROMPTS
+from ragbench.llm import chat_model
+from ragbench.prompts import prompt_hash
+
+
+@pytest.fixture
+def server():
+    with FakeOllama(reply=towns) as fake:
+        yield fake
+
+
+def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
+    rows = live(tmp_path, server).run(progress=False)
+    assert len(rows) == 6
+    assert len(server.calls) == 12
+    assert rows["answer"].str.split(",").str[0].tolist() == ["Ely"] * 3 + ["Rome"] * 3
+    assert rows["grade"].eq(5).all()
+    for side in ("", "judge_"):
+        assert (set(rows[f"{side}model"]), set(rows[f"{side}digest"])) == (
+            {"ollama:llama3:8b"},
+            {DIGEST},
+        )
+        assert (set(rows[f"{side}seed"]), set(rows[f"{side}temperature"])) == ({3}, {0.0})
+        assert set(rows[f"{side}num_ctx"]) == {4096}
+    assert set(rows["prompt_sha256"]) == {prompt_hash(prompt) for prompt in PROMPTS.values()}
+    assert set(rows["judge_prompt_sha256"]) == {prompt_hash("thesis_grade")}
+    assert rows["prompt_tokens"].gt(0).all()
+    assert rows["finish"].eq("stop").all()
+    assert load_manifest(tmp_path)["seeds"] == {
+        "generator/llama": 3,
+        "judge/llama": 3,
+        "order": None,
+    }
+
+
+def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
+    first = live(tmp_path, server).run(progress=False)
+    server.stop()
+    again = live(tmp_path, server).run(progress=False)
+    assert again.drop(columns="cached").equals(first.drop(columns="cached"))
+    assert again["cached"].all()
+    assert len(server.calls) == 12
+
+
+def test_a_server_that_is_away_at_the_start_stops_the_run_before_the_first_row(tmp_path, server):
+    server.stop()
+    with pytest.raises(ModelError, match="ollama serve"):
+        live(tmp_path, server).run(progress=False)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_path, server):
+    live(tmp_path, server, 3, judge=None, N=(20, 0, 4), concurrency=1).run(progress=False)
+    asked = [call.prompt for call in server.calls]
+    for person in range(3):
+        mine = [i for i, prompt in enumerate(asked) if f"Person{person} Lee born?" in prompt]
+        assert mine == list(range(mine[0], mine[0] + 3))
+        # The query alone, then each context before the one that continues it.
+        assert [len(asked[i]) for i in mine] == sorted(len(asked[i]) for i in mine)
+    assert server.most_at_once == 1
+
+
+def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
+    with FakeOllama(reply=towns, latency_s=0.03) as server:
+        live(tmp_path, server, 9, judge=None, concurrency=3).run(progress=False)
+    assert server.most_at_once == 3
+
+
+def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(
+    tmp_path,
+):
+    with (
+        FakeOllama(reply=towns, latency_s=0.01) as one,
+        FakeOllama(reply=towns, latency_s=0.01) as two,
+    ):
+        settings = {
+            "generator": {"llama": [one.model(), two.model()]},
+            "judge": None,
+            "options": QUICK,
+        }
+        experiment(tmp_path / "a", 8, **settings).run(progress=False)
+        assert min(len(one.calls), len(two.calls)) >= 3
+        assert len(one.calls) + len(two.calls) == 24
+        one.calls.clear()
+        one.fault = lambda prompt, before: Fault("402")
+        without_money = experiment(tmp_path / "b", 8, **settings).run(progress=False)
+        assert one.calls
+        one.fault = None
+        two.stop()
+        dead = experiment(tmp_path / "c", 8, **settings).run(progress=False)
+    assert set(without_money["status"]) == set(dead["status"]) == {"ok"}
+
+
+def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_path, server):
+    def fault(prompt, before):
+        grading = "characters." in prompt
+        if "Person1" in prompt and not grading:
+            return Fault("400")
+        return Fault("answer", "no JSON") if "Person2" in prompt and grading else None
+
+    server.fault = fault
+    rows = live(tmp_path, server, 3, N=(4,)).run(progress=False).set_index("question_id")
+    assert rows["status"].to_dict() == {"q0": "ok", "q1": "failed", "q2": "failed"}
+    assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "unusable"]
+    assert "mirostat" in rows.loc["q1", "error"]
+    # rows are handed on, addresses not
+    assert server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()
+    assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "unusable"]
+    assert rows.loc["q2", "answer"].startswith("Rome, after")
+    assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
+    server.fault = None
+    before = Counter(call.prompt for call in server.calls)
+    assert set(live(tmp_path, server, 3, N=(4,)).run(progress=False)["status"]) == {"ok"}
+    asked = Counter(call.prompt for call in server.calls) - before
+    assert asked.total() == 3  # q1: answer and grade; q2: its grade alone
+    assert not any("Person0" in prompt for prompt in asked)
+
+
+@pytest.mark.parametrize(
+    ("count", "healthy", "said"), [(1, 0, "3 of 3"), (60, 0, "24 of 24"), (60, 30, "42 of 72")]
+)
+def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(
+    tmp_path, server, count, healthy, said, monkeypatch
+):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 24)
+    server.fault = lambda prompt, before: Fault("500") if len(server.calls) > healthy else None
+    grid = {"judge": None, "N": (0, 4, 20), "options": QUICK}
+    with pytest.raises(ModelError, match=f"{said}.* prompts failed at the server"):
+        live(tmp_path, server, count, **grid).run(progress=False)
+    if healthy:
+        assert len(load_rows(tmp_path)) == 48  # the blocks before
+    server.fault = None
+    asked = len(server.calls)
+    assert set(live(tmp_path, server, count, **grid).run(progress=False)["status"]) == {"ok"}
+    assert len(server.calls) - asked == 3 * count - healthy
+
+
+def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
+    grid = {
+        "retriever": {"a": Named, "b": lambda c: Named(c, broken="x")},
+        "N": (0, 4),
+        "per_prompt": "systems",
+    }
+    rows = live(tmp_path, server, 1, **grid).run(progress=False)
+    assert (rows["judge_shown"].tolist(), rows["judge_position"].tolist()) == ([3, 3, 3], [1, 2, 3])
+    gradings = [call for call in server.calls if call.body.get("format")]
+    assert len(gradings) == 1
+
+
+def test_an_object_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
+    rows = live(tmp_path / "a", server, 1, judge={"e": JudgeDouble()}).run(progress=False)
+    assert rows["grade"].notna().all()
+    assert len(server.calls) == 3
+    rows = live(tmp_path / "b", server, 1, generator={"c": Copier()}).run(progress=False)
+    assert len(server.calls) == 6
+    assert rows["judge_model"].eq("ollama:llama3:8b").all()
+    assert rows["model"].eq("copier").all()
+
+
+def test_secrets_stand_in_no_file_of_the_run(tmp_path, monkeypatch):
+    secret = "sk-very-secret-0123456789"
+    with FakeOllama(reply=towns, api_key=secret) as server:
+        good = chat_model("ollama:llama3:8b", host=server.url, api_key=secret)
+        experiment(
+            tmp_path, 2, generator={"llama": good}, judge={"llama": good},
+            retriever={"named": lambda chunks: _Leaky(chunks, secret)}, options=QUICK,
+        ).run(progress=False)  # fmt: skip
+        assert len(server.calls) == 12
+    with sqlite3.connect(tmp_path / "cassette.sqlite") as db:
+        assert secret not in str(db.execute("SELECT * FROM replies").fetchall())
+    for path in Path(tmp_path).iterdir():
+        assert secret.encode() not in path.read_bytes(), path.name
+    assert "[secret]" in (tmp_path / "manifest.json").read_text()
+
+
+class _Leaky(Named):
+    def __init__(self, chunks, secret):
+        super().__init__(chunks)
+        self.secret = secret
+
+    def settings(self):
+        return {
+            "retriever": "leaky",
+            "api_key": self.secret,
+            "address": f"http://user:{self.secret}@host",
+        }
+
+
+def prompt_file(folder, text):
+    folder.mkdir(exist_ok=True)
+    path = folder / "mine.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def two_prompts(folder, server, prompt, **changes):
+    model = server.model(seed=3, num_ctx=4096)
+    generators = {"plain": model, "mine": model}
+    return live(
+        folder, server, 1, generator=generators, judge=None, prompts={"mine": prompt}, **changes
+    )
+
+
+def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
+    mine = prompt_file(tmp_path, "From {documents} tell: {query}")
+    grid = two_prompts(tmp_path / "run", server, mine)
+    assert grid.plan()["generation"].calls == 6
+    rows = grid.run(progress=False)
+    asked = [call.prompt for call in server.calls]
+    assert sum(prompt.startswith("From Person") for prompt in asked) == 2
+    documents = rows[rows["N"] > 0].groupby("generator")["prompt_sha256"].unique()
+    assert documents["mine"].tolist() == [prompt_hash(mine)]
+    assert documents["plain"].tolist() == [prompt_hash(PROMPTS["with_documents"])]
+    assert load_manifest(tmp_path / "run")["prompts"]["mine.txt"] == prompt_hash(mine)
+
+
+def test_prompts_that_cannot_work_are_named(tmp_path, server):
+    with pytest.raises(ConfigError, match="generator in prompts 'lama'"):
+        live(tmp_path, server, prompts={"lama": PROMPTS["with_documents"]})
+    with pytest.raises(ConfigError, match=r"no field \{documents\}"):
+        live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
+    with pytest.raises(ConfigError, match="a prompt for 'copier', which is no chat model"):
+        live(
+            tmp_path,
+            server,
+            generator={"copier": Copier()},
+            prompts={"copier": PROMPTS["with_documents"]},
+        )

@@ -1,0 +1,393 @@
+"""Experiments from a YAML file: the names there are, and messages that name file and key."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import pytest
+from experiment_parts import Copier, people, write_lines
+from fake_ollama import FakeOllama
+from label_replies import reply as labels
+
+import ragbench as rb
+from ragbench.errors import ConfigError
+from ragbench.experiment import Experiment
+from ragbench.experiment.axes import GENERATORS
+from ragbench.records import Chunk
+
+HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
+MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_names_stand_for_what_ships(tmp_path):
+    text = """
+name: all
+folder: out
+data: {few: {questions: q.jsonl, documents: d.jsonl, limit: 3}}
+chunker: {small: {use: token_chunks, size: 60, overlap: 0}}
+retriever: [BM25, SIM, MMR, REO, Hybrid]
+k: {BM25: 5, SIM: 10}
+N: 100
+"""
+    made = people(12)
+    asked = [
+        {"id": q.id, "question": q.text, "answer": q.answer, "references": q.references}
+        for q in made.questions
+    ]
+    told = [{"id": d.id, "title": d.title, "text": d.text} for d in made.documents]
+    write_lines(tmp_path / "q.jsonl", *asked)
+    write_lines(tmp_path / "d.jsonl", *told)
+    grid = Experiment.from_yaml(write(tmp_path, text))
+    assert grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "REO": (10,), "Hybrid": (10,)}
+    rows = grid.run(progress=False)
+    assert (len(rows), set(rows["status"])) == (3 * 5, {"ok"})
+    assert (tmp_path / "out" / "rows.jsonl").exists()
+    told = json.loads((tmp_path / "out" / "manifest.json").read_text())["axes"]
+    assert told["retriever"]["few/small/REO"]["order"] == "published"
+    assert told["retriever"]["few/small/BM25"]["variant"] == "lucene"
+    assert told["retriever"]["few/small/BM25"]["tokenizer"] == "english"
+    assert "BM25 on few: words by the tokenizer 'english'" in str(grid.plan())
+    assert grid.run(progress=False)["ir_score"].equals(rows["ir_score"])
+
+
+def test_a_file_sets_the_words_of_bm25(tmp_path):
+    axis = """
+  g: {use: BM25, tokenizer: german}
+  t: {use: BM25, variant: terrier}
+  h: {use: Hybrid, tokenizer: plain}
+"""
+    made = Experiment.from_yaml(write(tmp_path, HEAD.replace("BM25\n", axis))).retriever
+    chunks = [Chunk("c", "Die Straße und das Haus.", "d")]
+    assert made["g"](chunks).settings()["tokenizer"] == "german"
+    assert (
+        made["t"](chunks).settings()["tokenizer"]
+        == made["t"](chunks).settings()["variant"]
+        == "terrier"
+    )
+    assert made["h"](chunks).settings()["over"][0]["tokenizer"] == "plain"
+
+
+@pytest.mark.parametrize(("name", "between"), [("q.csv", ","), ("q.tsv", "\t")])
+def test_own_files_are_found_beside_the_file(tmp_path, name, between):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "one.txt").write_text("Ann Lee was born in Ely.")
+    cells = [
+        ["question", "answer", "references"],
+        ["Where was Ann Lee born?", "Ely", "Ann Lee was born in Ely."],
+    ]
+    (tmp_path / name).write_text("".join(f"{between.join(row)}\n" for row in cells))
+    text = (
+        HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}")
+        + "folder: out\nN: 50\nk: [1, 2]\n"
+    )
+    rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
+    assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
+
+
+def test_a_model_takes_its_options_and_hosts(tmp_path):
+    text = (
+        HEAD
+        + 'generator: {l: {use: "ollama:llama3:8b", hosts: [gpu1, gpu2], num_ctx: 2048, seed: 7}}\n'
+    )
+    models = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
+    assert [model.base_url for model in models] == ["http://gpu1:11434", "http://gpu2:11434"]
+    assert {(model.num_ctx, model.seed) for model in models} == {(2048, 7)}
+    one = Experiment.from_yaml(
+        write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n")
+    )
+    assert one.judge["ollama:llama3:70b"].model == "llama3:70b"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"),
+            "retriever.b: unknown tokenizer 'germn'",
+        ),
+        (
+            HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"),
+            "unknown option of SIM 'tokenizer'",
+        ),
+        (
+            "data: minihop\nretriever: BM25\n",
+            (
+                r"experiment\.yaml.*: there is no key 'name', 'chunker'\n.*\n.*'name: first-look' "
+                r"and 'chunker: {"
+            ),
+        ),
+        (
+            HEAD.replace("name: mine", "name: no"),
+            r"experiment\.yaml.*: name is False(.|\n)*in quotes",
+        ),
+        (HEAD + "N:\n", r"experiment\.yaml.*: N has None"),
+        (
+            HEAD.replace("BM25", "BM26"),
+            r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'",
+        ),
+        (
+            HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"),
+            r"retriever\.a: unknown option of BM25 'k2'",
+        ),
+        (HEAD.replace("BM25", "{a: {k1: 3}}"), r"retriever\.a has no use"),
+        (HEAD.replace("BM25", "[[BM25]]"), r"retriever lists \['BM25'\]"),
+        (HEAD.replace("BM25", "7"), r"retriever is int"),
+        (MODEL.format("deadline_s: soon"), r"generator\.l: deadline_s is 'soon'\n.*a number"),
+        (MODEL.format("seed: one"), r"generator\.l: seed is 'one'"),
+        (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
+        (
+            HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"),
+            r"data\.a: unknown option of minihop 'limits'",
+        ),
+        (
+            HEAD + "generator: extracting\n",
+            r"unknown generator 'extracting'\n.*\n.*ollama:llama3:8b.*smollm2",
+        ),
+        (
+            HEAD.replace("BM25", "[BM25, MLQ]"),
+            r"retriever\.MLQ: MLQ has no model(.|\n)*decompose(.|\n)*smollm2",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n",
+            r"generator\.l\.api_key\n.*no secret",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n",
+            r"generator\.l: unknown option of ollama:x 'heat'",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n",
+            r"generator\.l: hosts is 'gpu1'",
+        ),
+        (
+            HEAD + "generator: {l: {use: 'olama:x'}}\n",
+            r"generator\.l: unknown model provider 'olama'",
+        ),
+        (HEAD + "concurrency: many\n", r"concurrency is 'many'"),
+        (HEAD + "concurrency: true\n", r"concurrency is True"),
+        (HEAD + "name: again\n", r"experiment\.yaml, line 5: the key 'name' twice"),
+        (HEAD + "N: [100\n", r"experiment\.yaml, line 6: "),
+        (
+            HEAD + "judge: !!python/object/apply:os.system [ls]\n",
+            r"experiment\.yaml, line 5: could not determine",
+        ),
+        (HEAD + "k: 2026-13-41\n", r"experiment\.yaml.*: month must be"),
+        (MODEL.format("num_ctx: big"), r"generator\.l: num_ctx is 'big'\n.*a number"),
+        (MODEL.format("num_predict: true"), r"generator\.l: num_predict is True"),
+        (MODEL.format("temperature: .nan"), r"generator\.l: temperature is nan"),
+        (
+            HEAD.replace("token_chunks", "{a: {use: token_chunks, size: big}}"),
+            r"experiment\.yaml.*: chunker\.a: ",
+        ),
+        (
+            HEAD + "options: {retrys: 3}\n",
+            r"unknown option of model calls 'retrys'\n.*\n.*mean 'retries'",
+        ),
+        (HEAD + "options: {patience_s: long}\n", r"options: patience_s is 'long'"),
+        (HEAD + "truncated: no\n", r"truncated is False"),
+        (HEAD + "truncated: drop\n", r"truncated is 'drop'\n.*'score' or 'unscored'"),
+        (
+            HEAD + "metrics: [token_f2]\n",
+            r"experiment\.yaml.*: unknown metric 'token_f2'(.|\n)*token_f1",
+        ),
+        (HEAD + "metrics: 7\n", r"experiment\.yaml.*: metrics is 7"),
+        (
+            HEAD + "labels: {use: 'ollama:x', heat: 1}\n",
+            r"labels: unknown option of ollama:x 'heat'",
+        ),
+        (HEAD + "labels: rules\n", r"labels: unknown labels 'rules'\n.*\n.*smollm2"),
+        (HEAD + "checker: {use: 'ollama:x', api_key: abc}\n", r"checker\.api_key"),
+        (HEAD + "checker: 'onnx:nowhere'\n", r"checker: .*nowhere(.|\n)*check_many"),
+        (
+            HEAD.replace("mine", '"a\\nb"'),
+            r"the (experiment has the )?name 'a\\nb'\n.*one line of at most 200 bytes",
+        ),
+        (HEAD.replace("BM25", "{" + "b" * 300 + ": BM25}"), r"retriever has the name 'b{60}'\n"),
+    ],
+)
+def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        Experiment.from_yaml(write(tmp_path, text))
+    assert "abc" not in str(caught.value)
+    assert len(str(caught.value)) < 2000
+    with pytest.raises(ConfigError, match=message):
+        Experiment.from_yaml(tmp_path)  # the folder in place of the file
+
+
+def test_generators_and_judges_have_names_and_an_object_of_your_own_gets_one(tmp_path, monkeypatch):
+    from ragbench.experiment.axes import make_generator, make_judge
+
+    class Shouter:
+        name = "shouter"
+
+        def __init__(self, mark: str = "!") -> None:
+            self.mark = mark
+
+        def answer(self, question, context):
+            return context.upper() + self.mark
+
+    assert make_generator("ollama:llama3:8b").model == "llama3:8b"
+    for nobody in (make_generator, make_judge):
+        with pytest.raises(ConfigError, match=r"is named(.|\n)*ollama:llama3:8b.*smollm2"):
+            nobody(None)
+    assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == [
+        "http://a:11434",
+        "http://b:11434",
+    ]
+    monkeypatch.setitem(GENERATORS, "shout", Shouter)
+    assert make_generator("shout", mark="?").answer("q", "ely") == "ELY?"
+    axis = Experiment.from_yaml(
+        write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")
+    ).generator
+    assert axis["s"].mark == "?"
+    with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
+        make_generator("shouts")
+
+
+SCORED = (
+    HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}")
+    + "folder: out\nN: [0, 5, 50]\nk: 2\n"
+)
+
+
+@pytest.fixture
+def scored(tmp_path, monkeypatch):
+    """A file that asks for metrics, with two questions and two documents beside it, and a generator
+    called copier.
+    """
+    monkeypatch.setitem(GENERATORS, "copier", Copier)
+    (tmp_path / "docs").mkdir()
+    for name, town in (("Ann", "Ely"), ("Bea", "York")):
+        (tmp_path / "docs" / f"{name}.txt").write_text(
+            f"{name} Lee was born in {town}. She sang there for years."
+        )
+    lines = [
+        f"Where was {n} Lee born?,{t},{n} Lee was born in {t}."
+        for n, t in (("Ann", "Ely"), ("Bea", "York"))
+    ]
+    (tmp_path / "q.csv").write_text("question,answer,references\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_are(scored):
+    plain = Experiment.from_yaml(write(scored, SCORED + "generator: copier\n"))
+    rows = plain.run(progress=False)
+    text = SCORED + "generator: copier\nmetrics: [ir_score, token_f1, ranking]\n"
+    made = Experiment.from_yaml(write(scored, text))
+    assert made.run(progress=False)["answer"].equals(rows["answer"])
+    frame = made.answers(rows)
+    assert frame["system"].tolist()[:3] == ["LLM only@0", "BM25@5", "BM25@50"]
+    first = frame.set_index(["question_id", "N"]).loc[frame["question_id"][0]]
+    assert (first.loc[0, "chunks"], first.loc[5, "chunks"]) == ([], ["Ann Lee was born in"])
+    assert first.loc[50, "context"] == " ".join(first.loc[50, "chunks"])
+    assert len(first.loc[50, "chunks"]) == 2
+    table = rb.score(rows, made.metrics)
+    # The IR score from the texts is the one that the run computed from the cut.
+    assert table["ir_score"].tolist() == pytest.approx(rows["ir_score"].tolist(), nan_ok=True)
+    assert table.loc[rows["N"] == 50, "RR"].tolist() == [1.0, 1.0]
+    assert "labelled_by" not in table
+
+
+def said(body):
+    """Claims and labels; of a checker in MiniCheck's form, Yes."""
+    return "Yes." if body["messages"][-1]["content"].startswith("Document: ") else labels(body)
+
+
+def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(scored, capsys):
+    from ragbench.cli import main
+
+    with FakeOllama(reply=said) as server:
+        model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
+        text = (
+            SCORED.replace("[0, 5, 50]", "50")
+            + "generator: copier\nmetrics: [precision, faithfulness]\n"
+        )
+        path = write(scored, text + f"labels: {model}\n")
+        assert main(["plan", str(path)]) == 0
+        planned = capsys.readouterr().out
+        assert server.calls == []
+        assert "metrics: precision, faithfulness, after the run" in planned
+        assert main(["run", str(path)]) == 0
+        assert re.search(r"BM25@50 +precision", capsys.readouterr().out)
+        asked = len(server.calls)
+        kept = pd.read_csv(scored / "out" / "scores.csv")["precision"].tolist()
+        assert main(["run", str(path)]) == 0
+        again = pd.read_csv(scored / "out" / "scores.csv")["precision"].tolist()
+        assert (len(server.calls), again) == (asked, kept)
+        # Another model checks the claims: the first one only takes texts apart, which is there
+        # already.
+        write(scored, text + f"labels: {model}\nchecker: {model}\n")
+        assert main(["run", str(path)]) == 0
+        assert server.calls[asked:]
+        assert all(call.prompt.startswith("Document: ") for call in server.calls[asked:])
+    table = pd.read_csv(scored / "out" / "scores.csv")
+    assert (table["system"].tolist(), table["precision"].tolist()) == (["BM25@50"] * 2, [1.0, 1.0])
+    assert (scored / "checker.sqlite").is_file()
+
+
+def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys):
+    from ragbench.cli import main
+
+    path = write(
+        scored, SCORED + "generator: copier\nmetrics: [token_f1, contained, claim_recall]\n"
+    )
+    with pytest.warns(UserWarning, match=r"claim_recall \(needs claim_labels\).*smollm2"):
+        assert main(["run", str(path)]) == 0
+    to = scored / "report"
+    assert main(["export", str(scored / "out"), "--to", str(to), "--html"]) == 0
+    assert "scores are of" not in capsys.readouterr().out
+    scores = pd.read_csv(scored / "out" / "scores.csv")
+    means = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
+    expected = scores.groupby("system")["token_f1"].mean()
+    for system, mean in expected.items():
+        assert means.loc[(system, "token_f1"), "mean"] == pytest.approx(mean)
+    compared = pd.read_csv(to / "tables" / "comparison.csv")
+    assert set(compared["measure"]) == {"token_f1", "contained"}
+    assert (to / "figures" / "scores.pdf").is_file()
+    told = (to / "methods.md").read_text(encoding="utf-8")
+    assert "token f1" in told
+    assert "Metrics: No label was made" in told
+    assert r"\input{tables/comparison}" in (to / "all.tex").read_text(encoding="utf-8")
+    assert "mean of every metric" in (to / "report.html").read_text(encoding="utf-8")
+    # Rows that came later have no scores: the export says so.
+    write(scored, SCORED.replace("[0, 5, 50]", "[0, 5, 50, 80]") + "generator: copier\n")
+    assert (main(["run", str(path)]), main(["export", str(scored / "out"), "--to", str(to)])) == (
+        0,
+        0,
+    )
+    assert "scores are of 6 of 8 rows" in capsys.readouterr().out
+    (scored / "out" / "scores.csv").unlink()
+    assert main(["export", str(scored / "out"), "--to", str(to)]) == 0
+    assert not (to / "tables" / "means.csv").exists()
+
+
+def test_pairs_of_many_systems_are_not_compared_unasked():
+    from ragbench.report.export import _score_tables
+    from ragbench.report.methods import score_methods
+
+    answers = [
+        {"question_id": q, "system": f"S{s}", "answer": "Ely", "reference": "Ely"}
+        for s in range(9)
+        for q in "ab"
+    ]
+    table = rb.score(answers, ["exact_match"])
+    (means,) = _score_tables(table, "mine")
+    assert means.notes == (
+        "9 systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).",
+    )
+    assert "permutation" not in score_methods(table).markdown
+    few = rb.score([row for row in answers if row["system"] != "S8"], ["exact_match"])
+    assert [each.stem for each in _score_tables(few, "mine")] == ["means", "comparison"]
+    assert "permutation" in score_methods(few).markdown
+
+
+def test_metrics_may_be_one_name(tmp_path):
+    assert Experiment.from_yaml(write(tmp_path, HEAD + "metrics: eir\n")).metrics == ["eir"]

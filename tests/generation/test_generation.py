@@ -1,0 +1,176 @@
+"""Generation:
+
+contexts, the two prompts, chat models through the fake server, and objects that answer.
+"""
+
+from __future__ import annotations
+
+import pytest
+from experiment_parts import NOTHING, Copier, words
+from fake_ollama import Fault
+
+from ragbench.errors import ConfigError
+from ragbench.generation import contexts_from_hits, generate
+from ragbench.prompts import load_prompt
+from ragbench.records import Chunk, Hit, Question
+
+CONTEXT = "The Battle of Fell was fought in 1702. The Duke of Orm won it."
+
+
+def hits(*texts):
+    return [Hit(Chunk(f"c{n}", text, f"d{n}"), 1.0 / n, n) for n, text in enumerate(texts, 1)]
+
+
+def question(text, qid="q1"):
+    return Question(qid, text, "")
+
+
+# Contexts and order
+
+
+def test_a_context_is_the_first_n_tokens_of_the_chunks_joined_by_one_space():
+    made = contexts_from_hits([hits("one two three", "four five"), []], [0, 2, 4, 100], words)
+    assert made == [
+        [None, "one two", "one two three four", "one two three four five"],
+        [None, "", "", ""],
+    ]
+    assert contexts_from_hits([hits("one two three")], [2], words, begin_token=True) == [["one"]]
+
+
+# generate
+
+
+def test_an_object_gives_one_timed_answer_per_question_and_context(monkeypatch):
+    clock = iter([0, 0.5, 2, 2.25])
+    monkeypatch.setattr("ragbench.generation.answers.time.perf_counter", lambda: next(clock))
+    asked = [question("Who won the Battle of Fell?"), question("Who won the Battle of Fell?")]
+    answers = generate(Copier(), asked, [CONTEXT, None])
+    assert [a.question_id for a in answers] == ["q1", "q1"]
+    assert [a.text for a in answers] == [CONTEXT, NOTHING]
+    assert [a.generator for a in answers] == ["copier"] * 2
+    assert [a.seconds for a in answers] == [0.5, 0.25]  # its own, not the first one's too
+
+
+def test_without_a_generator_the_two_ways_to_one_are_named():
+    with pytest.raises(ConfigError, match=r"no generator is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        generate(None, [question("a")], [CONTEXT])
+
+
+@pytest.mark.parametrize(
+    ("asked", "contexts", "options_", "message"),
+    [
+        ([question("a")], [], {}, "0 contexts for 1 questions"),
+        ([question(" \n", "q9")], [CONTEXT], {}, "'q9' is empty"),
+        ([question("a")], "text", {}, "single question or context"),
+        ([question("a")], [3], {}, "'q1' is int"),
+        (
+            [question("a")],
+            [""],
+            {"retries": 2, "cassette": None},
+            "^retries for an object that answers",
+        ),
+    ],
+)
+def test_bad_input_to_generate_is_named(asked, contexts, options_, message):
+    with pytest.raises(ConfigError, match=message):
+        generate(Copier(), asked, contexts, **options_)
+
+
+def test_the_prompts_carry_their_fields_and_end_with_what_varies():
+    documents = load_prompt("thesis_with_documents")
+    alone = load_prompt("thesis_query_only")
+    # or the levels would share no prefix
+    assert documents.index("{query}") < documents.index("{documents}")
+    assert len(documents) - documents.index("{documents}") < 50
+    assert "{query}" in alone
+    assert "{documents}" not in alone
+
+
+def sent(call):
+    return call.body["messages"][-1]["content"]
+
+
+def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fake):
+    fake.reply = lambda body: "said " + str(len(body["messages"][-1]["content"]))
+    asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
+    contexts = ["one two three", "", "one", None]
+    answers = generate(fake.model(), asked, contexts, progress=False)
+    documents = load_prompt("thesis_with_documents")
+    alone = load_prompt("thesis_query_only")
+    expected = [
+        alone.replace("{query}", "A?"),
+        documents.replace("{query}", "A?").replace("{documents}", "one"),
+        documents.replace("{query}", "A?").replace("{documents}", "one two three"),
+        documents.replace("{query}", "B?").replace("{documents}", ""),
+    ]
+    assert sorted(sent(call) for call in fake.calls) == sorted(expected)
+    assert [a.text for a in answers] == [f"said {len(expected[i])}" for i in (2, 3, 1, 0)]
+    assert [a.question_id for a in answers] == ["a", "b", "a", "a"]
+    assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + [
+        "thesis_query_only"
+    ]
+    assert all(
+        a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta
+        for a in answers
+    )
+    assert len({a.meta["prompt_sha256"] for a in answers}) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "tagged"),
+    [
+        ("<answer>Ely.</answer>", "Ely.", True),
+        ("Let me see.\n<Answer>\nEly,\nin 1901.\n</Answer> Done.", "Ely,\nin 1901.", True),
+        ("<answer>Ely.", "Ely.", True),
+        ("Ely.", "Ely.", False),
+    ],
+)
+def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(
+    fake, reply, text, tagged
+):
+    fake.reply = lambda body: reply
+    asked = [question("A?", "a")]
+    options = {"progress": False}
+    (made,) = generate(fake.model(), asked, ["one"], with_documents="ragchecker_default", **options)
+    assert (made.text, made.meta["tagged"]) == (text, tagged)
+    (made,) = generate(fake.model(), asked, ["<answer>"], **options)
+    assert made.text == reply
+    assert "tagged" not in made.meta
+
+
+def test_failed_calls_become_empty_answers_with_the_reason(fake):
+    fake.fault = lambda prompt, _: Fault("400") if "B?" in prompt else None
+    answers = generate(
+        fake.model(),
+        [question("A?", "a"), question("B?", "b")],
+        [None, None],
+        progress=False,
+        retries=0,
+    )
+    assert answers[0].text
+    assert "error" not in answers[0].meta
+    assert (answers[1].question_id, answers[1].text) == ("b", "")
+    assert "mirostat" in answers[1].meta["error"]
+
+
+def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypatch):
+    seen = {}
+
+    def ask(model, prompts, **options_):
+        seen.update(options_, prompts=prompts)
+        from ragbench.llm import Reply
+
+        return [Reply("yes", ok=True, seconds=0.5) for _ in prompts]
+
+    monkeypatch.setattr("ragbench.llm.ask", ask)
+    generate(object(), [question("A?"), question("A?")], ["one two", "one"])
+    assert seen["ids"] == ["q1/documents"] * 2
+    assert seen["groups"] == ["q1"] * 2  # ask puts the shorter context of a group first
+    answers = generate(object(), [question("A?")], ["text"], cassette="c")
+    assert (seen["concurrency"], seen["step"], seen["cassette"]) == (1, "generation", "c")
+    assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, 1)
+
+
+def test_braces_in_documents_are_not_filled_in(fake):
+    generate(fake.model(), [question("A?")], ["see {query}"], progress=False)
+    assert "see {query}" in sent(fake.calls[0])

@@ -1,0 +1,249 @@
+"""The five categories: judge models through the fake server, objects that grade, reports."""
+
+import json
+import math
+import re
+
+import pandas as pd
+import pytest
+from checks import refusals
+from experiment_parts import JudgeDouble
+from fake_ollama import FakeOllama
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.graded_answers import GradedAnswer, judge_report
+from ragbench.labelling.grades import _grading_prompts, grade, group_answers, repeated_grades
+from ragbench.llm import Cassette
+from ragbench.papers.thesis import steps
+from ragbench.records import Answer, Question
+
+BRIDGE = Question(
+    "b1",
+    "In which town was the inventor of the Nordal lamp born?",
+    "Åkerby",
+    (
+        "The Nordal lamp was invented by Sven Halvorsen in 1884.",
+        "He was born in Åkerby on 3 March 1851, the son of a watchmaker.",
+    ),
+    "bridge",
+    meta={"supporting_facts": (("Nordal lamp", 0), ("Sven Halvorsen", 0))},
+)
+YES_NO = Question(
+    "y1",
+    "Were the painters Olga Brandt and Emil Brandt born in the same city?",
+    "no",
+    ("Olga Brandt was born in Lübeck in 1860.", "Emil Brandt was born in Riga in 1866."),
+)
+EITHER_OR = Question(
+    "c1",
+    "Which bridge was opened first, Tarn Bridge or Velden Bridge?",
+    "Tarn Bridge",
+    ("Tarn Bridge was opened in 1902.", "Velden Bridge was opened in 1911."),
+)
+PERSON = Question(
+    "p1",
+    "Who taught the composer of the opera Silver Pines?",
+    "Johann Adam Reiter",
+    ("Silver Pines is an opera by Clara Westphal.", "She studied with Johann Adam Reiter in Graz."),
+)
+ALL = (BRIDGE, YES_NO, EITHER_OR, PERSON)
+
+
+def shown_answers(body):
+    """The candidates of a prompt, as the fake server sees them."""
+    text = (
+        body["messages"][-1]["content"]
+        if len(body["messages"]) == 1
+        else body["messages"][0]["content"]
+    )
+    block = text.split("candidate answers:\n")[1].split("\n\nReply")[0]
+    return re.findall(r"^\d+\. (.*)$", block, re.M)
+
+
+def grade_by_word(body):
+    """Grade "w3" as 3, whatever its place."""
+    return json.dumps({"grades": [int(text[1]) for text in shown_answers(body)]})
+
+
+def judged(reply, answers, **options):
+    """The grades of a judge model that replies so, and how often it was asked."""
+    with FakeOllama(reply=reply) as fake:
+        return grade(fake.model(num_ctx=8192), ALL, answers, progress=False, **options), len(
+            fake.calls
+        )
+
+
+def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
+    cells = [(q.id, r, b) for q in questions for r in retrievers for b in budgets]
+    return [
+        Answer(q, f"w{i % 5 + 1}", "g", meta={"retriever": r, "budget": b})
+        for i, (q, r, b) in enumerate(cells)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("per_prompt", "calls"), [("one", 12), ("ten", 4), ("systems", 6), (4, 4), (100, 2)]
+)
+def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_prompt, calls):
+    answers = grid()
+    grades, asked = judged(grade_by_word, answers, per_prompt=per_prompt)
+    assert asked == calls
+    assert [g.value for g in grades] == [int(a.text[1]) for a in answers]
+    assert len(group_answers(answers, per_prompt)) == calls
+    assert {g.judge for g in grades} == {"ollama:llama3:8b"}
+
+
+def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_counts():
+    budgets = range(100, 1001, 100)
+    retrievers = ("bm25", "sim", "mmr", "mlq", "reo")
+    answers = grid(budgets, retrievers, ALL)
+    groups = group_answers(answers, "ten")
+    assert len(groups) == len(ALL) * 5
+    assert all(len({answers[p].meta["retriever"] for p in g}) == 1 and len(g) == 10 for g in groups)
+    assert len(groups) / len(ALL) * 7404 == steps()["grading"] == 37_020
+
+
+def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too():
+    retrieved = [
+        Answer("b1", "w1", "g", meta={"retriever": r, "budget": b})
+        for b in (100, 1000)
+        for r in "abcde"
+    ]
+    alone = Answer("b1", "w2", "g", meta={"retriever": None, "budget": 0})
+    assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
+
+
+def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
+    (made,) = _grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], 2)
+    facts = (BRIDGE.text, "True answer: Åkerby", "- Nordal lamp: The Nordal lamp was")
+    for part in (*facts, "\n1. one 2. two\n2. (empty)\n"):
+        assert part in made.text
+    assert "exactly 2 numbers" in made.text
+
+
+def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
+    answers = grid(budgets=range(100, 1001, 100))
+    orders = (None, 1, 1, 2)
+    plain, one, again, two = (
+        judged(grade_by_word, answers, per_prompt="ten", order=o)[0] for o in orders
+    )
+    assert [g.value for g in plain] == [g.value for g in one] == [g.value for g in two]
+    positions = [[g.meta["position"] for g in run] for run in (plain, one, again, two)]
+    assert positions[0] == list(range(1, 11)) * 4
+    assert positions[1] == positions[2] != positions[3]
+    assert sorted(positions[1][:10]) == list(range(1, 11))
+    assert positions[1][:10] != positions[1][10:20]  # each prompt has an order of its own
+    assert one[0].meta["order"] == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"grades": [1, 2]}',
+        '{"grades": [1, 2, 3, 4]}',
+        '{"grades": [1, 2, 6]}',
+        '{"grades": ["1", "2", "3"]}',
+        '{"grades": [true, 2, 3]}',
+        '{"scores": [1, 2, 3]}',
+        "All three are fine.",
+    ],
+)
+def test_wrong_counts_and_unreadable_verdicts_are_unscored_with_the_raw_reply(reply):
+    answers = grid(retrievers=("bm25",), questions=(BRIDGE,))
+    grades, asked = judged(lambda body: reply, answers, per_prompt=3)
+    assert asked == 2  # one repair try
+    assert [g.value for g in grades] == [None] * 3
+    assert {g.raw for g in grades} == {reply}
+    assert all(g.meta["error"] and g.meta["detail"] and g.meta["repairs"] <= 1 for g in grades)
+
+
+def test_a_bad_reply_costs_only_the_answers_of_its_own_prompt():
+    answers = grid()
+
+    def sometimes(body):
+        return "no" if BRIDGE.text in body["messages"][0]["content"] else grade_by_word(body)
+
+    grades, _ = judged(sometimes, answers, per_prompt="ten")
+    assert [g.value is None for g in grades] == [a.question_id == "b1" for a in answers]
+
+
+def test_a_long_answer_is_cut_in_the_prompt_and_told():
+    answers = [Answer("b1", "w5 " + "x" * 100_000, "g"), Answer("b1", "w4", "g")]
+    with FakeOllama(reply=grade_by_word) as fake:
+        grades = grade(fake.model(num_ctx=8192), ALL, answers, per_prompt=2, progress=False)
+        assert len(fake.calls[0].prompt) < 8000
+    assert [(g.value, g.meta["cut"]) for g in grades] == [(5, True), (4, False)]
+
+
+FRAME = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
+ASKED = [Question("1", "Who?", "Ann")]
+test_answers_and_orders_that_cannot_work_are_named = refusals(
+    (
+        lambda: _grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")], 1),
+        DataError,
+        "answer 1 belongs to question 'zz'",
+    ),
+    (lambda: _grading_prompts((BRIDGE, BRIDGE), grid(), 1), "one question per id"),
+    *((lambda n=n: group_answers(grid(), n), f"per_prompt={n!r}") for n in (0, -1, "all", 2.5)),
+    # A column of a table where records are wanted.
+    (
+        lambda: grade("ollama:llama3:8b", FRAME["question"], FRAME["answer"]),
+        DataError,
+        r"(?s)questions: item 0 is str 'Who.'.*one Question per row",
+    ),
+    (
+        lambda: grade("ollama:llama3:8b", ASKED, FRAME["answer"]),
+        DataError,
+        r"(?s)answers: item 0 is str 'Ann'.*one Answer per row",
+    ),
+)
+
+
+def test_no_answer_has_no_grade_an_object_grades_without_a_prompt_and_nobody_is_no_judge():
+    assert grade("ollama:llama3:8b", ALL, []) == []
+    said = [Answer("1", "Ann", "x")]
+    assert grade(JudgeDouble(), ASKED, said)[0].value == 5
+    with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        grade(None, ASKED, said)
+
+
+def gold(grades, split="dev"):
+    return [
+        GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
+    ]
+
+
+def test_report_by_hand():
+    rows = gold([1, 1, 2, 5]) + gold([4, 4], "test")
+    dev, test = judge_report([1, 2, 2, None, 4, 5], rows, "mine").to_dict("records")
+    assert (dev["judge"], dev["split"], dev["n"], dev["unscored"]) == ("mine", "dev", 4, 1)
+    assert dev["accuracy"] == pytest.approx(2 / 3)
+    # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
+    assert dev["kappa"] == pytest.approx(0.4)
+    assert (test["split"], test["n"], test["unscored"], test["accuracy"]) == ("test", 2, 0, 0.5)
+    with pytest.raises(DataError, match="1 grades for 2"):
+        judge_report([1], gold([1, 2]))
+    with pytest.raises(DataError, match="label 7 at position 1"):
+        judge_report([1, 7], gold([1, 2]))
+    # NaN is unscored, too
+    (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict("records")
+    assert (report["unscored"], report["accuracy"]) == (1, 1.0)
+
+
+def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
+    def reply(body):
+        return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
+
+    questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
+    answers = [Answer("q", text, "g") for text in ("Ann", "Bob")]
+    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
+        model = server.model(seed=3)
+        grade(model, questions, answers, cassette=cassette)
+        assert len(server.calls) == 2
+        repeats = repeated_grades(model, questions, answers, repeats=3, cassette=cassette)
+        assert repeats == [[4, 5, 1], [4, 5, 1]]
+        assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
+        assert repeated_grades([model], questions, answers, repeats=3, cassette=cassette) == repeats
+        assert len(server.calls) == 6
+    with pytest.raises(ConfigError, match="repeats=1"):
+        repeated_grades(model, questions, answers, repeats=1)

@@ -1,0 +1,346 @@
+"""ask():
+
+one Reply per prompt in order, hosts and concurrency, busy servers, interrupts, notebooks, progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter
+from email.utils import format_datetime
+
+import pytest
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call
+
+from ragbench.errors import ConfigError
+from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
+from ragbench.llm.endpoints import _retry_after
+from ragbench.llm.models import full_name
+
+FAST = {"backoff_s": 0.01, "progress": False}
+
+
+def press_ctrl_c():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def numbered(count):
+    return [f"p{n}" for n in range(count)]
+
+
+def test_replies_come_in_the_order_of_the_prompts_whatever_the_order_of_the_answers():
+    delays = random.Random(0)
+    with FakeOllama(fault=lambda prompt, _: None) as fake:
+        fake.reply = lambda body: (
+            time.sleep(delays.random() / 100) or "echo " + body["messages"][-1]["content"]
+        )
+        prompts = [f"question {n}" for n in range(40)]
+        replies = ask(fake.model(), prompts, concurrency=8)
+    assert [reply.text for reply in replies] == [f"echo {prompt}" for prompt in prompts]
+    assert all(reply.ok and reply.error is None and not reply.cached for reply in replies)
+
+
+def test_a_reply_tells_tokens_seconds_model_digest_finish_and_step(fake):
+    reply = ask(fake.model(), ["why is the sky blue?"], ids=["q17"], step="generation")[0]
+    assert (reply.id, reply.step, reply.model, reply.digest) == (
+        "q17",
+        "generation",
+        "ollama:llama3:8b",
+        DIGEST,
+    )
+    assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.output_tokens) == (1, 10, 2)
+    assert reply.usage.tokens_per_second == pytest.approx(20_000)
+    assert 0 < reply.seconds < 30
+    assert (reply.finish, reply.attempts, reply.repairs) == ("stop", 1, 0)
+
+
+def test_every_call_sends_seed_temperature_num_ctx_and_asks_not_to_be_cut(fake):
+    ask(fake.model(temperature=0.25, seed=7, num_ctx=2048, num_predict=99, top_k=3), ["hi"])
+    sent = fake.calls[0].body
+    assert sent["options"] == {
+        "temperature": 0.25,
+        "seed": 7,
+        "num_ctx": 2048,
+        "num_predict": 99,
+        "top_k": 3,
+    }
+    assert (sent["truncate"], sent["stream"]) == (False, True)
+    assert sent["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_ask_works_inside_a_running_loop_and_beside_invoke(fake):
+    async def cell():
+        return ask(fake.model(num_predict=99), ["hello"])[0].text
+
+    asked = asyncio.run(cell())
+    assert fake.model(num_predict=99).invoke("hello").content == asked
+    assert asyncio.run(fake.model(num_predict=99).ainvoke("hello")).content == asked
+
+
+def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
+    prompts = [f"{name}: {n}" for name in "ab" for n in range(5)]
+    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
+        ask([one.model(), two.model()], prompts, groups=[p[0] for p in prompts], concurrency=1)
+        asked = [[call.prompt for call in server.calls] for server in (one, two)]
+    assert sorted(asked) == [prompts[:5], prompts[5:]]
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3:8b", "LLAMA3:8B", "library/llama3:8b", "registry.ollama.ai/library/llama3:8b"]
+)
+def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
+    assert full_name(name) == "llama3:8b"
+    # the number of a port is no tag
+    assert full_name("host:5000/llama3") == "host:5000/llama3:latest"
+    fake.models = {"llama3:8b": DIGEST, name: DIGEST}
+    ask(chat_model(f"ollama:{name}", host=fake.url), ["p"], cassette=tmp_path / "c.sqlite")
+    assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite")[0].cached
+
+
+def test_a_model_replaced_in_mid_run_is_noticed_and_no_reply_is_kept_under_a_wrong_digest(
+    fake, tmp_path, caplog
+):
+    fake.reply = at_call(4, lambda: fake.models.update({"llama3:8b": "0" * 64}))
+    fake.latency_s = 0.05
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        replies = ask(fake.model(), numbered(12), cassette=cassette, concurrency=1)
+        kept = [digest for (digest,) in cassette.rows("SELECT digest FROM replies")]
+    failed = [reply for reply in replies if not reply.ok]
+    assert set(kept) == {DIGEST}
+    assert len(kept) == 12 - len(failed) <= 5
+    assert {reply.error.kind for reply in failed} == {"digest"}
+    assert "replaced under its name in mid-run" in caplog.text
+
+
+def test_a_busy_server_is_waited_for_as_long_as_it_says_within_patience():
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 1) if not before else None) as fake:
+        start = time.monotonic()
+        assert ask(fake.model(), ["p"], **FAST)[0].ok
+        assert time.monotonic() - start >= 1.0
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 500)) as fake:
+        reply = ask(fake.model(), ["p"], patience_s=5, **FAST)[0]
+    assert (reply.error.kind, "Retry-After: 500 s" in str(reply.error)) == ("busy", True)
+
+
+def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+    from langchain_core.prompts import ChatPromptTemplate
+
+    value = ChatPromptTemplate.from_messages([("system", "Be brief."), ("human", "{q}")]).invoke(
+        {"q": "hi"}
+    )
+    same = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    forms = [
+        same,
+        [("system", "Be brief."), ("user", "hi")],
+        [SystemMessage("Be brief."), HumanMessage("hi")],
+        value,
+    ]
+    replies = ask(fake.model(), [*forms, "hi", HumanMessage("hi")])
+    assert all(
+        call.body["messages"][:1] == same[:1]
+        for call in fake.calls
+        if len(call.body["messages"]) == 2
+    )
+    assert len({reply.text for reply in replies[:4]}) == 1
+    assert replies[4].text == replies[5].text != replies[0].text
+    ask(fake.model(), [[HumanMessage("a"), AIMessage("b"), HumanMessage("c")]])
+    assert [message["role"] for message in fake.calls[-1].body["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
+    prompts = [f"p{n:02} {'x' * n}" for n in range(40)]
+    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
+        replies = ask([one.model(), two.model()], prompts, concurrency=3)
+    assert Counter(call.prompt for call in one.calls + two.calls) == dict.fromkeys(prompts, 1)
+    assert (one.most_at_once, two.most_at_once) == (3, 3)
+    assert min(Counter(reply.host for reply in replies)[fake.url] for fake in (one, two)) >= 8
+
+
+def test_a_host_that_dies_leaves_its_prompts_to_the_other():
+    with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
+        one.reply = at_call(10, one.stop)
+        start = time.monotonic()
+        replies = ask([one.model(), two.model()], numbered(60), concurrency=2, **FAST)
+    # nobody waits for a host while another is there
+    assert time.monotonic() - start < asking.OUTAGE_S
+    assert all(reply.ok for reply in replies)
+    assert sum(reply.host == two.url for reply in replies) > 30
+
+
+def test_the_last_prompt_of_a_host_that_fails_goes_to_one_that_had_nothing_left_to_do():
+    with (
+        FakeOllama(latency_s=0.3, fault=lambda prompt, before: Fault("404")) as one,
+        FakeOllama() as two,
+    ):
+        replies = ask([one.model(), two.model()], numbered(2), concurrency=1, **FAST)
+        assert len(one.calls) == 1
+    assert [reply.host for reply in replies] == [two.url] * 2
+
+
+def test_retry_after_is_read_as_seconds_or_as_a_date():
+    from datetime import UTC, datetime, timedelta
+
+    assert (_retry_after("3"), _retry_after("0.5")) == (3.0, 0.5)
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    assert 25 < _retry_after(soon) <= 30
+    assert _retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
+    assert (_retry_after("soon"), _retry_after(None)) == (None, None)
+
+
+def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path):
+    prompts = numbered(60)
+    with FakeOllama(latency_s=0.05) as fake:
+        cassette = Cassette(tmp_path / "run.sqlite")
+        fake.reply = at_call(12, press_ctrl_c)
+        with pytest.raises(
+            KeyboardInterrupt, match=r"of 60 replies are done \(recorded on run.sqlite"
+        ) as stop:
+            ask(fake.model(), prompts, cassette=cassette, concurrency=2)
+        replies = stop.value.replies
+        done = [reply for reply in replies if reply.ok]
+        assert isinstance(stop.value, Interrupted)
+        assert len(replies) == 60
+        assert 8 <= len(done) < 60
+        assert len(cassette.get(reply.key for reply in done)) == len(done)
+        # Ctrl-C may fall between the recording of a reply and its return
+        assert len(cassette) - len(done) in (0, 1)
+        assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
+        again = ask(fake.model(), prompts, cassette=cassette, concurrency=2)
+        assert all(reply.ok for reply in again)
+        # A call that Ctrl-C broke off may reach the server late, so the prompts are compared, not
+        # their number.
+        asked = Counter(call.prompt for call in fake.calls)
+        assert set(asked) == set(prompts)
+        assert {
+            asked[prompt] for prompt, reply in zip(prompts, replies, strict=True) if reply.ok
+        } == {1}
+
+
+def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):
+    fake.latency_s = 0.05
+    fake.reply = at_call(12, press_ctrl_c)
+    with pytest.raises(Interrupted, match=r"in \.replies") as stop:
+        ask(fake.model(), numbered(60), concurrency=2)
+    assert 8 <= sum(reply.ok for reply in stop.value.replies) < 60
+
+
+def test_no_progress_bar_when_nobody_looks_or_few_prompts(fake, capsys):
+    import ipykernel  # noqa: F401 - as libraries do; only a running kernel counts
+
+    ask(fake.model(), ["a"] * 30)
+    assert capsys.readouterr().err == ""
+
+
+def test_failures_are_logged_by_kind_with_the_first_one(fake, caplog):
+    fake.fault = lambda prompt, before: Fault("400") if prompt in ("p1", "p2") else None
+    ask(fake.model(), ["p0", "p1", "p2"], step="grading", ids=["a", "b", "c"])
+    assert "grading: 2 of 3 prompts failed (unusable). First (b): ollama:llama3:8b" in caplog.text
+
+
+@pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:made"])
+def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec, fake):
+    fake.stop()
+    model = fake.model(spec)
+    start = time.monotonic()
+    replies = ask(model, numbered(2000))
+    assert time.monotonic() - start < 20  # one try for each would take minutes
+    assert {reply.error.kind for reply in replies} == {"down"}
+    assert len(replies) == 2000
+
+
+def test_a_server_that_is_started_again_costs_no_reply():
+    with FakeOllama(latency_s=0.01) as fake:
+
+        def restart():
+            fake.stop()
+            time.sleep(0.5)
+            fake.start()
+
+        fake.reply = at_call(12, restart)
+        replies = ask(fake.model(), numbered(80), concurrency=2, **FAST)
+    assert all(reply.ok for reply in replies)
+
+
+def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkeypatch):
+    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
+    with FakeOllama(latency_s=0.01) as fake:
+        fake.reply = at_call(12, fake.stop)
+        start = time.monotonic()
+        replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
+        assert time.monotonic() - start < 30
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"down"}
+    assert any(reply.ok for reply in replies)
+
+
+def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake, tmp_path):
+    without = ask(fake.model(), ["a", "a", "b"])
+    assert len(fake.calls) == 3
+    assert not any(reply.cached for reply in without)
+    fake.calls.clear()
+    with_one = ask(
+        fake.model(), ["a", "a", "b"], ids=["x", "y", "z"], cassette=tmp_path / "c.sqlite"
+    )
+    assert Counter(call.prompt for call in fake.calls) == {"a": 1, "b": 1}
+    assert [(reply.id, reply.cached) for reply in with_one] == [
+        ("x", False),
+        ("y", True),
+        ("z", False),
+    ]
+    assert with_one[0].text == with_one[1].text
+
+
+def test_no_prompts_give_no_replies_and_no_call(fake):
+    assert ask(fake.model(), []) == []
+    assert not fake.calls
+    assert not fake.other
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"prompts": "one text"}, r"ask\(model, \[prompt\]\)"),
+        ({"prompts": [3.5]}, "a prompt of type float"),
+        ({"ids": ["a", "b"]}, "2 ids for 1 prompts"),
+        ({"schema": [None, None]}, "2 schemas for 1 prompts"),
+        ({"schema": dict}, "a pydantic BaseModel class"),
+        ({"model": "llama3:8b"}, "unknown model provider 'llama3'"),
+        ({"model": object()}, "a LangChain chat model"),
+        ({"model": []}, "no model"),
+        ({"model": ["ollama:m", {"use": "ollama:m", "temperature": 0.5}]}, "two different models"),
+        ({"on_miss": "ignore"}, "unknown on_miss 'ignore'"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused_in_words(fake, change, words):
+    given = {"model": fake.model(), "prompts": ["p"], **change}
+    with pytest.raises(ConfigError, match=words):
+        ask(given.pop("model"), given.pop("prompts"), **given)
+
+
+def test_hosts_with_different_weights_under_one_name_are_refused():
+    with FakeOllama() as one, FakeOllama(models={"llama3:8b": "0" * 64}) as two:
+        with pytest.raises(CallError, match="two digests under one name") as caught:
+            ask([one.model(), two.model()], ["p"])
+        assert not one.calls
+    assert caught.value.kind == "digest"
+
+
+@pytest.mark.posix
+def test_ask_still_works_after_a_fork(fake):
+    ask(fake.model(), ["before"])
+    pid = os.fork()
+    if pid == 0:
+        ok = False
+        try:
+            ok = ask(fake.model(), ["after"])[0].ok
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0

@@ -1,0 +1,370 @@
+"""chat_model, OpenAI-compatible servers, and any other LangChain chat model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import ClassVar
+
+import pytest
+from experiment_parts import Copier
+from fake_ollama import DIGEST, FakeOllama, Fault
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import BaseModel, SecretStr
+
+import ragbench as rb
+from ragbench.errors import ConfigError, ModelError
+from ragbench.llm import Cassette, ask, chat_model, model_facts, model_name
+from ragbench.llm.endpoints import endpoint_of, window
+from ragbench.llm.models import _address
+
+
+class Word(BaseModel):
+    word: str
+
+
+@pytest.fixture
+def fake():
+    with FakeOllama(models={"llama3:8b": DIGEST, "made": DIGEST}) as server:
+        yield server
+
+
+def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    from langchain_ollama import ChatOllama
+
+    model = chat_model("ollama:llama3:8b")
+    assert isinstance(model, ChatOllama)
+    assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
+    assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, None)
+    assert model.deadline_s == 600
+    # of the key
+    assert endpoint_of(model).options == {"options": {"temperature": 0, "seed": 0, "num_ctx": 8192}}
+    for client in (model._client._client, model._async_client._client):
+        assert (client.timeout.read, client.timeout.connect) == (600, 10)
+
+
+QUESTION = rb.Question("q", "Who built the mill?", "Ada Ruck", ("Ada Ruck built it.",))
+STEPS = {
+    "a grade": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")]), 64),
+    "many grades": (
+        lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")], per_prompt="ten"),
+        512,
+    ),
+    "an answer": (lambda model: rb.generate(model, [QUESTION], ["It was built."]), 512),
+    "claims": (lambda model: rb.extract_claims(model, ["Ada built it."]), 512),
+    "one claim": (
+        lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."], joint=1),
+        64,
+    ),
+    "sub-questions": (lambda model: rb.llm_decomposer(model)("Who built it?"), 512),
+    "anything": (lambda model: ask(model, ["Write a document."]), 2048),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("own", [{}, {"num_predict": 200}])
+def test_a_reply_is_as_long_as_its_step_needs_unless_the_model_names_a_bound(step, own, fake):
+    call, bound = STEPS[step]
+    call({"use": "ollama:llama3:8b", "host": fake.url, **own})
+    assert {seen.body["options"]["num_predict"] for seen in fake.calls} == {
+        own.get("num_predict", bound)
+    }
+
+
+def test_a_modelfiles_own_bound_is_not_overruled_and_the_key_stays(fake, tmp_path):
+    fake.modelfile = 'stop           "<|im_end|>"\nnum_predict    96\n'
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        ask(fake.model(), ["hi"], cassette=cassette, num_predict=64)
+        assert "num_predict" not in fake.calls[0].body["options"]
+        fake.modelfile = ""
+        (reply,) = ask(fake.model(), ["hi"], cassette=cassette, num_predict=64)
+    assert reply.cached
+    fake.modelfile = "num_predict    96"
+    ask(fake.model(num_predict=30), ["hi"])
+    assert fake.calls[1].body["options"]["num_predict"] == 30
+
+
+def test_an_embedding_model_is_not_asked_to_chat_and_those_that_can_are_named(fake):
+    fake.models["all-minilm:latest"] = DIGEST
+    (reply,) = ask(fake.model("ollama:all-minilm"), ["hi"])
+    assert reply.error.kind == "no_model"
+    assert "only embedding" in str(reply.error)
+    assert "llama3:8b" in reply.error.do
+    assert fake.calls == []
+    with pytest.raises(ModelError, match="only embedding"):
+        model_facts(fake.model("ollama:all-minilm"))
+
+
+def test_the_window_in_use_is_known_once_the_model_has_answered(fake, caplog):
+    fake.window = 2048  # what /api/ps says; by /api/show the model was made for more
+    model = fake.model(num_ctx=8192)
+    ask(model, ["hi", "ho"])
+    assert caplog.text.count("num_ctx=8192, but Ollama lowers it to 2048") == 1
+    assert window(model) == 2048
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("ollama:llama3:8b", "ollama:llama3:8b"),
+        ({"use": "ollama:llama3:8b", "num_predict": 9}, "ollama:llama3:8b"),
+        (Copier(), "copier"),
+        (chat_model("ollama:SmolLM2"), "ollama:smollm2:latest"),
+    ],
+)
+def test_who_answers_has_a_name(given, name):
+    assert model_name(given) == name
+
+
+def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "gpu7:9999")
+    assert chat_model("ollama:m").base_url == "http://gpu7:9999"
+    assert chat_model("ollama:m", host="https://other/").base_url == "https://other"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1")
+    assert chat_model("openai:m").openai_api_base == "http://vllm:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", "http://localhost:11434"),
+        ("gpu:8080", "http://gpu:8080"),
+        ("http://gpu", "http://gpu"),
+        ("https://gpu/ollama/", "https://gpu/ollama"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::1]:11434", "http://[::1]:11434"),
+        ("http://anna:pw@gpu:1", "http://gpu:1"),
+    ],
+)
+def test_addresses_are_completed_and_user_and_password_taken_out(host, expected):
+    assert _address(host, 11434) == (expected, "anna:pw" if "anna" in host else None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "words"),
+    [
+        ("llama3:8b", {}, "unknown model provider 'llama3'(?s:.)*write 'ollama:llama3:8b'"),
+        ("ollama:x:cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
+        ("ollama:x:120b-cloud", {}, "sends prompts to ollama.com(?s:.)*cloud=True"),
+        ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
+        ("smollm", {}, "did you mean 'smollm2'"),
+        ("ollama:", {}, "ollama:NAME"),
+        ("gguf:", {}, "gguf:FILE"),
+        ("smollm2", {"host": "gpu1:8000"}, "number of a server on this machine"),
+        ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
+        ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),
+        ("openai:gpt-4o-mini", {}, "OPENAI_API_KEY"),
+        ("ollama:m", {"deadline_s": 0}, "deadline_s=0"),
+        ("ollama:m", {"num_ctx": 0}, "num_ctx=0"),
+        ("ollama:m", {"host": "ftp://x"}, "an address such as"),
+        ("ollama:m", {"host": "http://u:secretpw@h:99999999"}, "host='h:99999999'"),
+    ],
+)
+def test_what_cannot_work_is_named(spec, options, words, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=words) as caught:
+        chat_model(spec, **options)
+    assert "secretpw" not in str(caught.value)
+
+
+def test_a_plain_chat_ollama_gets_the_same_protection(fake):
+    from langchain_ollama import ChatOllama
+
+    plain = ChatOllama(
+        model="llama3:8b",
+        base_url=fake.url,
+        num_ctx=512,
+        client_kwargs={"headers": {"x-team": "rag"}},
+    )
+    fake.fault = lambda prompt, before: Fault("no_end_mark") if prompt == "p1" else None
+    replies = ask(plain, ["p0", "p1", "p2"], retries=0)
+    assert [reply.error and reply.error.kind for reply in replies] == [None, "server", None]
+    assert fake.calls[0].headers["x-team"] == "rag"
+
+
+def test_a_copy_of_a_model_is_asked_with_its_own_options(fake):
+    model = fake.model()
+    ask(model, ["p"])
+    ask(model.model_copy(update={"seed": 5}), ["p"])
+    assert [call.body["options"]["seed"] for call in fake.calls] == [0, 5]
+
+
+def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
+    model = fake.model()
+    assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content
+    structured = model.with_structured_output(Word)
+    assert structured.invoke("hello") == Word(word="x")
+    assert asyncio.run(model.ainvoke("hello", stop=["."])).content
+    assert fake.calls[-1].body["options"]["stop"] == ["."]
+
+
+# -- the OpenAI protocol
+# -----------------------------------------------------------------------------------------------
+
+
+def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
+    more = {
+        "temperature": 0.5,
+        "seed": 3,
+        "num_predict": 50,
+        "price": (1.0, 2.0),
+        "digest": "d" * 9,
+    }
+    reply = ask(fake.model("openai:made", **more), ["a b"])[0]
+    sent = fake.calls[0].body
+    assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (
+        0.5,
+        3,
+        50,
+        "made",
+    )
+    assert (reply.ok, reply.usage.prompt_tokens, reply.finish, reply.digest) == (
+        True,
+        6,
+        "stop",
+        "d" * 9,
+    )
+    assert reply.usage.cost == pytest.approx((6 * 1.0 + reply.usage.output_tokens * 2.0) / 1e6)
+
+
+@pytest.mark.parametrize("form", ["json_schema", "json_object"])
+def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
+    with FakeOllama(openai_schema=form, models={"made": "d"}) as fake:
+        replies = ask(
+            fake.model("openai:made"), ["a", "b", "c"], schema=Word, concurrency=1, retries=0
+        )
+        assert [reply.parsed for reply in replies] == [Word(word="x")] * 3
+        forms = [call.body["response_format"]["type"] for call in fake.calls]
+    assert forms == (
+        ["json_schema"] * 3 if form == "json_schema" else ["json_schema"] + ["json_object"] * 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault("html"), "server"),
+        (Fault("garbage"), "server"),
+        (Fault("no_reply"), "server"),
+        (Fault("dropped"), "server"),
+        (Fault("500"), "server"),
+        (Fault("401"), "auth"),
+        (Fault("finish", "length"), "truncated"),
+        (Fault("finish", "content_filter"), "unusable"),
+        (Fault("no_bytes", 9), "timeout"),
+    ],
+)
+def test_failures_of_openai_servers_have_the_same_names(fault, kind):
+    with FakeOllama(fault=lambda p, n: fault, models={"made": "d"}) as fake:
+        reply = ask(
+            fake.model("openai:made"), ["p"], retries=0, deadline_s=0.5 if kind == "timeout" else 10
+        )[0]
+    assert reply.error.kind == kind
+    assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
+
+
+def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
+    more = {"cassette": tmp_path / "c.sqlite", "progress": False}
+    fine, small = (
+        ask(fake.model("openai:made", **window), ["word " * 300], **more)[0]
+        for window in ({}, {"num_ctx": 304})
+    )
+    assert fine.ok
+    assert "fills the window: 304 tokens" in str(small.error)
+
+
+def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
+    from langchain_openai import ChatOpenAI
+
+    fake.api_key = "sk-topsecret99"
+    model = fake.model("openai:made", api_key="sk-topsecret99")
+    assert isinstance(model, ChatOpenAI)
+    assert model.invoke("hi").usage_metadata["input_tokens"] == 5
+    assert "topsecret" not in repr(model)
+    assert endpoint_of(model).secrets == ("sk-topsecret99",)
+
+
+# -- any LangChain model
+# -----------------------------------------------------------------------------------------------
+
+
+class Scripted(BaseChatModel):
+    """A chat model of somebody else: answers, or raises what it is told to."""
+
+    temperature: float = 0.0
+    token: SecretStr = SecretStr("hf_secret_token")
+    service_url: str = "http://somewhere"
+    seen: ClassVar[list] = []
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.seen.append([message.type for message in messages])
+        text = messages[-1].content
+        if text == "raise":
+            raise RuntimeError("boom with hf_secret_token")
+        if text == "refuse":
+            raise ConnectionRefusedError(111, "Connection refused")
+        message = AIMessage(
+            content=json.dumps({"word": text}) if "json" in text.lower() else text.upper(),
+            response_metadata={"finish_reason": "length" if text == "long" else "stop"},
+            usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def test_any_langchain_chat_model_can_be_asked():
+    listed = ask(FakeListChatModel(responses=["same"]), ["a", "b"])
+    assert [reply.text for reply in listed] == ["same"] * 2
+    model = Scripted()
+    replies = ask(model, ["one", [("system", "s"), ("user", "two")], "long", "raise"], retries=0)
+    assert [reply.text for reply in replies[:2]] == ["ONE", "TWO"]
+    assert ["system", "human"] in model.seen
+    assert (replies[0].usage.prompt_tokens, replies[0].model) == (3, "scripted:Scripted")
+    assert (replies[2].error.kind, replies[3].error.kind) == ("truncated", "server")
+    assert "boom" in str(replies[3].error)
+    assert "hf_secret" not in str(replies[3].error)
+
+
+def test_other_models_are_recorded_by_their_options_without_secrets_and_addresses(tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    ask(Scripted(), ["p"], cassette=cassette)
+    assert ask(Scripted(service_url="http://else", token="other-token"), ["p"], cassette=cassette)[
+        0
+    ].cached
+    assert not ask(Scripted(temperature=0.7), ["p"], cassette=cassette)[0].cached
+    cassette.close()
+    assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
+    assert b"somewhere" not in (tmp_path / "c.sqlite").read_bytes()
+
+
+def test_structured_replies_of_other_models_are_validated_all_the_same():
+    good, bad = ask(Scripted(), ["json please", "plain"], schema=Word)
+    assert good.parsed == Word(word="json please")
+    # the repair prompt asks for JSON, and Scripted obeys that
+    assert (bad.error, bad.repairs) == (None, 1)
+
+
+def test_a_model_that_knows_structured_output_is_told_of_the_schema():
+    told = []
+
+    class Knowing(Scripted):
+        def with_structured_output(self, schema, *, include_raw=False, **kwargs):
+            from langchain_core.runnables import RunnableLambda
+
+            told.append(schema)
+            call = {"name": "Word", "args": {"word": "by tool"}, "id": "1", "type": "tool_call"}
+            return RunnableLambda(
+                lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None}
+            )
+
+    replies = ask(Knowing(), ["a", "b"], schema=Word)
+    assert [reply.parsed for reply in replies] == [Word(word="by tool")] * 2
+    assert told == [Word.model_json_schema()] * 2

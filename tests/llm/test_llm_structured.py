@@ -1,0 +1,258 @@
+"""Structured replies:
+
+what is accepted, what gets its one repair try, and what ends as a typed failure.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import pytest
+from fake_ollama import FakeOllama, Fault
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from ragbench.errors import ConfigError
+from ragbench.llm import ask, label_schema
+from ragbench.llm.structured import json_values, read_reply, without_thinking
+
+
+class Verdict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    label: Literal["covered", "contradicted", "neither"]
+    certainty: int = 0
+
+
+GOOD = '{"label": "covered", "certainty": 3}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        f"  \n{GOOD}\n",
+        f"```json\n{GOOD}\n```",
+        f"```\n{GOOD}\n```",
+        f"Sure! Here is my verdict:\n{GOOD}\nI hope that helps.",
+        f'<think>The point {{is}} there, so "covered". {{"label": "neither"}}</think>\n{GOOD}',
+        f"first I compare ...</think>{GOOD}",
+        f"The set {{a, b}} is meant. {GOOD}",
+        f"{GOOD}\n\nOnce more: {GOOD}",
+        '{"certainty": 3, "label": "covered"}',
+    ],
+)
+def test_one_json_value_counts_whatever_is_wrapped_around_it(text):
+    verdict, _, problem = read_reply(text, Verdict)
+    assert problem == ""
+    assert verdict == Verdict(label="covered", certainty=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("covered", "no complete JSON value"),
+        ("", "no complete JSON value"),
+        ('{"label": "covered", "certainty": 3', "Invalid JSON: EOF"),
+        ('Here it is: {"label": "cov', "no complete JSON value"),
+        ('{"reason": {"label": "neither"}, "label": "cov', "Invalid JSON: EOF"),
+        ('{"label": "covered", "certainty": "3"}', "certainty: Input should be a valid integer"),
+        ('{"label": "covered", "certainty": 3.0}', "certainty: Input should be a valid integer"),
+        ('{"label": "Covered"}', "label: Input should be 'covered', 'contradicted' or 'neither'"),
+        ('{"label": "covered", "why": "x"}', "why: Extra inputs are not permitted"),
+        ("{}", "label: Field required"),
+        ('[{"label": "covered"}]', "the JSON: Input should be an object"),
+        ('{"label": "covered"} or rather {"label": "neither"}', "2 different JSON values"),
+        (f"<think>hm {GOOD}", "thinking part was not finished"),
+        ("[" * 100_000, "no complete JSON value|Invalid JSON"),
+    ],
+)
+def test_anything_else_is_named_and_never_guessed(text, words):
+    import re
+
+    verdict, found, problem = read_reply(text, Verdict)
+    assert verdict is None
+    assert found == ""
+    assert re.search(words, problem), problem
+
+
+def test_no_value_is_taken_from_inside_a_value_that_breaks_off():
+    assert json_values('x {"a": [1, 2], "b": {"label": "covered"}') == []
+    assert json_values('[1, 2] and {"a": 3}') == ["[1, 2]", '{"a": 3}']
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60).filter(lambda s: not set(s) & set("[{")))
+@example("<think>", "</think>")
+def test_reading_never_raises_and_never_invents(before, after):
+    verdict, found, problem = read_reply(before + GOOD + after, Verdict)
+    assert (verdict is None) == bool(problem)
+    if verdict is not None:
+        assert found in before + GOOD + after
+        assert json.loads(found)["label"] == verdict.label
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(min_value=0, max_value=len(GOOD) - 1))
+def test_no_cut_of_a_good_reply_is_accepted(length):
+    assert read_reply(GOOD[:length], Verdict)[0] is None
+
+
+def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw():
+    text = "<think>Paris or Lyon?</think>\nParis"
+    with FakeOllama(reply=lambda body: text) as fake:
+        reply = ask(fake.model(), ["capital?"])[0]
+    assert (reply.text, reply.raw) == ("Paris", text)
+    assert without_thinking("<think>endless") is None
+
+
+def talk(replies, prompts=("p",), schema=Verdict, retries=0, **options):
+    """Ask with scripted replies (the last one is repeated); return the replies and the calls."""
+    script = list(replies)
+
+    def reply(body):
+        return script.pop(0) if len(script) > 1 else script[0]
+
+    with FakeOllama(reply=reply) as fake:
+        model = fake.model(**options)
+        return ask(model, prompts, schema=schema, retries=retries, backoff_s=0.01), fake.calls
+
+
+def test_the_schema_goes_to_the_server_as_json_schema():
+    (reply,), calls = talk([GOOD])
+    assert calls[0].body["format"] == Verdict.model_json_schema()
+    assert reply.parsed == Verdict(label="covered", certainty=3)
+    assert (reply.ok, reply.text, reply.repairs, reply.usage.calls) == (True, GOOD, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}', f"<think>{GOOD}"]
+)
+def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad):
+    (reply,), calls = talk([bad, GOOD])
+    # nothing was answered at all: that is an empty answer, not a bad one
+    if bad.startswith("<think>"):
+        assert reply.error.kind == "unusable"
+        return
+    assert reply.ok
+    assert (reply.repairs, reply.attempts, reply.usage.calls, len(calls)) == (1, 2, 2, 2)
+    first = calls[0].body["messages"]
+    second = calls[1].body["messages"]
+    assert (second[: len(first)], second[len(first)]) == (
+        first,
+        {"role": "assistant", "content": bad},
+    )
+    assert "JSON schema" in second[-1]["content"]
+    assert calls[1].body["format"] == calls[0].body["format"]
+
+
+def test_a_second_bad_reply_is_a_failure_that_keeps_the_raw_text():
+    (reply,), calls = talk(["no json here", "still none"], retries=3)
+    assert (reply.ok, reply.parsed, reply.error.kind) == (False, None, "unusable")
+    assert reply.raw == reply.text == "still none"
+    assert "no complete JSON value" in str(reply.error)
+    assert (reply.repairs, reply.usage.calls, len(calls)) == (1, 2, 2)
+
+
+@pytest.mark.parametrize("after", ["good", "cut again"])
+def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(after):
+    def fault(prompt, before):
+        return Fault("truncated") if before == 0 or after == "cut again" else None
+
+    with FakeOllama(reply=lambda body: GOOD, fault=fault) as fake:
+        reply = ask(fake.model(num_predict=77), ["p"], schema=Verdict)[0]
+        assert len(fake.calls) == 2
+    if after == "good":
+        assert (reply.ok, reply.repairs) == (True, 1)
+    else:
+        assert reply.error.kind == "truncated"
+        assert "num_predict=77" in str(reply.error)
+        assert reply.raw in GOOD
+
+
+def test_a_whole_json_value_with_white_space_up_to_the_limit_is_the_value():
+    with FakeOllama(
+        reply=lambda body: GOOD + " \n" * 9, fault=lambda p, n: Fault("finish", "length")
+    ) as fake:
+        reply = ask(fake.model(), ["p"], schema=Verdict)[0]
+    assert (reply.parsed, reply.repairs) == (Verdict(label="covered", certainty=3), 0)
+
+
+def test_a_think_tag_that_is_only_named_is_part_of_the_answer():
+    assert (
+        without_thinking("HTML has no tag <think>, and no </b>.")
+        == "HTML has no tag <think>, and no </b>."
+    )
+    assert (
+        without_thinking("Write <think> and </think> around it.")
+        == "Write <think> and </think> around it."
+    )
+    # at the beginning only
+    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"
+    verdict = '{"label": "covered", "reason": "it says <think>"}'
+
+    class Reasoned(BaseModel):
+        label: str
+        reason: str
+
+    (reply,), _ = talk([verdict], schema=Reasoned)
+    assert reply.parsed.reason == "it says <think>"
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
+    schema = label_schema(3, ("yes", "no"))
+    wrong = json.dumps({"labels": ["yes"] * count})
+    right = '{"labels": ["yes", "no", "yes"]}'
+    (reply,), _ = talk([wrong, right], schema=schema)
+    assert (reply.ok, reply.repairs, reply.parsed.labels) == (True, 1, ["yes", "no", "yes"])
+    (reply,), _ = talk([wrong, wrong], schema=schema)
+    assert reply.error.kind == "unusable"
+    assert "3 items" in str(reply.error)
+    assert reply.raw == wrong
+
+
+def test_label_schema_tells_the_server_how_many():
+    schema = label_schema(3, ("yes", "no")).model_json_schema()
+    assert (
+        schema["properties"]["labels"]["minItems"]
+        == schema["properties"]["labels"]["maxItems"]
+        == 3
+    )
+    assert label_schema(3, ("yes", "no")) is label_schema(3, ("yes", "no"))
+
+
+def test_each_prompt_may_have_its_own_schema():
+    def reply(body):
+        return "plain" if not body.get("format") else json.dumps({"labels": ["yes"] * 2})
+
+    with FakeOllama(reply=reply) as fake:
+        model = fake.model()
+        plain, two, one = ask(
+            model,
+            ["a", "b", "c"],
+            schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))],
+        )
+    assert (plain.ok, plain.parsed, plain.text) == (True, None, "plain")
+    assert two.parsed.labels == ["yes", "yes"]
+    assert one.error.kind == "unusable"
+
+
+def test_repaired_replies_replay_with_their_count_and_are_validated_again(tmp_path):
+    script = iter(["bad", GOOD])
+    with FakeOllama(reply=lambda body: next(script)) as fake:
+        model = fake.model()
+        first = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
+    again = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite")[0]
+    assert (again.cached, again.repairs, again.parsed, again.usage) == (
+        True,
+        1,
+        first.parsed,
+        first.usage,
+    )
+
+
+def test_a_schema_must_be_a_pydantic_class():
+    with pytest.raises(ConfigError, match="pydantic BaseModel class"):
+        talk([GOOD], schema={"type": "object"})

@@ -1,0 +1,318 @@
+"""RAGEval's measures: hand-worked cases, slow oracles, properties, the recorded GPT-4o run."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from checks import refusals
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.keypoints import (
+    answer_rouge_l,
+    effective_information_rate,
+    keypoint_metrics,
+    keypoint_table,
+    passage_table,
+    reference_recall,
+)
+from ragbench.text.sentences import split_sentences
+
+REFERENCES = ["Oil rose in May. Gas fell in June.", "Wheat was flat."]
+# 6 + 4 words without prefix
+SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in June."]
+
+
+def test_keypoint_metrics_are_shares_of_the_verdicts():
+    got = keypoint_metrics(["covered", "neither", "covered", "contradicted"])
+    assert got == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
+    assert np.isnan(list(keypoint_metrics([]).values())).all()
+
+
+def test_an_unread_verdict_leaves_the_answer_unscored_and_counted():
+    table = keypoint_table([["covered", None], ["covered", "neither"], []])
+    assert table["n"].tolist() == [2, 2, 0]
+    assert table["unscored"].tolist() == [1, 0, 0]
+    assert table["completeness"].isna().tolist() == [True, False, True]
+    assert table.loc[1, "irrelevance"] == 0.5
+
+
+def test_recall_lets_sentences_of_one_reference_match_in_different_passages():
+    assert reference_recall(REFERENCES, SPLIT_OVER_TWO) == 0.5
+    assert reference_recall(REFERENCES, SPLIT_OVER_TWO[:1]) == 0.0
+
+
+def test_eir_counts_words_of_whole_references_as_printed_and_of_any_sentence_as_released():
+    first = SPLIT_OVER_TWO[:1]  # 6 words; one of the reference's two sentences, 4 words
+    assert effective_information_rate(REFERENCES, first) == 0.0
+    assert effective_information_rate(REFERENCES, first, variant="released") == pytest.approx(4 / 6)
+    assert effective_information_rate(REFERENCES, SPLIT_OVER_TWO) == pytest.approx(8 / 10)
+
+
+def test_a_sentence_that_runs_over_two_passages_counts_as_released_only():
+    halves = ["So oil", "rose again."]
+    assert effective_information_rate(
+        ["oil rose again."], halves, variant="released"
+    ) == pytest.approx(3 / 4)
+    assert effective_information_rate(["oil rose again."], halves) == 0.0
+    assert reference_recall(["oil rose again."], halves, variant="released") == 0.0
+
+
+def test_the_metadata_prefix_is_neither_counted_nor_matched():
+    passages = ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
+    assert effective_information_rate(["Wheat was flat."], passages) == pytest.approx(3 / 6)
+    assert effective_information_rate(["Wheat was flat."], passages, prefix=False) == pytest.approx(
+        3 / 8
+    )
+    assert reference_recall(["Company: Marn Ltd."], passages) == 0.0
+    assert reference_recall(["Company: Marn Ltd."], passages, variant="released") == 1.0
+    # Only a bracket at the very start is metadata.
+    assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize(
+    ("passage", "language", "words"),
+    [
+        ("(Marn (Holdings) Ltd) Rye.", "en", 1),
+        (" (Marn) Rye.", "en", 1),
+        ("（马恩（集团）公司）黑麦。", "zh", 3),
+        ("(Marn Rye.", "en", 2),
+        ("(Marn (Holdings) Rye.", "en", 3),
+    ],
+)
+def test_a_name_with_brackets_is_cut_off_whole_and_an_open_bracket_is_text(
+    passage, language, words
+):
+    assert passage_table([[passage[-3:]]], [[passage]], language)["words"].tolist() == [words]
+
+
+def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_breaks():
+    references = ["利润上升。现金减少！"]
+    passages = ["（公司：甲）利润上升。其他。", "现金减少！"]
+    assert reference_recall(references, passages, "zh") == 1.0
+    assert effective_information_rate(references, passages, "zh") == pytest.approx(10 / 13)
+    # Released: the blank that joins the two passages is a word.
+    assert effective_information_rate(references, passages, "zh", "released") == pytest.approx(
+        10 / 14
+    )
+    assert split_sentences("一。二！\n三 四？五", "zh") == ("一。", "二！", "三 四？", "五")
+
+
+def test_without_references_the_value_is_nan_or_the_one_asked_for():
+    for measure in (reference_recall, effective_information_rate):
+        assert math.isnan(measure([], ["a b"]))
+        assert measure([], ["a b"], empty=0.0) == 0.0
+    assert reference_recall(["A."], []) == 0.0
+    assert math.isnan(effective_information_rate(["A."], []))
+    assert effective_information_rate(["A."], [], empty=0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Dr. Marn left. Ms. Orl stayed.", 2),
+        ("Tarn Inc. reported 3.5 million. It grew.", 2),
+        ("Tarn Ltd. The firm grew.", 2),
+        ("It was filed by J. Orl of Tarn Co. Marn signed.", 1),
+        ("Section No. 7 applies, e.g. Rule 2.", 1),
+        ('He said "stop." Then he left! Did she? Yes.', 4),
+        ("up to 5. item", 1),
+        ("1. The first point. 2. The second", 2),
+        ("One line\nAnother line", 2),
+        ("  ", 0),
+    ],
+)
+def test_english_sentences_by_rule(text, count):
+    assert len(split_sentences(text, "en")) == count
+
+
+@given(st.text(alphabet="aB .!?\n\"'1。！？（) L", max_size=60), st.sampled_from(["en", "zh"]))
+def test_splitting_keeps_every_character_but_white_space(text, language):
+    assert re.sub(r"\s", "", "".join(split_sentences(text, language))) == re.sub(r"\s", "", text)
+
+
+test_unusable_arguments_say_what_was_expected = refusals(
+    (lambda: keypoint_metrics("covered"), DataError, "verdicts is one text"),
+    (
+        lambda: keypoint_metrics(["Covered"]),
+        DataError,
+        "'Covered'(?s:.)*covered, contradicted, neither",
+    ),
+    (lambda: keypoint_metrics([None]), DataError, r"verdicts\[0\] is None"),
+    (lambda: reference_recall(["A."], ["A."], "fr"), "en, zh"),
+    (
+        lambda: effective_information_rate(["A."], ["A."], variant="x"),
+        "normalised, normalised_nfkc, paper, released",
+    ),
+    (lambda: reference_recall(["A.", " "], ["A."]), DataError, "reference 1 is empty"),
+    (lambda: reference_recall("A.", ["A."]), DataError, "references is one text"),
+    (lambda: reference_recall(["A.", None], ["A."]), DataError, r"references\[1\] is None"),
+    (lambda: answer_rouge_l([None], ["A."]), DataError, r"answers\[0\] is None"),
+    (
+        lambda: passage_table([["A."], [""]], [["A."], ["A."]]),
+        DataError,
+        "question 1: reference 0 is empty",
+    ),
+    (lambda: passage_table([["A."], ["B."]], [["A."]]), DataError, "references 2, passages 1"),
+)
+
+
+def slow(references, passages, language, variant):
+    """Eq 1 and Eq 2, written out word by word."""
+    cut = []
+    for passage in passages:
+        closing = {"(": ")", "（": "）"}.get(passage[:1])
+        cut.append(
+            passage[passage.index(closing) + 1 :] if closing and closing in passage else passage
+        )
+    size = (lambda s: len(s)) if language == "zh" else (lambda s: len(s.split()))
+    hits = words = 0
+    for reference in references:
+        sentences = split_sentences(reference, language)
+        there = [any(s in p for p in (cut if variant == "paper" else passages)) for s in sentences]
+        hits += all(there)
+        for s in sentences:
+            if variant == "released":
+                words += size(s) if s in " ".join(cut) else 0
+            elif all(there):
+                words += size(s)
+    total = size(" ".join(cut)) if variant == "released" else sum(map(size, cut))
+    return hits / len(references), words / total if total else float("nan")
+
+
+SENTENCE = st.sampled_from(
+    ["Oil rose.", "Gas fell a lot.", "Rye was flat.", "油价上升。", "气价下降！"]
+)
+PASSAGE = st.lists(SENTENCE, max_size=3).map(" ".join)
+
+
+@given(
+    st.lists(st.lists(SENTENCE, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=4),
+    st.lists(
+        st.builds("{}{}".format, st.sampled_from(["", "(Co: X)", "（公司）"]), PASSAGE), max_size=4
+    ),
+    st.sampled_from(["en", "zh"]),
+    st.sampled_from(["paper", "released"]),
+)
+@settings(max_examples=200)
+def test_measures_equal_the_slow_oracle(references, passages, language, variant):
+    table = passage_table([references], [passages], language, variant)
+    np.testing.assert_allclose(
+        table.loc[0, ["recall", "eir"]].astype(float), slow(references, passages, language, variant)
+    )
+    assert table.loc[0, "recall"] == reference_recall(references, passages, language, variant)
+
+
+@given(st.lists(SENTENCE, min_size=1, max_size=4), st.lists(PASSAGE, max_size=4), PASSAGE)
+def test_one_more_passage_never_lowers_recall(references, passages, more):
+    assert reference_recall(references, [*passages, more]) >= reference_recall(references, passages)
+
+
+def slow_lcs(a, b):
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i, x in enumerate(a, 1):
+        for j, y in enumerate(b, 1):
+            table[i, j] = (
+                table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
+            )
+    return table[-1, -1]
+
+
+def test_rouge_l_by_hand_in_both_languages():
+    # "the cat sat" / "the black cat sat down": 3 common, 3 and 5 words.
+    assert answer_rouge_l(["The cat sat."], ["the black cat sat down"])[0] == pytest.approx(6 / 8)
+    # 利润上升 / 利润大幅上升10: 4 common, 4 and 7 tokens (10 is one).
+    assert answer_rouge_l(["利润上升"], ["利润大幅上升10"], "zh")[0] == pytest.approx(8 / 11)
+    words = answer_rouge_l(
+        ["利润上升"], ["利润大幅上升"], "zh", tokenizer=lambda t: re.findall("利润|大幅|上升", t)
+    )
+    assert words[0] == pytest.approx(4 / 5)
+    assert math.isnan(answer_rouge_l(["..."], ["a"])[0])
+    assert answer_rouge_l([""], ["a"], empty=0.0)[0] == 0.0
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+)
+def test_rouge_l_equals_dynamic_programming(a, b):
+    want = 2 * slow_lcs(a, b) / (len(a) + len(b))
+    assert answer_rouge_l([" ".join(a)], [" ".join(b)])[0] == pytest.approx(want)
+
+
+def test_english_rouge_l_equals_the_rouge_score_package():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    a = "Sales, in 2021, grew by 4.5% - to $12m."
+    b = "In 2021 sales grew 4.5% and reached $12m!"
+    assert answer_rouge_l([a], [b])[0] == pytest.approx(
+        RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure
+    )
+
+
+@pytest.mark.data
+def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
+    rows = recorded("rageval/example_finance_en_gpt-4o.jsonl.gz")
+    references = [r["ground_truth"]["references"] for r in rows]
+    passages = [r["prediction"]["references"] for r in rows]
+    table = passage_table(references, passages)
+    oracle = np.array(
+        [slow(r, p, "en", "paper") for r, p in zip(references, passages, strict=True) if r]
+    )
+    np.testing.assert_allclose(table.dropna()[["recall", "eir"]], oracle)
+    assert (len(table), int(table["recall"].isna().sum())) == (350, 38)
+    # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372
+    # for four retrievers.
+    zero = passage_table(references, passages, empty=0.0)
+    assert zero["recall"].mean() == pytest.approx(0.58636, abs=1e-5)
+    assert zero["eir"].mean() == pytest.approx(0.10781, abs=1e-5)
+    # The references of this run are single sentences, so the two variants must agree.
+    released = passage_table(references, passages, variant="released", empty=0.0)
+    np.testing.assert_allclose(released["eir"], zero["eir"])
+
+
+def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
+    answer = "the cat sat. the dog sat"
+    true = "the cat and the dog sat"
+    # Answer: the cat sat dog = 4 words; reference: the cat and dog sat = 5; common: the cat sat +
+    # the dog sat = 4.
+    assert answer_rouge_l([answer], [true], variant="released")[0] == pytest.approx(2 * 4 / (4 + 5))
+    # Case and punctuation stay: "Cat" is not "cat", "sat," not "sat".
+    assert answer_rouge_l(["Cat sat,"], ["cat sat"], variant="released")[0] == 0
+    # Order counts within a sentence: one word of the two is in common.
+    assert answer_rouge_l(["b a"], ["a b"], variant="released")[0] == pytest.approx(2 * 1 / 4)
+    # Of two sequences of one length the package keeps "b" in "b a"; the second sentence adds "a".
+    assert answer_rouge_l(["b a. a"], ["a b"], variant="released")[0] == pytest.approx(1)
+    assert answer_rouge_l([""], ["a"], empty=0.0, variant="released")[0] == 0.0
+    assert math.isnan(answer_rouge_l([""], ["a"], variant="released")[0])
+    with pytest.raises(ConfigError, match="language='zh'"):
+        answer_rouge_l(["利润"], ["利润"], "zh", variant="released")
+    with pytest.raises(ConfigError, match="with a tokenizer"):
+        answer_rouge_l(["a"], ["a"], tokenizer=str.split, variant="released")
+    with pytest.raises(ConfigError, match="'rouge'"):
+        answer_rouge_l(["a"], ["a"], variant="rouge")
+
+
+@pytest.mark.data
+def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers():
+    from ragbench.data import load_dragonball_answers
+
+    questions, answers = load_dragonball_answers()
+    texts = [a.text for a in answers]
+    true = [q.answer for q in questions]
+    # Run once on these answers: package rouge 1.0.1, as the released code calls it, 0.24399820 with
+    # 1e-8 in its F1.
+    assert answer_rouge_l(texts, true, variant="released").mean() == pytest.approx(
+        0.24399820, abs=2e-8
+    )
+    # The result file beside the code: ROUGE-L 0.132173, Recall 0.586359, EIR 0.107808, undefined
+    # values as 0.
+    assert answer_rouge_l(texts, true, tokenizer=str.split).mean() == pytest.approx(
+        0.132173, abs=1e-5
+    )
+    passages = [a.meta["passages"] for a in answers]
+    scores = passage_table([q.references for q in questions], passages, "en", "released", empty=0.0)
+    assert scores["recall"].mean() == pytest.approx(0.5863585373543355, abs=1e-12)
+    assert scores["eir"].mean() == pytest.approx(0.10780761369852739, abs=1e-12)

@@ -1,0 +1,430 @@
+"""The pairwise protocol of RAGAS's Table 1:
+
+a made scorer, a model on the loopback, the recorded runs.
+"""
+
+import json
+import math
+from itertools import product
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from checks import load_script
+from fake_ollama import FakeOllama
+from label_replies import verdicts
+from notebook_parts import parts
+from scipy.stats import binom
+
+from ragbench import papers
+from ragbench.data.wikieval import Pair
+from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.statements import ModelRagas
+from ragbench.llm import Cassette
+from ragbench.papers.ragas import (
+    DIMENSIONS,
+    NOTE,
+    agreement_row,
+    agreement_table,
+    as_pairs,
+    baseline_scores,
+    label_texts,
+    score_pairs,
+)
+from ragbench.paths import packaged_data, published_figures
+
+QUIET = {"progress": False, "retries": 0}
+NAN = math.nan
+
+
+def frame(better, worse):
+    return pd.DataFrame({"better": better, "worse": worse})
+
+
+def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
+    row = agreement_row(frame([0.9, 0.5, 0.1, NAN, 0.7], [0.1, 0.5, 0.2, 0.3, 0.2]))
+    assert row["agreement"] == (2 + 0.5) / 4
+    assert (row["wins"], row["ties"], row["losses"], row["n"], row["unscored"]) == (2, 1, 1, 4, 1)
+    assert row["at_random"] in (0.5, 0.75)
+
+
+def test_float_noise_is_a_tie():
+    assert agreement_row(frame([1.0, 0.5], [0.9999999, 0.50001]))["ties"] == 1
+
+
+def test_random_tie_breaks_average_to_the_expectation():
+    ties = frame([1.0] * 9 + [2.0], [1.0] * 10)
+    draws = [agreement_row(ties, seed=seed)["at_random"] for seed in range(400)]
+    assert sum(draws) / 400 == pytest.approx(agreement_row(ties)["agreement"], abs=0.03)
+    assert len(set(draws)) > 5
+    assert agreement_row(ties, seed=3) == agreement_row(ties, seed=3)
+
+
+def test_the_interval_is_the_exact_binomial_one():
+    row = agreement_row(frame([1.0] * 22 + [0.0] * 3, [0.5] * 25))
+    assert binom.sf(21, 25, row["low"]) == pytest.approx(0.025)
+    assert binom.cdf(22, 25, row["high"]) == pytest.approx(0.025)
+
+
+def test_a_table_without_the_two_columns_or_without_numbers_is_refused():
+    with pytest.raises(DataError, match="with the columns bettr, worse"):
+        agreement_row(pd.DataFrame({"bettr": [1.0], "worse": [0.0]}))
+    with pytest.raises(DataError, match="worse that are not numbers"):
+        agreement_row(frame([1.0], ["much"]))
+    row = agreement_row(pd.DataFrame({"better": [1, None], "worse": [0, 2]}, dtype=object))
+    assert (row["wins"], row["n"], row["unscored"]) == (1, 1, 1)
+
+
+class Lengths:
+    """Scores by number of characters, and remembers what it was given."""
+
+    def faithfulness(self, answers, contexts, questions=None):
+        self.seen = ("faithfulness", answers, contexts)
+        return pd.DataFrame({"score": [float(len(a)) for a in answers], "status": "scored"})
+
+    def answer_relevance(self, questions, answers):
+        self.seen = ("answer_relevance", questions, answers)
+        scores = [float(len(a)) if a else NAN for a in answers]
+        return pd.DataFrame(
+            {"score": scores, "status": ["scored" if a else "empty answer" for a in answers]}
+        )
+
+    def context_relevance(self, questions, contexts):
+        self.seen = ("context_relevance", questions, contexts)
+        return pd.DataFrame({"score": [float(len(c)) for c in contexts], "status": "scored"})
+
+
+PAIRS = [Pair("a", "q1?", "long answer", "short", "c1"), Pair("b", "q2?", "x", "", "c2")]
+
+
+def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
+    scorer = Lengths()
+    for dimension in DIMENSIONS:
+        table = score_pairs(scorer, PAIRS, dimension)
+        assert table["id"].tolist() == ["a", "b"]
+        assert table["better"].tolist() == [11.0, 1.0]
+        assert table["worse"].iloc[0] == 5.0
+        texts = ["long answer", "x", "short", ""]
+        other = ["c1", "c2"] * 2 if dimension == "faithfulness" else ["q1?", "q2?"] * 2
+        assert scorer.seen == (
+            dimension,
+            *((texts, other) if dimension == "faithfulness" else (other, texts)),
+        )
+    table = score_pairs(scorer, PAIRS, "answer_relevance")
+    assert table["status"].tolist() == ["scored", "empty answer"]
+    with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
+        score_pairs(scorer, PAIRS, "faithfulnes")
+
+
+def model_reply(body):
+    """Statements are sentences, supported when the context has them;
+
+    a question is asked back by the answer's name.
+    """
+    prompt = body["messages"][0]["content"]
+    fields = body["format"]["properties"]
+    if "claims" in fields:
+        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+        made = {"claims": [s.strip() + "." for s in answer.split(".") if s.strip()]}
+    elif "labels" in fields:
+        made = verdicts(prompt)
+    elif "questions" in fields:
+        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+        made = {"questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3}
+    elif "sentences" in fields:
+        made = {"sentences": ["Ann built it."]}
+    elif "score" in fields:
+        made = {"score": 9 if "Ann" in prompt.split("Rob")[0] and "Rob" not in prompt else 2}
+    else:
+        made = {"better": 1}
+    return json.dumps(made)
+
+
+F = [
+    Pair(
+        "w",
+        "Who built the tower?",
+        "Ann built it.",
+        "Rob built it. Ann built it.",
+        "Ann built it. It is tall.",
+    )
+]
+C = [
+    Pair(
+        "w",
+        F[0].question,
+        "Ann built it. It is tall.",
+        "Ann built it. It is tall. Moss grows. Rain falls.",
+    )
+]
+
+
+def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
+    with FakeOllama(reply=model_reply) as server:
+        scorer = ModelRagas(server.model(), minilm, **QUIET)
+        f = score_pairs(scorer, F, "faithfulness")
+        a = score_pairs(
+            scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance"
+        )
+        c = score_pairs(scorer, C, "context_relevance")
+        calls = len(server.calls)
+    assert (f["better"].item(), f["worse"].item()) == (1.0, 0.5)
+    assert a["better"].item() == pytest.approx(1.0, abs=1e-5)
+    assert a["worse"].item() < 0.5
+    assert (c["better"].item(), c["worse"].item()) == (0.5, 0.25)
+    assert calls == 8
+    assert [r.step for r in scorer.reports] == ["statements", "verdicts", "questions", "sentences"]
+    assert sum(r.calls for r in scorer.reports) == 8
+
+
+def test_unread_replies_leave_a_pair_unscored_with_the_reason():
+    with FakeOllama(reply=lambda body: "no JSON") as server:
+        scorer = ModelRagas(server.model(), **QUIET)
+        f = score_pairs(scorer, F, "faithfulness")
+        c = score_pairs(scorer, C, "context_relevance")
+    assert f["status"].tolist() == ["statements unread"]
+    assert c["status"].tolist() == ["extraction unread"]
+    assert agreement_row(f)["unscored"] == 1
+    assert math.isnan(agreement_row(f)["agreement"])
+
+
+def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
+    with FakeOllama(reply=model_reply) as server:
+        model = server.model()
+        tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
+        prompts = [call.prompt for call in server.calls]
+    assert len(prompts) == 4
+    assert all(F[0].context in prompt and F[0].question not in prompt for prompt in prompts)
+    assert bias == 0.5
+    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
+    assert tables["GPT Score"][["better", "worse"]].to_numpy().tolist() == [[9.0, 2.0]]
+    assert agreement_row(tables["GPT Ranking"])["ties"] == 1
+
+
+def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
+    def choose(body):
+        if "score" in body["format"]["properties"]:
+            return json.dumps({"score": 5})
+        prompt = body["messages"][0]["content"]
+        return json.dumps(
+            {"better": 1 if prompt.index("Ann did.") < prompt.index("Ferns grow.") else 2}
+        )
+
+    pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
+    with FakeOllama(reply=choose) as server:
+        model = server.model()
+        tables, bias = baseline_scores(model, pairs, "answer_relevance", **QUIET)
+    assert bias == 0.0
+    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
+    assert agreement_row(tables["GPT Ranking"])["wins"] == 1
+    assert agreement_row(tables["GPT Score"])["ties"] == 1
+
+
+def test_a_pair_is_recorded_with_both_scores_and_the_place_chosen_in_each_order(tmp_path):
+    with FakeOllama(reply=model_reply) as server, Cassette(tmp_path / "tape.sqlite") as tape:
+        model = server.model()
+        row = load_script("record_ragas").baselines(model, F[0], "faithfulness", cassette=tape)
+        prompts = [call.prompt for call in server.calls]
+    assert row == ("faithfulness", F[0].id, 9, 2, 1, 1)
+    assert [F[0].worse in prompt for prompt in prompts] == [False, True, True, True]
+
+
+def test_the_shipped_scores_and_choices_give_the_cells_of_the_ledger():
+    shipped = pd.read_csv(packaged_data("recordings", "ragas_baselines.csv"))
+    assert shipped.columns.tolist() == [
+        "dimension",
+        "id",
+        "better",
+        "worse",
+        "better_first",
+        "better_second",
+    ]
+    assert shipped.groupby("dimension").size().to_dict() == dict.fromkeys(DIMENSIONS, 50)
+    assert shipped[["better", "worse"]].stack().between(0, 10).all()
+    assert set(shipped[["better_first", "better_second"]].stack().dropna()) <= {1, 2}
+    ledger = (
+        pd.read_csv(published_figures() / "ledger.csv")
+        .query("paper == 'ragas'")
+        .set_index(["row", "column"])
+    )
+    for dimension, own in shipped.groupby("dimension"):
+        scored = own.dropna(subset=["better", "worse"])
+        ranked = own.dropna(subset=["better_first", "better_second"])
+        wins = [
+            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
+        ]
+        right = [
+            ((row.better_first == 1) + (row.better_second == 2)) / 2 for row in ranked.itertuples()
+        ]
+        for name, values in {"GPT Score": wins, "GPT Ranking": right}.items():
+            cell = ledger.loc[
+                f"{name}: Qwen2.5-Coder-1.5B (construction)", dimension.replace("_", " ")
+            ]
+            assert cell["ours"] == pytest.approx(sum(values) / len(values))
+            assert cell["n"] + cell["unscored"] == 50
+
+
+def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
+    texts = pd.read_json(packaged_data("recordings", "ragas_metrics.jsonl.gz"), lines=True)
+    assert texts.groupby(["dimension", "side"]).size().to_dict() == dict.fromkeys(
+        product(DIMENSIONS, SIDES), 50
+    )
+    assert set(texts["verdicts"].dropna().explode()) == {"Yes", "No"}
+    assert texts["cosines"].dropna().map(len).eq(3).all()
+    wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
+    for dimension, own in texts.groupby("dimension"):
+        pairs = as_pairs(
+            own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score"
+        )
+        scored = pairs.dropna().round(6)
+        won = [
+            (row.better > row.worse) + (row.better == row.worse) / 2 for row in scored.itertuples()
+        ]
+        assert (sum(won), len(won)) == wins[dimension]
+
+
+BOOK = parts("30")
+SIDES = ("better", "worse")
+
+
+def run(labels, replies, score, parse_status, truncated, **more):
+    about = {"id": "a", "question": "q?", "better": [True, False]} | more
+    return pd.DataFrame(about).assign(
+        labels=labels, replies=replies, score=score, parse_status=parse_status, truncated=truncated
+    )
+
+
+RUN = run(
+    [[1, 1], [0, 1]],
+    [["Verdict: 1"] * 2, ["Hm.", "Verdict: 1"]],
+    [1.0, 0.25],
+    ["ok", "failed"],
+    [False, True],
+)
+
+
+def test_rescoring_shows_rows_that_do_not_come_out():
+    assert list(BOOK.rescore("ff", RUN, None)) == [1.0, 0.5]  # the second was recorded as 0.25
+    assert BOOK.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
+    assert BOOK.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
+    # The worse text's replies were not parsed: its recorded score stands for nothing.
+    whole = BOOK.recorded_pairs(RUN, whole=True)
+    assert whole["better"].tolist() == [1.0]
+    assert whole["worse"].isna().all()
+
+
+def test_readability_counts_labels_rows_flags_and_cut_replies():
+    replies = [['["A sentence.",'], ['["Insufficient Information"]']]
+    context = run([[], []], replies, 0.0, ["partial_fix_list", ""], False)
+    assert [*BOOK.readability("ff", RUN).values()] == ["faithfulness", 4, 1, 2, 1, 1, 1]
+    assert [*BOOK.readability("cr", context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
+
+
+def text(dimension, **labels):
+    return {
+        "dimension": dimension,
+        "verdicts": math.nan,
+        "cosines": math.nan,
+        "extracted": math.nan,
+    } | labels
+
+
+def test_scores_come_from_verdicts_cosines_and_counts():
+    score = BOOK.text_score
+    assert score(text("faithfulness", verdicts=["Yes", "No", "Yes", "Yes"])) == 0.75
+    assert score(text("answer_relevance", cosines=[0.5, 1.0])) == 0.75
+    assert score(text("context_relevance", extracted=1.0, sentences=4.0)) == 0.25
+    unread = [text("faithfulness", verdicts=["Yes", None]), text("faithfulness", verdicts=[])]
+    unread += [
+        text("faithfulness"),
+        text("answer_relevance"),
+        text("context_relevance", sentences=math.nan),
+    ]
+    assert all(math.isnan(score(each)) for each in unread)
+
+
+def test_a_pair_is_won_tied_lost_or_unscored():
+    table = frame([0.9, 0.5, 0.1, NAN], [0.1, 0.5000001, 0.2, 0.3]).assign(id=list("abcd"))
+    assert BOOK.wins(table).fillna(-1).to_dict() == {"a": 1.0, "b": 0.5, "c": 0.0, "d": -1.0}
+
+
+def test_shared_words_ask_each_dimensions_own_question():
+    idf = {"tower": 1.0, "ann": 3.0, "built": 2.0, "moss": 2.0}
+    pair = Pair("a", "built tower", "", "", "Ann built moss")
+    assert BOOK.shared_words(pair, "Ann tower", "faithfulness", idf) == 3 / 4
+    assert BOOK.shared_words(pair, "Ann tower", "answer_relevance", idf) == 1 / 3
+    assert BOOK.shared_words(pair, "Ann tower", "context_relevance", idf) == 1 / 4
+
+
+def test_length_is_tried_in_the_direction_that_helps():
+    assert BOOK.BETTER == {"faithfulness": -1, "answer_relevance": 1, "context_relevance": -1}
+
+
+def conclusion_of(**test):
+    return BOOK.conclusion(SimpleNamespace(beside="length", other=0.68, **test))
+
+
+def test_a_conclusion_needs_a_small_corrected_p():
+    assert conclusion_of(p_holm=0.04, difference=0.1) == "above length (0.68)"
+    assert conclusion_of(p_holm=0.04, difference=-0.1) == "below length (0.68)"
+    assert conclusion_of(p_holm=0.06, difference=0.3) == "not shown to differ from length (0.68)"
+    assert conclusion_of(p_holm=math.nan, difference=0.3).startswith("not shown")
+
+
+def test_texts_are_labelled_without_keeping_them(minilm):
+    with FakeOllama(reply=model_reply) as server:
+        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
+        table, reports = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
+    assert [report.step for report in reports] == [
+        "statements",
+        "verdicts",
+        "questions",
+        "sentences",
+    ]
+    assert (reports[1].items, reports[1].joint) == (3, 0)  # one statement a prompt
+    better, worse = (table[table["side"] == side] for side in SIDES)
+    assert better["verdicts"].dropna().tolist() == [["Yes"]]
+    assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
+    assert worse["cosines"].dropna().map(len).tolist() == [3]
+    assert worse[["extracted", "sentences", "altered"]].dropna().to_numpy().tolist() == [[1, 4, 0]]
+    assert better["words"].tolist() == [3, 3, 6]
+    assert (
+        not table.astype(str)
+        .apply(lambda column: column.str.contains("Ann|built|tall"))
+        .any(axis=None)
+    )
+
+
+def test_what_could_not_be_read_is_none():
+    with FakeOllama(reply=lambda body: "no JSON") as server:
+        pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
+        table, _ = label_texts(server.model(), pairs, **QUIET)
+    assert table[["verdicts", "cosines", "extracted"]].isna().all(axis=None)
+
+
+def test_scores_of_texts_are_laid_side_by_side():
+    texts = pd.DataFrame(
+        {"id": list("abba"), "side": ["better"] * 2 + ["worse"] * 2, "score": [1, 2, 3, 4]}
+    )
+    assert as_pairs(texts, "score").to_numpy().tolist() == [["a", 1, 4], ["b", 2, 3]]
+
+
+def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    pairs = pd.DataFrame({"better": [1.0, 0.5, math.nan], "worse": [0.0, 0.5, 1.0]})
+    table = agreement_table({("made", "answer_relevance"): pairs})
+    assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
+        ["made", "answer relevance", 0.75, 2, 1]
+    ]
+    cells = papers.cells(
+        table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement"
+    )
+    papers.record("ragas", "Table 1", cells.assign(note=NOTE), by="a test")
+    row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
+    # Agreement with the construction never stands in the paper's row, which is agreement with
+    # people.
+    assert row["row"] == "RAGAS (construction)"
+    assert math.isnan(row["published"])
+    assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)
+    assert "not with people" in row["note"]
+    assert agreement_table({}).empty

@@ -1,0 +1,466 @@
+"""RAGEval's retrieval experiment: a case by hand, a slow oracle, chunks, terms, bad input."""
+
+import importlib.util
+import itertools
+import math
+import re
+import string
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from word_bags import Bags
+
+from ragbench.chunking import sentence_chunks
+from ragbench.data import load_dataset
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.papers import rageval
+from ragbench.paths import shared_data
+from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.retrieval import BM25, make_retriever
+from ragbench.stats import means
+from ragbench.text.sentences import split_sentences
+from ragbench.text.tokens import default_tokenizer
+
+BY = ["retriever", "setting", "prefix"]
+
+EN = {"language": "en"}
+ENGLISH = {"BM25": rageval.bm25("en")}
+
+
+@pytest.fixture(autouse=True)
+def _results(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+
+
+def small_dataset() -> Dataset:
+    """Two reports with the same first sentence; only the title tells them apart."""
+    documents = (
+        Document(
+            "a",
+            "Marn Ltd",
+            "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.",
+            (),
+            EN,
+        ),
+        Document(
+            "b",
+            "Voss Ltd",
+            "Profit fell to 3 crowns in the third quarter. A mill was sold in May.",
+            (),
+            EN,
+        ),
+    )
+    fell = "Profit fell to 3 crowns in the third quarter."
+    questions = (
+        Question("q1", "What was the profit of Voss?", "3", (fell,), "f", meta=EN),
+        Question(
+            "q2",
+            "Was a mill sold?",
+            "yes",
+            ("A mill was sold in May.", "Staff stayed as it was."),
+            "f",
+            meta=EN,
+        ),
+        Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
+    )
+    return Dataset("small", questions, documents)
+
+
+REPORTS = {
+    "en": (
+        "{name} Ltd",
+        "{name} Ltd was founded in {year}.",
+        "Its profit rose to {n} crowns in the third quarter of that year.",
+        "A mill at the river was sold in May to pay {n} debts.",
+        "The staff of {name} grew to {year} people, and nobody left.",
+        "What was the profit of {name}?",
+    ),
+    "zh": (
+        "{name}公司",
+        "{name}公司成立于{year}年。",
+        "当年第三季度利润升至{n}万元。",
+        "五月出售了河边的工厂，偿还了{n}笔债务。",
+        "{name}的员工增加到{year}人，没有人离开。",
+        "{name}的利润是多少？",
+    ),
+}
+NAMES = {
+    "en": ["Marn", "Voss", "Tarn", "Ferry", "Oak", "Linden"],
+    "zh": ["鸢屿", "霂汀", "临川", "白石", "青禾", "远山"],
+}
+
+
+def reports(language: str = "en", documents: int = 3) -> Dataset:
+    """Reports of companies that write alike, and three questions about each."""
+    title, *sentences, asked = REPORTS[language]
+    about = {"language": language, "domain": "finance"}
+    texts = []
+    questions = []
+    for i, name in enumerate(NAMES[language][:documents]):
+        facts = {"name": name, "year": 1900 + 7 * i, "n": 3 + i}
+        first, profit, mill, staff = (sentence.format(**facts) for sentence in sentences)
+        blank = " " if language == "en" else ""
+        joined = blank.join((first, profit, mill, staff))
+        texts.append(Document(name, title.format(**facts), joined, (), about))
+        meta = {**about, "doc_ids": (name,)}
+        wanted = {
+            "factual": (profit,),
+            "summary": (profit, mill + (" " * (language == "en")) + staff),
+            "unanswerable": (),
+        }
+        for kind, references in wanted.items():
+            text = asked.format(**facts) + f" ({kind})"
+            questions.append(Question(f"{name} {kind}", text, "-", references, kind, "", meta))
+    return Dataset("reports", tuple(questions), tuple(texts))
+
+
+def scores(rows, question: str, **where) -> tuple[float, float]:
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    one = rows[rows["question_id"] == question]
+    assert len(one) == 1
+    return one["recall"].item(), one["eir"].item()
+
+
+def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
+    rows = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1), "2": (50, 2)})
+    # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title
+    # "profit" stands in a#0 and b#0 alike and the tie falls to a#0; with it, only Voss's chunks
+    # have "voss", and b#0 has both terms.
+    assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
+    assert scores(rows, "q1", k=1, prefix=True) == (1.0, 1.0)
+    assert scores(rows, "q1", k=2, prefix=False) == (1.0, pytest.approx(9 / 18))
+    # Half of the references, 6 of 6 words of the one passage.
+    assert scores(rows, "q2", k=1, prefix=False) == (0.5, 1.0)
+    assert all(math.isnan(v) for v in scores(rows, "q3", k=1, prefix=True))
+
+
+def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_request():
+    rows = rageval.retrieval_rows(small_dataset(), ENGLISH, {"1": (50, 1)}, prefix=[True])
+    recall = means(rows, BY, rageval.MEASURES).query("metric == 'recall'").iloc[0]
+    assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
+    zeros = rageval.retrieval_rows(
+        small_dataset(), ENGLISH, {"1": (50, 1)}, prefix=[True], empty=0.0
+    )
+    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [
+        pytest.approx(1.5 / 3),
+        pytest.approx(2 / 3),
+    ]
+
+
+def test_a_failed_search_is_unscored_and_not_zero():
+    class Down(BM25):
+        def search(self, queries, k, scope=None):
+            if any("profit" in query for query in queries):
+                raise OSError("no connection")
+            return super().search(queries, k, scope)
+
+    rows = rageval.retrieval_rows(small_dataset(), {"down": Down}, {"1": (50, 1)}, prefix=[True])
+    assert all(math.isnan(v) for v in scores(rows, "q1"))
+    assert scores(rows, "q2") == (0.5, 1.0)
+
+
+def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tuple[float, float]]:
+    language = data.questions[0].meta["language"]
+    chunks = []
+    for document in data.documents:
+        text = document.text
+        start = None
+        made = []
+        position = 0
+        for sentence in split_sentences(text, language):
+            at = text.find(sentence, position)
+            position = at + len(sentence)
+            if start is None or position - start > size:
+                start = at
+                made.append("")
+            made[-1] = text[start:position]
+        chunks += [(f"{document.id}#{i}", piece, document.title) for i, piece in enumerate(made)]
+    bags = [terms(f"({title}) {piece}" if prefix else piece) for _, piece, title in chunks]
+    average = sum(map(len, bags)) / len(bags)
+    result = []
+    for question in data.questions:
+        ranking = []
+        for (name, piece, _), bag in zip(chunks, bags, strict=True):
+            score = 0.0
+            for term in terms(question.text):
+                df = sum(term in b for b in bags)
+                tf = bag.count(term)
+                idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
+                score += idf * tf / (tf + 1.2 * (0.25 + 0.75 * len(bag) / average)) if tf else 0.0
+            if score > 0:
+                ranking.append((-score, name, piece))
+        passages = [piece for _, _, piece in sorted(ranking)[:k]]
+        if not question.references:
+            result.append((float("nan"), float("nan")))
+            continue
+        whole = 0
+        words = 0
+        count = len if language == "zh" else lambda s: len(s.split())
+        for reference in question.references:
+            sentences = split_sentences(reference, language)
+            if all(any(s in p for p in passages) for s in sentences):
+                whole = whole + 1
+                words = words + sum(map(count, sentences))
+        total = sum(map(count, passages))
+        result.append((whole / len(question.references), words / total if total else float("nan")))
+    return result
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("prefix", [False, True])
+def test_rows_agree_with_a_slow_oracle(language, prefix):
+    data = reports(language, documents=6)
+
+    def words(text: str) -> list[str]:
+        return re.findall(r"[a-z0-9]+", text.lower())
+
+    terms = rageval.character_bigrams if language == "zh" else words
+    make = {"BM25": rageval.bm25(language, terms)}
+    rows = rageval.retrieval_rows(data, make, {"s": (30, 1), "l": (80, 3)}, prefix=[prefix])
+    assert 0 < rows["recall"].mean() < 1
+    for name, size, k in (("s", 30, 1), ("l", 80, 3)):
+        got = rows.loc[rows["setting"] == name, ["recall", "eir"]].to_numpy()
+        np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
+
+
+def test_a_smaller_k_is_the_beginning_of_a_larger_one():
+    data = reports(documents=5)
+    make = {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (64, 2), "6": (64, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
+    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
+    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
+    assert (recall[6] >= recall[2]).all()
+    assert (recall[6] > recall[2]).any()
+
+
+def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
+    makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
+    settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
+    rows = rageval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
+    keys = [
+        tuple(r)
+        for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)
+    ]
+    assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
+    assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {
+        "size": 90,
+        "k": 1,
+    }
+
+
+def test_the_prefix_is_indexed_but_never_counted_or_matched():
+    chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
+    assert [c.text for c in rageval._with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
+    document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
+    question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
+    data = Dataset("one", (question,), (document,))
+    rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)}, variant="released")
+    assert rows["recall"].tolist() == [0.0, 0.0]
+    assert rows["words"].tolist() == [3, 3]
+
+
+def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
+    document = Document(
+        "d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN
+    )
+    got = [c.text for c in sentence_chunks([document], 25)]
+    assert got == ["One is here. Two is here.", "Three is a much longer sentence.", "Four."]
+    assert [c.text for c in sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
+    assert [c.id for c in sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
+
+
+@given(
+    st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"])
+)
+def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, language):
+    document = SETS[language].documents[0]
+    plain = Document(document.id, document.title, document.text)
+    chunks = sentence_chunks([plain], size, unit, language)
+    sentences = split_sentences(document.text, language)
+    assert [s for c in chunks for s in split_sentences(c.text, language)] == list(sentences)
+    assert all(c.text in document.text for c in chunks)
+    for before, after in zip([None, *chunks], chunks, strict=False):
+        own = split_sentences(after.text, language)
+        assert len(own) == 1 or length(after.text, unit) <= size
+        if before is not None:
+            joined = document.text[
+                document.text.index(before.text) : document.text.index(own[0]) + len(own[0])
+            ]
+            assert length(joined, unit) > size, (
+                "the first sentence would have fitted into the chunk before"
+            )
+
+
+SETS = {language: reports(language, 1) for language in ("en", "zh")}
+
+
+def length(text: str, unit: str) -> int:
+    return (
+        len(text)
+        if unit == "characters"
+        else len(default_tokenizer().encode(text, add_special_tokens=False).ids)
+    )
+
+
+def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
+    documents = reports(documents=6).documents
+    whole = {s for d in documents for s in split_sentences(d.text, "en")}
+    chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
+    torn = {
+        how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
+        for how, made in chunks.items()
+    }
+    assert torn["characters"] == torn["tokens"] == 0
+    assert torn["windows"] >= len(chunks["windows"]) / 2
+    assert len(chunks["characters"]) > len(chunks["tokens"])
+    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(
+        length(d.text, "tokens") for d in documents
+    )
+
+
+def test_character_bigrams_by_hand():
+    assert rageval.character_bigrams("公司于2012年，上市A股。") == [
+        "公司",
+        "司于",
+        "2012",
+        "年",
+        "上市",
+        "a",
+        "股",
+    ]
+    assert rageval.character_bigrams("，。 ") == []
+
+
+def test_jieba_words_have_no_punctuation():
+    pytest.importorskip("jieba")
+    words = rageval.jieba_words("公司于2012年召开股东大会，出席者众。")
+    assert "".join(words) == "公司于2012年召开股东大会出席者众"
+    assert "股东大会" in words
+
+
+def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert rageval.chinese_tokenizer() is rageval.character_bigrams
+    with pytest.raises(ConfigError, match=r"jieba.*\n.*\n.*bigrams"):
+        rageval.chinese_tokenizer("jieba")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert rageval.chinese_tokenizer() is rageval.jieba_words
+    assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
+
+
+def test_the_tokenizer_is_named_in_the_retrievers_settings():
+    chunks = rageval.cut(reports("zh").documents, 128, language="zh")
+    got = rageval.bm25("zh", "bigrams")(chunks).settings()
+    assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
+    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
+
+
+def test_queries_are_cut_after_128_tokens():
+    long = "word " * 200
+    short, cut = rageval.cut_queries(["a few words", long])
+    assert short == "a few words"
+    assert cut.split() == ["word"] * 128
+    assert rageval.cut_queries(["word " * 128, "word " * 129]) == [
+        "word " * 128,
+        ("word " * 128).strip(),
+    ]
+    data = small_dataset()
+    # stop words: no passage is found
+    asked = [replace(data.questions[0], text="what " * 128 + "profit of Voss?")]
+    rows = rageval.retrieval_rows(
+        replace(data, questions=tuple(asked)), ENGLISH, {"1": (50, 1)}, prefix=[True]
+    )
+    assert rows["recall"].tolist() == [0.0]
+    assert rows["eir"].isna().all()
+
+
+def test_dense_uses_the_embedder_it_is_given():
+    letters = {
+        "letters": partial(
+            make_retriever, "SIM", embedder=Bags(*string.ascii_lowercase, inside=True)
+        )
+    }
+    rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
+    assert rows["recall"].tolist()[:2] == [1.0, 1.0]
+    assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
+
+
+def test_dragonball_that_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="not on this machine"):
+        rageval.dragonball()
+
+
+def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
+    rows = rageval.retrieval_rows(dragonball, ENGLISH, {"512-5": (512, 5)}, prefix=[True])
+    # Table 4: Recall 0.6717, EIR 0.1162. The same in tokens gives an EIR of 0.03.
+    assert rows["recall"].mean() == pytest.approx(0.67, abs=0.06)
+    assert rows["eir"].mean() == pytest.approx(0.125, abs=0.02)
+
+
+@pytest.fixture
+def dragonball() -> Dataset:
+    try:
+        return load_dataset("dragonball", rageval.DATA, per_kind=50)
+    except DataError:
+        pytest.skip("DRAGONBall is not in RAGBENCH_DATA/rageval")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
+        (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
+        (lambda: sentence_chunks([], 0), "size=0"),
+        (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
+        (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
+        (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
+        (
+            lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}),
+            "en, zh.*\n.*one language",
+        ),
+        (
+            lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}),
+            "no questions",
+        ),
+        (lambda: rageval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
+        (
+            lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}),
+            "chunker is empty",
+        ),
+        (
+            lambda: rageval.retrieval_rows(
+                small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}
+            ),
+            "k has 0",
+        ),
+    ],
+)
+def test_bad_input_says_what_to_do(call, message):
+    with pytest.raises(RagbenchError, match=message):
+        call()
+
+
+def mixed() -> Dataset:
+    one = small_dataset().questions[0]
+    other = Question("z", "几何？", "无", (), meta={"language": "zh"})
+    return Dataset("mixed", (one, other), small_dataset().documents)
+
+
+@pytest.mark.skipif(
+    shared_data("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval"
+)
+def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
+    few, all_of_it = (rageval.dragonball(documents=n) for n in (4, 40))
+    assert len(few.documents) == 4
+    assert few.documents == all_of_it.documents[:4]
+    ids = {d.id for d in few.documents}
+    assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
+    assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
+    assert len(all_of_it.questions) == 1574

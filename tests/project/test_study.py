@@ -1,0 +1,126 @@
+"""From a questions file to paired tests:
+
+topics as clusters, six systems, abstentions, answers without documents.
+"""
+
+import json
+
+import pandas as pd
+import pytest
+
+import ragbench as rb
+from ragbench.errors import ConfigError, DataError
+
+TOPICS = ["towers", "ships", "bridges", "mills"]
+
+
+def answer(question, context):
+    """Read the year from the context; without it guess, or say so, by the question's last digit."""
+    found = context.partition("in 18")[2][:2]
+    return (
+        f"In 18{found}." if found else "I do not know." if question[-2] in "13579" else "In 1700."
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    texts = [
+        f"Work {i} was built in 18{i + 10}. It is old and it is well known to all."
+        for i in range(12)
+    ]
+    questions = [
+        {"question": f"When was work {i}?", "answer": f"In 18{i + 10}.", "references": [texts[i].split(" It")[0]],
+         "Topic": TOPICS[i % 4], "type": "single hop" if i < 8 else "unanswerable"}
+        for i in range(12)
+    ]  # fmt: skip
+    for name, lines in (
+        ("questions", questions),
+        ("documents", [{"title": f"Work {i}", "text": t} for i, t in enumerate(texts[:8])]),
+    ):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = rb.data.load_questions(folder / "questions.jsonl", folder / "documents.jsonl")
+    chunker = {str(size): {"use": "token_chunks", "size": size} for size in (12, 30)}
+    grid = rb.Experiment(
+        "study", data=data, chunker=chunker, retriever=["BM25", "SIM", "Hybrid"], N=[0, 12, 30], k=3,
+        generator={"g": answer}, folder=folder / "out",
+    )  # fmt: skip
+    return grid.run(progress=False)
+
+
+def test_a_topic_of_the_questions_file_is_a_cluster_of_the_paired_tests(rows):
+    assert rows.drop_duplicates("question_id")["topic"].tolist() == [
+        TOPICS[i % 4] for i in range(12)
+    ]
+    options = {"by": ["chunker", "N"], "pairs": [("BM25", "SIM")]}
+    table = rb.compare(rows, "retriever", "ir_score", cluster="topic", **options)
+    assert table[["chunker", "N"]].to_numpy().tolist() == [
+        ["12", 12],
+        ["12", 30],
+        ["30", 12],
+        ["30", 30],
+    ]
+    assert table["clusters"].tolist() == [4] * 4
+    assert (
+        rb.compare(rows, "retriever", "ir_score", **options).columns.difference(table.columns).empty
+    )
+    scored = rb.score(rows, ["token_f1"])
+    pairs = [
+        (name, "LLM only@0")
+        for name in scored["system"].unique()
+        if "BM25" in name and name.endswith("@30")
+    ]
+    assert rb.compare_scores(scored, pairs=pairs, cluster="topic")["clusters"].tolist() == [4, 4]
+
+
+def test_two_chunkers_and_three_retrievers_are_six_systems_and_the_advice_can_be_followed(rows):
+    with pytest.raises(DataError) as caught:
+        rb.compare(rows, ["chunker", "retriever"], "ir_score")
+    # not what follows from N, such as the tokens in the context
+    assert caught.value.do == "tell them apart: by=['N']"
+    table = rb.compare(rows, ["chunker", "retriever"], "ir_score", by=["N"])
+    assert len(table) == 2 * 15
+    with pytest.raises(DataError) as caught:
+        rb.compare(rows, "retriever", "ir_score")
+    assert caught.value.do == "tell them apart: by=['chunker', 'N']"
+    one = rb.compare(
+        rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12, BM25", "30, SIM")]
+    )
+    assert one[["N", "a", "b"]].to_numpy().tolist() == [
+        [12, "12, BM25", "30, SIM"],
+        [30, "12, BM25", "30, SIM"],
+    ]
+    with pytest.raises(ConfigError, match="did you mean '12, BM25'"):
+        rb.compare(
+            rows, ["chunker", "retriever"], "ir_score", by=["N"], pairs=[("12,BM25", "30, SIM")]
+        )
+    with pytest.raises(ConfigError, match="the name of one column"):
+        rb.compare(rows, "retriever", ["ir_score", "n"])
+    with pytest.raises(DataError, match="keep one of them"):
+        rb.compare(pd.concat([rows, rows]), ["chunker", "retriever"], "ir_score", by="N")
+
+
+def test_abstentions_are_right_on_questions_without_an_answer_and_wrong_on_others(rows):
+    alone = rows[rows["N"] == 0].copy()
+    # a judge's, or a person's
+    alone["grade"] = alone["answer"].eq("I do not know.").map({True: 1, False: 5})
+    table = rb.score(alone, ["abstention"])
+    # Questions 1, 3, 5, 7 of the eight with an answer, 9 and 11 of the four without.
+    means = (
+        table[["any_abstention", "right_abstention", "wrong_abstention"]]
+        .agg(["mean", "count"])
+        .to_numpy()
+        .tolist()
+    )
+    assert means == [[6 / 12, 2 / 4, 4 / 8], [12, 4, 8]]
+    assert table["labelled_by"].unique().tolist() == ["given"]
+    given = [
+        {"answer": "?", "kind": kind, "abstained": did}
+        for kind, did in (("unanswerable", "True"), ("", False))
+    ]
+    assert (
+        rb.score(given, ["wrong_abstention", "right_abstention"])["right_abstention"].tolist()[0]
+        == 1.0
+    )
+    with pytest.raises(DataError, match="no column 'kind', needed by 'abstention'"):
+        rb.score([{"answer": "?", "grade": 1}], ["abstention"])

@@ -1,0 +1,465 @@
+"""The audit:
+
+every fault is planted, in a real run where a run can have it, and the audit counts exactly that.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from experiment_parts import (
+    Copier,
+    Interrupted,
+    JudgeDouble,
+    Named,
+    experiment,
+    live,
+    people,
+    towns,
+)
+from fake_ollama import FakeOllama, Fault
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import load_rows
+from ragbench.notebooks import find
+from ragbench.papers import record
+from ragbench.records import Hit
+from ragbench.report.audit import audit, audit_ledger, audit_rows, render
+
+RIGHT = "share of grade 5"
+
+
+def found(frame: pd.DataFrame, table: str, check: str) -> pd.Series:
+    """The one row of an audit."""
+    rows = frame[(frame["table"] == table) & (frame["check"] == check)]
+    assert len(rows) == 1, frame[["table", "check"]].to_string()
+    return rows.iloc[0]
+
+
+def counts(frame: pd.DataFrame, table: str, check: str) -> tuple[int, int]:
+    row = found(frame, table, check)
+    return int(row["rows"]), int(row["of"])
+
+
+def run_and_audit(folder, count=2, **changes) -> pd.DataFrame:
+    experiment(folder, count, **changes).run(progress=False)
+    return audit(folder)
+
+
+def run_live_and_audit(folder, fault=None, **changes) -> pd.DataFrame:
+    """With a model that answers and grades."""
+    with FakeOllama(reply=towns, fault=fault) as server:
+        live(folder, server, **changes).run(progress=False)
+        return audit(folder)
+
+
+def grading(prompt: str) -> bool:
+    return "characters." in prompt
+
+
+# -- rows and retrieval
+# ------------------------------------------------------------------------------------------------
+
+
+def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
+    broken = {"named": lambda c: Named(c, "Person2")}
+    frame = run_and_audit(
+        tmp_path, 4, retriever=broken, generator={"copier": Copier(broken="Person1")}
+    )
+    assert counts(frame, "rows", "failed") == (5, 12)
+    assert (
+        found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
+    )
+    unscored = found(frame, "IR score", "unscored")
+    assert (unscored["rows"], unscored["of"], unscored["detail"]) == (
+        2,
+        8,
+        "retrieve: ValueError 2",
+    )
+
+
+def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
+    frame = run_and_audit(tmp_path, 4, N=(20,), retriever={"named": lambda c: Named(c, "Person2")})
+    row = found(frame, "IR score", "unscored")
+    # Three questions have the whole fact in their context; the fourth could have 0 or 1.
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.75, 1.0)
+    grades = found(frame, RIGHT, "unscored")
+    right = load_rows(tmp_path)["grade"].eq(5).sum()
+    assert grades["if_worst"] == pytest.approx(right / 4)
+    assert grades["if_best"] == pytest.approx((right + 1) / 4)
+
+
+def test_questions_without_references_are_unscored_and_named(tmp_path):
+    data = people(3)
+    bare = replace(data, questions=(replace(data.questions[0], references=()), *data.questions[1:]))
+    row = found(run_and_audit(tmp_path, data={"people": bare}), "IR score", "unscored")
+    assert (row["rows"], row["of"], row["detail"]) == (2, 6, "no references 2")
+
+
+class Weightless(Named):
+    """Gives every chunk but the best the score 0."""
+
+    def search(self, queries, k, scope=None):
+        found = super().search(queries, k)
+        return [[Hit(h.chunk, 1.0 if h.rank == 1 else 0.0, h.rank) for h in hits] for hits in found]
+
+
+class Empty(Named):
+    """Finds nothing for one person."""
+
+    def search(self, queries, k, scope=None):
+        return [
+            [] if "Person0" in q else hits
+            for q, hits in zip(queries, super().search(queries, k), strict=True)
+        ]
+
+
+def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
+    retrievers = {"w": Weightless, "e": Empty}
+    frame = run_and_audit(tmp_path, 3, N=(20,), k={"few": 1, "many": 9}, retriever=retrievers)
+    # k = 9 of three chunks: two hits of score 0 for each question; k = 1: none.
+    row = found(frame, "IR score", "zero-score hits")
+    assert (row["rows"], row["of"], row["most_in"]) == (3, 12, "w, 9: 3")
+    row = found(frame, "IR score", "empty contexts")
+    assert (row["rows"], row["of"]) == (2, 12)
+    assert row["most_in"].startswith("e, ")
+
+
+def test_rows_of_a_stopped_run_are_counted_those_of_a_data_set_not_begun_too(tmp_path):
+    data = {"a": people(2), "b": people(30)}
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path, data=data, judge=None, retriever={"named": Interrupted}).run(
+            progress=False
+        )
+    grid = experiment(tmp_path, data=data, judge=None)
+    rows = load_rows(tmp_path)
+    assert set(rows["data"]) == {"a"}
+    row = found(audit(tmp_path), "rows", "missing rows")
+    assert 0 < row["rows"] == 96 - len(rows)
+    assert "run it again" in row["detail"]
+    # without the manifest nothing more is known
+    assert counts(audit(rows), "rows", "missing rows")[0] == 0
+    grid.run(progress=False)
+    assert counts(audit(tmp_path), "rows", "missing rows") == (0, 96)
+
+
+def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
+    two = {"a": JudgeDouble(), "b": JudgeDouble()}
+    frame = run_and_audit(
+        tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two
+    )
+    assert counts(frame, "IR score", "unscored") == (0, 6)
+    assert counts(frame, RIGHT, "unscored") == (6, 36)
+    assert counts(frame, RIGHT, "cells with unequal n") == (6, 12)
+
+
+# -- answers
+# -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whose", ["", "judge_"])
+def test_other_weights_under_the_same_name_are_counted(whose):
+    model, check = ("judge", "mixed judges") if whose else ("generator", "mixed models")
+    rows = pd.DataFrame({model: list("aaabb"), f"{whose}digest": ["x", "x", "y", "z", None]})
+    assert counts(audit_rows(rows), "rows", check) == (1, 4)
+
+
+def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
+    def fault(prompt, before):
+        return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
+
+    frame = run_live_and_audit(tmp_path, fault, judge=None)
+    assert counts(frame, "answers", "truncated answers") == (3, 6)
+    assert counts(frame, "rows", "failed")[0] == 0
+    rows = load_rows(tmp_path)
+    assert rows.loc[rows["finish"] == "length", "answer"].str.len().gt(0).tolist() == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("check", "step"), [("truncated answers", "generate"), ("truncated grades", "grade")]
+)
+def test_replies_that_failed_at_their_limit_are_counted_by_their_step(check, step):
+    rows = pd.DataFrame(
+        {
+            "finish": ["stop", ""],
+            "judge_raw": "x",
+            "error_step": ["", step],
+            "error_kind": "truncated",
+        }
+    )
+    frame = audit_rows(rows)
+    assert counts(frame, "rows", check) == (1, 2)
+    assert (
+        sum(counts(frame, "rows", name)[0] for name in ("truncated answers", "truncated grades"))
+        == 1
+    )
+
+
+# -- grades
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
+    def fault(prompt, before):
+        return (
+            Fault("answer", '{"grades": [5, 5]}')
+            if grading(prompt) and "Person0 Lee born?" in prompt
+            else None
+        )
+
+    frame = run_live_and_audit(tmp_path, fault)
+    row = found(frame, RIGHT, "unscored")
+    assert (row["rows"], row["detail"]) == (3, "grade: unusable 3")
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.5, 1.0)
+
+
+def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
+    frame = run_live_and_audit(tmp_path, max_chars=26, N=(0,))
+    assert load_rows(tmp_path)["answer"].str.len().gt(26).sum() == 1
+    assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)
+
+
+def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
+    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(
+        progress=False
+    )
+    rows = load_rows(tmp_path)
+    rows.loc[(rows["generator"] == "x") & (rows["question_id"] == "q1"), "ir_score"] = float("nan")
+    assert counts(audit(rows), "IR score", "unscored") == (0, 6)
+    rows.loc[rows["question_id"] == "q1", "ir_score"] = float("nan")
+    assert counts(audit(rows), "IR score", "unscored") == (2, 6)
+
+
+# -- frames of one's own
+# -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "question_id": ["q1", "q2", "q3"] * 2,
+            "system": ["a"] * 3 + ["b"] * 3,
+            "score": [1.0, 0.5, None, 1.0, None, None],
+            "error": ["", "", "no_bytes: timed out", "", "no_bytes: timed out", "invalid: no list"],
+        }
+    )
+
+
+def test_any_frame_is_audited_by_its_own_columns(frame):
+    told = audit_rows(frame, "score", "system")
+    row = found(told, "score", "unscored")
+    assert (row["rows"], row["of"], row["detail"]) == (3, 6, "no_bytes 2, invalid 1")
+    # b: one of three is scored, with 1; a: two, with 0.75. b is the less certain.
+    assert row["most_in"] == "b: 2"
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, pytest.approx(1 / 3), 1.0)
+    assert counts(told, "rows", "failed") == (3, 6)
+    unequal = found(told, "score", "cells with unequal n")
+    assert (unequal["rows"], unequal["of"], unequal["detail"]) == (1, 2, "n from 1 to 2 of 2")
+    lines = render(told).splitlines()
+    assert lines[0] == "score"
+    said = " ".join(" ".join(lines[1:4]).split())
+    assert "3 of 6 mean 1.000, could be 0.333 to 1.000 most in b: 2 (no_bytes 2, invalid 1)" in said
+    assert max(map(len, lines)) <= 78
+    twice = pd.concat([frame, frame[:1]], ignore_index=True)
+    assert counts(audit_rows(twice, "score", "system"), "rows", "duplicates") == (1, 7)
+    assert [line.split()[0] for line in lines if "duplicates" in line] == ["none"]
+
+
+def test_a_cell_with_no_scored_row_has_no_mean_and_the_whole_range(frame):
+    frame.loc[frame["system"] == "b", "score"] = None
+    row = found(audit_rows(frame, "score", "system"), "score", "unscored")
+    assert np.isnan(row["mean"])
+    assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
+
+
+LANGUAGES = pd.DataFrame(
+    {"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2}
+)
+LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
+TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "by", "within", "unequal", "of", "detail"),
+    [
+        (TWO, ["system"], [], 2, 2, "n from 1 to 1 of 2"),  # equal numbers, of different questions
+        (TWO.assign(question_id="q1"), ["system"], [], 0, 2, ""),
+        # Without names of questions: by how many there are.
+        (
+            pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]}),
+            ["system"],
+            [],
+            1,
+            2,
+            "n from 1 to 2 of 2",
+        ),
+        (LANGUAGES, ["language", "system"], ["language"], 0, 4, ""),
+        (LANGUAGES, ["language", "system"], [], 4, 4, "n from 1 to 2 of 3"),
+        (LANGUAGES.drop(index=4), ["language", "system"], ["language"], 1, 4, "n from 1 to 2 of 2"),
+        (
+            LANGUAGES.assign(score=[1, 1, 1, None, None, None]),
+            ["system"],
+            [],
+            1,
+            2,
+            "n from 0 to 3 of 3",
+        ),
+    ],
+)
+def test_cells_that_rest_on_different_questions_are_counted(rows, by, within, unequal, of, detail):
+    row = found(audit_rows(rows, "score", by, within=within), "score", "cells with unequal n")
+    assert (row["rows"], row["of"], row["detail"]) == (unequal, of, detail)
+
+
+def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
+    told = audit_rows(frame, "score")
+    assert (found(told, "score", "unscored")["most_in"], counts(told, "score", "unscored")) == (
+        "",
+        (3, 6),
+    )
+    assert "unscored" not in set(audit_rows(frame)["check"])
+
+
+def test_bad_input_is_named(frame):
+    with pytest.raises(ConfigError, match="unknown column 'scor'"):
+        audit_rows(frame, "scor")
+    with pytest.raises(ConfigError, match="unknown column 'systems'"):
+        audit_rows(frame, "score", "systems")
+    with pytest.raises(ConfigError, match="within"):
+        audit_rows(frame, "score", "system", within=["error"])
+    with pytest.raises(DataError, match="has no rows"):
+        audit(frame[:0])
+    with pytest.raises(DataError, match="no run 'nowhere'"):
+        audit("nowhere")
+
+
+def test_a_notebook_shows_an_audit_as_the_terminal_does_and_escapes_it(frame):
+    told = audit_rows(frame.replace({"system": {"b": "long " * 20 + "<b>"}}), "score", ["system"])
+    assert "<b>" not in told._repr_html_()
+    shown = html.unescape(told._repr_html_()).removeprefix("<pre>").removesuffix("</pre>")
+    assert shown.split() == render(told).split()
+    assert max(map(len, shown.splitlines())) <= 64
+
+
+WITH_TABLES = re.compile("00|1[0-5]|2[0-3]|30|4[12]")
+ENDING = [path for path in find() if WITH_TABLES.match(path.stem)]
+
+
+@pytest.mark.parametrize("path", ENDING, ids=lambda path: path.stem)
+def test_a_notebook_ends_with_checks_of_its_own_tables(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    last = [cell for cell in cells if cell["cell_type"] == "code"][-1]
+    assert "rb.audit_" in "".join(last["source"])
+
+
+# -- ranges
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_ranges_by_hand():
+    rows = pd.DataFrame(
+        {"s": [1.0, 0.5, None, None, 0.25], "size": list("aaabb"), "d": [1, 1, 1, 2, 2]}
+    )
+    columns = ["most_in", "mean", "if_worst", "if_best"]
+
+    def told(rows, bounds=(0, 1), by=()):
+        return found(audit_rows(rows, {"s": bounds}, by), "s", "unscored")[columns].tolist()
+
+    # An axis may have the name of a count. Half of the second cell is unscored, a third of the
+    # first.
+    assert told(rows, by=["size", "d"]) == ["b, 2: 1", 0.25, 0.125, 0.625]
+    assert told(rows[:3], by="size") == ["a: 1", 0.75, 0.5, pytest.approx(2.5 / 3)]
+    assert told(rows, (1, 0)) == ["", pytest.approx(1.75 / 3), 0.75, 0.35]  # less is better
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12),
+    st.lists(st.floats(0, 1), min_size=12),
+)
+def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
+    row = found(
+        audit_rows(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s"), "s", "unscored"
+    )
+    scored = [v for v in values if v is not None]
+    assert (row["rows"], row["of"]) == (len(values) - len(scored), len(values))
+    if len(scored) == len(values):
+        assert row[["mean", "if_worst", "if_best"]].isna().all()
+        return
+    whole = np.mean([t if v is None else v for v, t in zip(values, truth, strict=False)])
+    assert row["if_worst"] - 1e-9 <= whole <= row["if_best"] + 1e-9
+    assert row["if_best"] - row["if_worst"] == pytest.approx(row["rows"] / len(values))
+    assert row["mean"] == pytest.approx(np.mean(scored) if scored else np.nan, nan_ok=True)
+
+
+# -- the ledger
+# --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    counted = {"value": [0.5, 0.6, None], "n": [90, 100, None], "unscored": [10, 0, None]}
+    notes = {"note": ["", "", "needs a model"]}
+    cells = pd.DataFrame({"row": ["100", "200", "300"], "column": "BM25", **counted, **notes})
+    record("thesis", "Table 3.1", cells, by="made here")
+    record("thesis", "Table 3.1", cells[1:2].drop(columns=["n", "unscored"]), by="made elsewhere")
+
+
+def test_ledger_cells_are_audited_by_who_measured_them(ledger):
+    told = audit_ledger("thesis", "Table 3.1")
+    table = "Table 3.1: made here"
+    assert set(told["table"]) == {table, "Table 3.1: made elsewhere"}
+    row = found(told, table, "unscored")
+    assert (row["rows"], row["of"], row["most_in"]) == (10, 200, "100, BM25: 10")
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (
+        0.5,
+        pytest.approx(0.45),
+        pytest.approx(0.55),
+    )
+    row = found(told, table, "cells without a number")
+    assert (row["rows"], row["of"], row["detail"]) == (1, 3, "needs a model 1")
+    row = found(told, table, "cells with unequal n")
+    assert (row["rows"], row["detail"]) == (1, "n from 90 to 100")
+    assert counts(told, table, "cells without n") == (0, 3)
+    assert counts(told, "Table 3.1: made elsewhere", "cells without n") == (1, 1)
+
+
+def test_an_identity_rests_on_printed_numbers_and_needs_no_n(ledger):
+    cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.4]})
+    record("thesis", "Table 3.1", cells, by="identity: as printed", recorded=True)
+    told = audit_ledger("thesis", "Table 3.1")
+    assert counts(told, "Table 3.1: identity: as printed", "cells without n") == (0, 1)
+
+
+def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
+    cells = pd.DataFrame(
+        {"row": ["BM25_GPT-4"], "column": ["f1"], "value": [50.0], "n": [3], "unscored": [1]}
+    )
+    record("ragchecker", "Table 3", cells, by="x")
+    row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: x", "unscored")
+    assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
+    record("ragchecker", "Table 3", cells.assign(row="ours alone"), by="y")
+    row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: y", "unscored")
+    assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
+    cells = pd.DataFrame(
+        {"row": ["100", "200"], "column": "BM25", "value": 0.5, "n": [90, 50], "unscored": [10, 50]}
+    )
+    record("thesis", "Table 3.1", cells, by="half")
+    row = found(audit_ledger("thesis", "Table 3.1"), "Table 3.1: half", "unscored")
+    # the least certain
+    assert (row["most_in"], row["if_worst"], row["if_best"]) == ("200, BM25: 50", 0.25, 0.75)
+
+
+def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):
+    assert audit_ledger("thesis", "Table 3.3").empty
+    with pytest.raises(ConfigError, match="unknown item of thesis"):
+        audit_ledger("thesis", "Table 9.9")

@@ -1,0 +1,378 @@
+"""LongContextReorder, MultiQuery, Hybrid, and LangChain's interface on all of them."""
+
+import asyncio
+import json
+
+import pytest
+from checks import refusals
+from experiment_parts import words
+from fake_ollama import FakeOllama
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+from retrieval_parts import ids
+
+from ragbench.embedding import default_embedder
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.llm import chat_model
+from ragbench.prompts import load_prompt
+from ragbench.records import Chunk, Hit
+from ragbench.retrieval import (
+    BM25,
+    Dense,
+    FromLangChain,
+    Hybrid,
+    LongContextReorder,
+    MultiQuery,
+    llm_decomposer,
+    make_retriever,
+    reorder,
+    to_langchain,
+)
+from ragbench.retrieval.base import Retriever
+from ragbench.retrieval.multiquery import _parse_queries
+
+TEXTS = ["red fox", "red dog", "blue dog", "green cat", "red red bird", "dog and cat"]
+CHUNKS = [Chunk(f"c{i}", text, f"d{i % 2}", f"Title {i}") for i, text in enumerate(TEXTS)]
+
+
+class Listed(Retriever):
+    """Answers every query from a table of chunk ids, best first."""
+
+    table: dict[str, list[str]]
+    texts: dict[str, str] = {}  # noqa: RUF012
+    asked: list = []  # noqa: RUF012 (a pydantic field, copied per instance)
+
+    def _search(self, queries, k, scopes):
+        self.asked.append((queries, k, scopes))
+        found = []
+        for q in queries:
+            names = self.table[q][:k]
+            found.append(
+                [
+                    Hit(Chunk(n, self.texts.get(n, n * 3), f"doc-{n}"), 1 / r, r)
+                    for r, n in enumerate(names, 1)
+                ]
+            )
+        return found
+
+    def settings(self):
+        return {"retriever": "Listed"}
+
+
+def listed(*texts):
+    names = [f"t{i}" for i in range(len(texts))]
+    return Listed(table={"q": names}, texts=dict(zip(names, texts, strict=True)))
+
+
+def bm25():
+    return BM25(CHUNKS, variant="lucene")
+
+
+@pytest.mark.parametrize(
+    ("k", "published", "mended"),
+    [
+        (1, [1], [1]),
+        (2, [2, 1], [1, 2]),
+        (3, [1, 3, 2], [1, 3, 2]),
+        (9, [1, 3, 5, 7, 9, 8, 6, 4, 2], [1, 3, 5, 7, 9, 8, 6, 4, 2]),
+        (10, [2, 4, 6, 8, 10, 9, 7, 5, 3, 1], [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]),
+    ],
+)
+def test_reorder_permutations(k, published, mended):
+    assert reorder(range(1, k + 1)) == published
+    assert reorder(range(1, k + 1), order="mended") == mended
+
+
+def test_reo_reorders_hits_and_numbers_them_anew():
+    inner = Listed(table={"q": list("abcdefghij")})
+    hits = LongContextReorder(inner).search(["q"], 10)[0]
+    assert ids(hits) == list("bdfhjigeca")
+    assert [hit.rank for hit in hits] == list(range(1, 11))
+    assert hits[-1].score == 1.0  # the best chunk, last
+    assert ids(LongContextReorder(inner).search(["q"], 3)[0]) == ["a", "c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (1, ["a1"]),
+        (3, ["a1 a2 a3"]),
+        (4, ["a1 a2 a3", "b1"]),
+        (6, ["a1 a2 a3", "c1", "b1 b2"]),
+        (8, ["a1 a2 a3", "c1 c2 c3", "b1 b2"]),
+        (9, ["a1 a2 a3", "c1 c2 c3", "d1", "b1 b2"]),
+        (99, ["a1 a2 a3", "c1 c2 c3", "d1 d2", "b1 b2"]),
+    ],
+)
+def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected):
+    inner = listed("a1 a2 a3", "b1 b2", "c1 c2 c3", "d1 d2")
+    hits = LongContextReorder(inner, budget=budget, tokenizer=words).search(["q"], 4)[0]
+    assert [hit.chunk.text for hit in hits] == expected
+    assert [hit.rank for hit in hits] == list(range(1, len(expected) + 1))
+    assert len(" ".join(expected).split()) == min(budget, 10)
+
+
+def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
+    from ragbench.text.tokens import joined_cutoffs
+
+    inner = listed(
+        "Unbelievable! It works.", "A second text, rather longer than the first one.", "Third."
+    )
+    for budget in (3, 9, 14):
+        text = " ".join(
+            h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0]
+        )
+        assert joined_cutoffs([text], [budget])[0] == len(text)  # nothing is left to cut
+    assert LongContextReorder(inner, budget=3).settings()["tokenizer"] == "default"
+
+
+def test_multiquery_joins_hits_in_order_of_first_appearance():
+    inner = Listed(table={"one": list("abcdef"), "two": list("bxaydz")})
+    retriever = MultiQuery(inner, lambda q: ["one", "two"], k_each=4, keep=6)
+    hits = retriever.search(["original question"], 10)[0]
+    assert ids(hits) == ["a", "b", "c", "d", "x", "y"]
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
+    assert [hit.score for hit in hits] == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
+    assert inner.asked == [(["one", "two"], 4, None)]  # the original is not among them
+    assert ids(retriever.search(["q"], 2)[0]) == ["a", "b"]
+    assert ids(MultiQuery(inner, lambda q: ["one", "two"]).search(["q"], 10)[0]) == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+    ]
+
+
+def test_multiquery_passes_each_questions_scope_to_its_queries_and_drops_repeats():
+    inner = Listed(table={"x": ["a"], "y": ["b"], "z": ["c"]})
+    derived = {"p": ["x", "y", " x "], "q": ["z"]}
+    hits = MultiQuery(inner, derived.__getitem__).search(["p", "q"], 5, scope=[{"s"}, None])
+    assert [ids(h) for h in hits] == [["a", "b"], ["c"]]
+    assert inner.asked == [(["x", "y", "z"], 10, [frozenset({"s"}), frozenset({"s"}), None])]
+
+
+@pytest.mark.parametrize("answer", [[], ["  "], "one string", [3]])
+def test_multiquery_refuses_a_decomposition_without_questions(answer):
+    with pytest.raises(ModelError, match="no derived question for 'why'"):
+        MultiQuery(bm25(), lambda q: answer).search(["why"], 3)
+
+
+def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_path):
+    def answer(body):
+        return "Here are the questions:\n1. red dog?\n2) blue dog\n\n- red dog?"
+
+    with FakeOllama(reply=answer) as fake:
+        model = chat_model("ollama:llama3:8b", host=fake.url)
+        decompose = llm_decomposer(model, cassette=tmp_path / "tape.sqlite", progress=False)
+        retriever = MultiQuery(bm25(), decompose, k_each=1)
+        assert retriever.queries(["Who?", "Where?"]) == [["red dog?", "blue dog"]] * 2
+        assert ids(retriever.search(["Who?"], 5)[0]) == ["c1", "c2"]
+        assert len(fake.calls) == 2  # the third came from the cassette
+        assert decompose("Who?") == ["red dog?", "blue dog"]
+        llm_decomposer(model, "perspectives", progress=False)("Who?")
+        assert fake.calls[2].prompt == load_prompt("multiquery_perspectives").replace(
+            "{question}", "Who?"
+        )
+    settings = retriever.settings()["decompose"]
+    assert (settings["decomposer"], settings["prompt"]) == ("llm", "multiquery_decomposition")
+    assert len(settings["prompt_sha256"]) == 64
+    json.dumps(settings)
+
+
+def test_llm_decomposer_never_passes_over_a_failed_reply(monkeypatch):
+    from ragbench.llm import Reply
+
+    replies = [Reply(text=t, parsed=None, ok=t != "", error=None) for t in ("fine", "", "  \n")]
+    monkeypatch.setattr("ragbench.llm.ask", lambda *a, **k: replies)
+    with pytest.raises(ModelError, match=r"2 of 3 questions .* reply to 'b'"):
+        llm_decomposer("m").batch(["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("a b\nc d", ["a b", "c d"]),
+        ("1. Who wrote it?\n2. When?", ["Who wrote it?", "When?"]),
+        ("(1) one\n- two\n* three\n• four\n10: ten", ["one", "two", "three", "four", "ten"]),
+        ("Sure, here they are:\n“quoted”\n**bold**", ["quoted", "bold"]),
+        ("1984 was written by whom?", ["1984 was written by whom?"]),
+        ("3 Idiots director", ["3 Idiots director"]),
+        ("same\nsame\n\n", ["same"]),
+        ("", []),
+    ],
+)
+def test_replies_are_read_line_by_line(text, queries):
+    assert _parse_queries(text) == queries
+
+
+def test_hybrid_by_hand():
+    one = Listed(table={"q": ["a", "b", "c"]})
+    two = Listed(table={"q": ["c", "a", "d"]})
+    hits = Hybrid([one, two]).search(["q"], 10)[0]
+    assert ids(hits) == ["a", "c", "b", "d"]
+    assert [h.score for h in hits] == pytest.approx(
+        [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63]
+    )
+    assert [h.rank for h in hits] == [1, 2, 3, 4]
+    first = Hybrid([one, two], constant=0).search(["q"], 2)[0]
+    assert [(h.chunk.id, h.score) for h in first] == [
+        ("a", pytest.approx(1.5)),
+        ("c", pytest.approx(4 / 3)),
+    ]
+
+
+def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
+    one = Listed(table={"q": ["z", "a"]})
+    two = Listed(table={"q": ["a", "z"]})
+    assert ids(Hybrid([one, two]).search(["q"], 2)[0]) == ["a", "z"]
+    assert ids(Hybrid([two, one]).search(["q"], 2)[0]) == ["a", "z"]
+    assert one.asked[-1][1] == 100
+    assert ids(Hybrid([one], depth=1).search(["q"], 1)[0]) == ["z"]
+    assert one.asked[-1][1] == 1
+
+
+def test_hybrid_refuses_one_id_for_two_texts():
+    other = BM25([Chunk("c0", "red herring", "d")], variant="lucene")
+    with pytest.raises(DataError, match="share the id 'c0'"):
+        Hybrid([BM25(CHUNKS), other]).search(["red fox herring"], 3)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        bm25,
+        lambda: LongContextReorder(bm25()),
+        lambda: MultiQuery(bm25(), lambda q: [q, "cat"]),
+        lambda: Hybrid([bm25(), BM25(CHUNKS, variant="atire")]),
+    ],
+)
+def test_every_retriever_is_a_langchain_retriever(build):
+    from langchain_core.retrievers import BaseRetriever
+
+    retriever = build()
+    assert isinstance(retriever, BaseRetriever)
+    hits = retriever.search(["red dog"], retriever.k)[0]
+    documents = retriever.invoke("red dog")
+    assert [d.page_content for d in documents] == [h.chunk.text for h in hits]
+    first = hits[0].chunk
+    about = {
+        "title": first.title,
+        "doc_id": first.doc_id,
+        "chunk_id": first.id,
+        "score": hits[0].score,
+        "rank": 1,
+    }
+    assert (documents[0].id, documents[0].metadata) == (first.id, about)
+    assert len(retriever.invoke("red dog", k=1)) == 1
+    assert {d.metadata["doc_id"] for d in retriever.invoke("red dog", scope={"d1"})} == {"d1"}
+    assert (retriever | RunnableLambda(len)).invoke("red dog") == len(documents)
+    assert asyncio.run(retriever.ainvoke("red dog")) == documents
+    assert retriever.batch(["red dog", "cat"])[0] == documents
+    scoped = retriever.search(["red dog", "red dog"], 5, scope=[{"d0"}, {"d1"}])
+    assert [{h.chunk.doc_id for h in one} for one in scoped] == [{"d0"}, {"d1"}]
+    json.dumps(retriever.settings())
+
+
+test_bad_input_is_named = refusals(
+    (lambda: reorder([1], order="best"), "unknown order 'best'"),
+    (lambda: LongContextReorder("sim"), "retriever is str"),
+    (lambda: LongContextReorder(BM25), "retriever is <class"),
+    (lambda: LongContextReorder(bm25(), budget=0), "budget=0"),
+    (
+        lambda: MultiQuery(bm25()),
+        r"no model that writes its sub-questions(.|\n)*llm_decomposer(.|\n)*smollm2",
+    ),
+    (lambda: MultiQuery(bm25(), ["a"]), r"decompose=\[\'a\'\]"),
+    (lambda: MultiQuery(bm25(), str.split, keep=0), "keep=0"),
+    (
+        lambda: llm_decomposer("m", "decompose"),
+        "unknown prompt 'decompose'(?s:.)*multiquery_decomposition",
+    ),
+    (lambda: Hybrid([]), r"over=\[\]"),
+    (lambda: Hybrid([bm25()], constant=-1), "constant=-1"),
+    (lambda: Hybrid([bm25(), 3]), "retriever is int"),
+    (lambda: bm25().invoke(" "), "query 0 is ' '"),
+)
+
+
+def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
+    assert repr(bm25()).startswith("BM25(variant='lucene', k1=")
+    assert "chunks=6" in repr(bm25())
+    over = LongContextReorder(Hybrid([bm25(), Listed(table={})], depth=7), budget=50)
+    assert (
+        repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
+    )
+    assert repr(over.over).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
+    assert "depth=7" in str(over.over)
+    assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.over))
+
+
+def answering(*documents):
+    return RunnableLambda(lambda query: list(documents))
+
+
+def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
+    store = InMemoryVectorStore(default_embedder())
+    store.add_documents(to_langchain(CHUNKS))
+    theirs = FromLangChain(store.as_retriever(), CHUNKS, label="in memory, MiniLM")
+    queries = ["a fox", "cats and dogs", "red bird"]
+    ours = Dense(CHUNKS, default_embedder()).search(queries, 4)
+    assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [
+        [h.chunk for h in o] for o in ours
+    ]
+    # a store alone gives four
+    assert [len(theirs.search(["a fox"], k)[0]) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]
+    assert [len(FromLangChain(bm25(), CHUNKS, "BM25").search(["red"], k)[0]) for k in (1, 3)] == [
+        1,
+        3,
+    ]
+    assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
+    assert {hit.chunk.doc_id for hit in theirs.search(["a fox"], 4, {"d1"})[0]} == {"d1"}
+    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ours[0][0].chunk.id
+
+
+def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
+    by_id = Document("cut", metadata={"chunk_id": "c2"})
+    by_text = Document("red dog", id="own")
+    found = FromLangChain(
+        answering(by_id, by_text, by_id, Document("", id="c5")), CHUNKS, label="x"
+    )
+    assert [hit.chunk.id for hit in found.search(["?"], 9)[0]] == ["c2", "c1", "c5"]
+    assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
+    assert FromLangChain(answering(), CHUNKS, label="x").search(["?"], 3) == [[]]
+    with pytest.raises(DataError, match="x found a text that is none of the chunks: 'pink pig'"):
+        FromLangChain(answering(Document("pink pig")), CHUNKS, label="x").search(["?"], 3)
+
+
+def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
+    one, other = (FromLangChain(answering(), CHUNKS, label=label) for label in ("k=5", "k=9"))
+    assert one.settings() != other.settings()
+    assert repr(one) == "FromLangChain(label='k=5')"
+    with pytest.raises(ConfigError, match=r"InMemoryVectorStore(?s:.)*as_retriever"):
+        FromLangChain(InMemoryVectorStore(default_embedder()), CHUNKS, label="x")
+
+
+@pytest.mark.parametrize("name", ["BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid"])
+def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, minilm):
+    chunks = [
+        Chunk("a", "It was built in 1841.", "a", "Ely"),
+        Chunk("b", "It was built in 1841.", "b", "Stump Mill"),
+    ]
+    models = {} if name == "BM25" else {"embedder": minilm}
+    if name == "MLQ":
+        models["decompose"] = lambda question: [question]
+    without, titled = (
+        make_retriever(name, chunks, title=title, **models) for title in (False, True)
+    )
+    # as it was given, without the title
+    assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]
+    assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (
+        ["a"],
+        [],
+    )
+    said = [
+        json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)
+    ]
+    assert said == [0, 2 if name == "Hybrid" else 1]

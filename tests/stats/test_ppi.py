@@ -1,0 +1,339 @@
+"""Shares from few labels and many judge grades:
+
+the draw, the estimate, both intervals, and how often these hold.
+"""
+
+import statistics
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from checks import refusals
+
+from ragbench.errors import DataError
+from ragbench.stats import ppi_mean, ppi_shares, stratified_draw
+
+NAN = float("nan")
+
+
+def hide(truth, drawn):
+    """Return labels with NaN where none was drawn."""
+    return np.where(np.asarray(drawn)[:, None], truth, NAN)
+
+
+def test_shares_by_hand():
+    # Stratum a: four items, two labelled; stratum b: two items, both labelled. Two categories.
+    strata = ["a", "a", "a", "a", "b", "b"]
+    f = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.1], [0.5, 0.5], [0.3, 0.7], [0.1, 0.9]])
+    y = np.array([[1, 0], [0, 1], [NAN, NAN], [NAN, NAN], [0, 1], [1, 0]])
+    # with `of` bounds are symmetric
+    first, second = ppi_shares(y, f, strata, of=np.ones(6), weight=0.5)
+    # all: 0.5 * 3.2; labelled in a, pi = 1/2: (1 - 0.4) + (0 - 0.3) = 0.3; in b, pi = 1: (0 - 0.15)
+    # + (1 - 0.05) = 0.8
+    assert first.estimate == pytest.approx((1.6 + 0.3 / 0.5 + 0.8) / 6)
+    assert second.estimate == pytest.approx(1 - first.estimate)
+    # Only a was sampled: 4^2 (1 - 2/4) / 2 times the variance of 0.6 and -0.3
+    half = 1.959964 * np.sqrt(4**2 * 0.5 / 2 * 0.405) / 6
+    assert first.high - first.estimate == pytest.approx(half, rel=1e-6)
+    assert (first.n, first.n_missing) == (4, 2)
+
+
+def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_right():
+    rng = np.random.default_rng(1)
+    strata = np.array([0] * 5 + [1] * 4)
+    truth = rng.integers(0, 2, (9, 2)).astype(float)
+    f = rng.random((9, 2))
+    counts = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2.0])
+    draws = product(combinations(range(5), 3), combinations(range(5, 9), 2))
+    made = []
+    for a, b in draws:
+        drawn = np.isin(np.arange(9), (*a, *b))
+        one = ppi_shares(hide(truth, drawn), f, strata, counts=counts, of=counts, weight=0.7)[0]
+        made.append((one.estimate, ((one.high - one.low) / (2 * 1.959963985)) ** 2))
+    estimates, variances = np.array(made).T
+    assert estimates.mean() == pytest.approx((counts * truth[:, 0]).sum() / counts.sum())
+    assert variances.mean() == pytest.approx(estimates.var())
+
+
+def test_all_labels_give_the_share_itself_and_no_doubt_about_these_items():
+    truth = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
+    for weight in ("tuned", 0.0, 1.0):
+        (got,) = ppi_shares(truth, np.full((5, 1), 0.3), list("aabbb"), weight=weight)
+        assert (got.estimate, got.low, got.high) == pytest.approx((0.6, 0.6, 0.6))
+
+
+def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
+    rng = np.random.default_rng(2)
+    truth, strata, f, _ = answers(rng, 40)
+    labels = hide(truth, stratified_draw(strata, 120, least=10, seed=3))
+
+    def width(weight):
+        return sum(
+            (i.high - i.low) ** 2
+            for i in ppi_shares(labels, f, strata, of=np.ones(len(f)), weight=weight)
+        )
+
+    best = min(np.linspace(0, 1, 101), key=width)
+    assert 0.05 < best < 0.95
+    assert width("tuned") <= width(best)
+    assert width("tuned") == pytest.approx(width(best), rel=1e-3)
+
+
+def test_a_difference_of_two_systems_is_a_share_with_signs():
+    truth = np.array([[1.0], [0.0], [1.0], [0.0]])
+    f = np.array([[0.9], [0.2], [0.4], [0.1]])
+    bm25 = np.array([1, 1, 0, 1.0])
+    reo = np.array([0, 1, 1, 1.0])
+    (difference,) = ppi_shares(truth, f, ["a"] * 4, counts=bm25 - reo, of=bm25)
+    shares = [ppi_shares(truth, f, ["a"] * 4, counts=c)[0].estimate for c in (bm25, reo)]
+    assert difference.estimate == pytest.approx(shares[0] - shares[1])
+
+
+def test_the_jackknife_leaves_out_one_cluster_at_a_time():
+    rng = np.random.default_rng(4)
+    truth, strata, f, clusters = answers(rng, 12)
+    labels = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5))
+    got = ppi_shares(labels, f, strata, of=np.ones(len(f)), clusters=clusters, weight=0.6)
+    assert (got[0].clusters, got[0].n) == (12, len(truth) // 2)
+    again = []
+    for left_out in np.unique(clusters):
+        keep = clusters != left_out
+        again.append(
+            [i.estimate for i in ppi_shares(labels[keep], f[keep], strata[keep], weight=0.6)]
+        )
+    again = np.array(again)
+    variance = (len(again) - 1) / len(again) * ((again - again.mean(axis=0)) ** 2).sum(axis=0)
+    from scipy.stats import t
+
+    for interval, expected in zip(
+        got, t.ppf(0.975, len(again) - 1) * np.sqrt(variance), strict=True
+    ):
+        assert interval.high - interval.estimate == pytest.approx(expected)
+
+
+def answers(rng, clusters):
+    """Make answers of five systems to clustered questions:
+
+    grades as 0 and 1, strata, probabilities, clusters.
+    """
+    questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
+    cluster = np.repeat(questions, 5)
+    level = rng.normal(0, 0.8, clusters)[cluster] + np.repeat(rng.normal(0, 0.8, len(questions)), 5)
+    score = level + rng.normal(0, 0.7, len(cluster))
+    truth = np.digitize(score, [-0.9, 0.1, 1.2])
+    guess = score + rng.normal(0, 0.8, len(cluster)) + 0.4  # a judge that is too kind
+    odds = np.exp(-((guess[:, None] - np.array([-1.4, -0.4, 0.6, 1.8])) ** 2))
+    f = odds / odds.sum(axis=1, keepdims=True)
+    return np.eye(4)[truth], f.argmax(axis=1), f, cluster
+
+
+def test_intervals_hold_what_they_say():
+    rng = np.random.default_rng(6)
+    true = answers(np.random.default_rng(7), 60_000)[0].mean(axis=0)
+    runs = 700
+    held = {"these": 0, "alike": 0, "independent samples": 0}
+    for run in range(runs):
+        truth, strata, f, clusters = answers(rng, 60)
+        drawn = stratified_draw(strata, 250, seed=run)
+        labels = hide(truth, drawn)
+        for name, aim, options in (
+            ("these", truth.mean(axis=0), {}),
+            ("alike", true, {"clusters": clusters}),
+        ):
+            got = ppi_shares(labels, f, strata, **options)
+            held[name] += np.mean(
+                [i.low <= share <= i.high for i, share in zip(got, aim, strict=True)]
+            )
+        old = [
+            ppi_mean(truth[drawn, g], f[drawn, g], f[~drawn, g], weight="tuned") for g in range(4)
+        ]
+        held["independent samples"] += np.mean(
+            [i.low <= share <= i.high for i, share in zip(old, true, strict=True)]
+        )
+    share = {name: float(count / runs) for name, count in held.items()}
+    assert 0.93 <= share["these"] <= 0.97, share
+    assert 0.93 <= share["alike"] <= 0.97, share
+    assert share["independent samples"] < 0.90, share
+
+
+def binomial(p, variance):
+    """Clopper-Pearson for as many labels as have this variance."""
+    from scipy.stats import beta
+
+    n = p * (1 - p) / variance
+    return beta.ppf(0.025, p * n, (1 - p) * n + 1), beta.ppf(0.975, p * n + 1, (1 - p) * n)
+
+
+def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
+    from scipy.stats import beta
+
+    # Two strata of 40, 20 labelled in each: 8 and none have the category. Half of each has no
+    # label.
+    labelled = np.arange(80) % 40 < 20
+    stratum = np.arange(80) // 40
+    truth = np.where(labelled, np.arange(80) < 8, NAN).astype(float)[:, None]
+    (got,) = ppi_shares(truth, np.zeros((80, 1)), stratum, weight=0.0)
+    below = (0.4 - beta.ppf(0.025, 8.5, 12.5)) ** 2  # the other stratum's lower bound is 0
+    above = (beta.ppf(0.975, 8.5, 12.5) - 0.4) ** 2 + beta.ppf(0.975, 0.5, 20.5) ** 2
+    low = 0.2 - (0.25 * 0.5 * below) ** 0.5
+    high = 0.2 + (0.25 * 0.5 * above) ** 0.5
+    assert (got.estimate, got.low, got.high) == pytest.approx((0.2, low, high))
+
+
+def test_counts_that_differ_and_a_judge_who_knows_change_the_width_of_a_share():
+    labelled = np.arange(40) % 2 == 0
+    truth = np.where(labelled, np.arange(40) < 12, NAN).astype(float)[:, None]
+    guess = (np.arange(40) < 12).astype(float)[:, None]
+
+    def width(judge, **options):
+        (got,) = ppi_shares(truth, judge, [0] * 40, **options)
+        return got.high - got.low
+
+    plain = width(np.zeros((40, 1)))
+    # The judge leaves no doubt about the 6 labels of the rarer kind; 3 more count as if there were
+    # none.
+    assert width(guess) == pytest.approx(plain * (3 / 9) ** 0.5)
+    assert width(np.zeros((40, 1)), counts=np.where(np.arange(40) % 4 == 0, 5.0, 1.0)) > 1.2 * plain
+
+
+def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number_of_labels():
+    from scipy.stats import norm, t
+
+    rng = np.random.default_rng(3)
+    truth, _, f, clusters = answers(rng, 12)
+    drawn = stratified_draw(np.zeros(len(truth)), len(truth) // 2, least=3, seed=5)
+    asked = hide(truth, drawn), f, np.zeros(len(truth))
+    share, symmetric = (
+        ppi_shares(*asked, **of, clusters=clusters)[1] for of in ({}, {"of": np.ones(len(f))})
+    )
+    p = share.estimate
+    n = drawn.sum()
+    sizes = np.bincount(clusters[drawn])
+    ones = truth[drawn, 1].sum()
+    rarer = min(ones, n - ones)
+    quantile = t.ppf(0.975, 11)
+    measured = ((symmetric.high - p) / quantile) ** 2 / (p * (1 - p) / n)
+    # as if all labels of a cluster were alike: one more label is so
+    worst = n * (sizes**2).sum() / sizes.sum() ** 2
+    effect = (rarer * measured + worst) / (rarer + 1)
+    variance = p * (1 - p) * effect / n * (quantile / norm.ppf(0.975)) ** 2
+    assert (share.low, share.high) == pytest.approx(binomial(p, variance))
+    assert share.method == "exact binomial for the effective number of values"
+
+
+def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_are():
+    # 20 labels, each in a cluster of its own: none has the category. Clopper-Pearson with t for 40
+    # clusters.
+    from scipy.stats import norm, t
+
+    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
+    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
+    n = 20 * (norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
+    assert (none.low, none.high) == pytest.approx((0, 1 - 0.025 ** (1 / n)))
+    # The same labels in ten pairs count as ten.
+    (pairs,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40) // 2)
+    n = 10 * (norm.ppf(0.975) / t.ppf(0.975, 19)) ** 2
+    assert pairs.high == pytest.approx(1 - 0.025 ** (1 / n))
+    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40, clusters=np.arange(40))
+    assert str(all_of_them).startswith("1.000 [0.8")
+
+
+def test_shares_of_answers_like_these_hold_where_they_are_rare():
+    # Latent grades, 44 documents, five answers a question, 250 labels: no luck of the draw decides
+    # what is given.
+    rng = np.random.default_rng(9)
+    runs = 150
+    held = {0.03: 0, 0.1: 0}
+    for run in range(runs):
+        for share in held:
+            question = np.repeat(np.arange(44), rng.integers(1, 5, 44))
+            cluster = np.repeat(question, 5)
+            level = rng.normal(0, 0.8, 44)[cluster] + np.repeat(
+                rng.normal(0, 0.8, question.size), 5
+            )
+            score = level + rng.normal(0, 0.7, cluster.size)
+            cut = statistics.NormalDist(0, (0.8**2 + 0.8**2 + 0.7**2) ** 0.5).inv_cdf(share)
+            truth = score < cut
+            judge = score + rng.normal(0.4, 0.8, cluster.size) < cut
+            drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
+            (got,) = ppi_shares(
+                hide(truth[:, None], drawn), judge[:, None], judge, clusters=cluster
+            )
+            assert not np.isnan(got.low)
+            held[share] += got.low <= share <= got.high
+    assert min(held.values()) / runs >= 0.92, held
+
+
+@pytest.mark.parametrize(("labels", "share"), [(20, 0.02), (20, 0.05), (150, 0.02), (150, 0.05)])
+def test_the_mean_of_a_share_holds_with_few_labels(labels, share):
+    rng = np.random.default_rng(labels)
+    runs = 300
+    held = 0
+    for run in range(runs):
+        truth = (rng.random(labels + 1000) < share).astype(float)
+        judge = np.where(rng.random(truth.size) < 0.05, 1 - truth, truth)
+        weight = "tuned" if run % 2 else 1.0
+        got = ppi_mean(truth[:labels], judge[:labels], judge[labels:], weight=weight)
+        held += got.low <= share <= got.high
+        assert got.low >= 0
+    assert held / runs >= 0.92
+
+
+def test_a_count_of_zero_has_an_interval_for_these_items():
+    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
+    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40)
+    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40)
+    assert (none.estimate, none.low) == (0, 0)
+    assert 0.05 < none.high < 0.2
+    assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - none.high, 1))
+
+
+def test_intervals_of_rare_categories_hold():
+    rng = np.random.default_rng(8)
+    runs = 300
+    held = []
+    for run in range(runs):
+        truth, strata, f, _ = answers(rng, 60)
+        rare = truth[:, :1] * (rng.random((len(truth), 1)) < 0.3)  # about 4 in 100
+        (got,) = ppi_shares(hide(rare, stratified_draw(strata, 200, seed=run)), f[:, :1], strata)
+        held.append(got.low <= rare.mean() <= got.high)
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
+def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():
+    strata = np.repeat([1, 2, 3, 4, 5], [400, 200, 100, 30, 10])
+    drawn = stratified_draw(strata, 250, seed=9)
+    taken = np.bincount(strata[drawn], minlength=6)[1:]
+    # 25 each but 10 of the last: 110; the other 140 by what is left: 375, 175, 75, 5, 0 of 630
+    assert taken.tolist() == [25 + 83, 25 + 39, 25 + 17, 25 + 1, 10]
+    assert (stratified_draw(strata, 250, seed=9) == drawn).all()
+    assert (stratified_draw(strata, 250, seed=10) != drawn).any()
+    assert stratified_draw(strata, 10_000, seed=9).all()
+    often = np.mean(
+        [stratified_draw([0] * 6 + [1] * 2, 5, least=1, seed=s) for s in range(2000)], axis=0
+    )
+    assert often == pytest.approx([4 / 6] * 6 + [1 / 2] * 2, abs=0.04)
+
+
+def test_one_label_of_two_items_says_little_of_a_share_and_nothing_of_a_difference():
+    assert ppi_shares(*PAIR, ["a", "a"])[0].low < 0.5
+    assert np.isnan(ppi_shares(*PAIR, ["a", "a"], of=np.ones(2))[0].low)
+
+
+PAIR = np.array([[1.0], [NAN]]), np.array([[0.5], [0.5]])  # one item labelled, two predicted
+test_bad_input_says_what_is_wrong = refusals(
+    (lambda: ppi_shares(*PAIR, ["a", "b"]), DataError, "no label in stratum 'b'"),
+    (
+        lambda: ppi_shares(PAIR[0], np.array([[0.5], [NAN]]), ["a", "a"]),
+        DataError,
+        "a missing prediction",
+    ),
+    (
+        lambda: ppi_shares([[1, NAN], [0, 1]], np.zeros((2, 2)), ["a", "a"]),
+        DataError,
+        "half a label",
+    ),
+    (lambda: ppi_shares([1, 0], [0.5, 0.5], ["a", "a"]), DataError, "the same two dimensions"),
+    (lambda: ppi_shares(*PAIR, ["a", "a"], clusters=["c", "c"]), DataError, "1 cluster"),
+    (lambda: stratified_draw([0] * 30 + [1] * 30, 40, seed=0), "2 strata of at least 25"),
+)

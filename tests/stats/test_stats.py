@@ -1,0 +1,815 @@
+"""Statistics against hand-worked cases, scipy, scikit-learn, simulation and published values."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from checks import refusals
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from ragbench import stats
+from ragbench.data import load_ragchecker_meta
+from ragbench.errors import ConfigError, DataError
+
+NAN = float("nan")
+
+
+def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
+    # The middle of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
+    low, high = (
+        (i.low, i.high)
+        for i in (stats.bootstrap_ci([0, 1], np.median, level=x) for x in (0.4, 0.9))
+    )
+    assert (low, high) == ((0.5, 0.5), (0, 1))
+
+
+def test_the_mean_of_few_values_has_students_t():
+    values = np.random.default_rng(2).normal(5, 1, 12)
+    got = stats.bootstrap_ci(values)
+    expected = reference.t.interval(0.95, 11, values.mean(), reference.sem(values))
+    assert (got.low, got.high) == pytest.approx(expected)
+    assert (got.low, got.high) == pytest.approx(
+        (lambda i: (i.low, i.high))(stats.bootstrap_ci(values, groups=range(12)))
+    )
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median, np.std])
+def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic):
+    values = np.random.default_rng(5).gamma(2, size=200)
+    ours = stats.bootstrap_ci(values, statistic, resamples=8000)
+    theirs = reference.bootstrap(
+        (values,), statistic, n_resamples=8000, method="percentile", rng=np.random.default_rng(9)
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.estimate == pytest.approx(statistic(values))
+    assert ours.low == pytest.approx(theirs.low, abs=0.05 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.05 * width)
+
+
+def test_bootstrap_counts_missing_values_and_leaves_them_out():
+    got = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9])
+    whole = stats.bootstrap_ci([0.2, 0.4, 0.9])
+    assert (got.n, got.n_missing) == (3, 2)
+    assert (got.estimate, got.low, got.high) == (pytest.approx(0.5), whole.low, whole.high)
+    assert str(got) == f"0.500 [0.000, {got.high:.3f}] (n = 3, 2 missing)"
+
+
+def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
+    nothing = stats.bootstrap_ci([NAN])
+    single = stats.bootstrap_ci([0.7, NAN])
+    assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
+    assert (nothing.n, nothing.n_missing) == (0, 1)
+    assert single.estimate == 0.7
+    assert np.isnan([single.low, single.high]).all()
+
+
+@pytest.mark.parametrize("statistic", [np.mean, lambda values: values.mean()])
+def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic):
+    values = np.random.default_rng(1).random(80)
+    plain = stats.bootstrap_ci(values, statistic)
+    copied = stats.bootstrap_ci(np.repeat(values, 5), statistic, groups=np.repeat(np.arange(80), 5))
+    naive = stats.bootstrap_ci(np.repeat(values, 5), statistic)
+    assert (copied.low, copied.high) == pytest.approx((plain.low, plain.high))
+    assert naive.high - naive.low < 0.6 * (copied.high - copied.low)
+
+
+def test_few_clusters_get_the_t_of_a_jackknife_by_hand():
+    # Groups (0, 0, 0), (1) and (1, 0): without each the mean is 2/3, 1/5, 1/4; sizes 3, 1, 2: 36 /
+    # 14 = 2.57 effective.
+    got = stats.bootstrap_ci([0, 0, 0, 1, 1, 0], groups=list("aaabcc"))
+    again = np.array([2 / 3, 1 / 5, 1 / 4])
+    half = np.sqrt(2 / 3 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(
+        0.975, 36 / 14 - 1
+    )
+    assert (got.estimate, got.low, got.high) == pytest.approx(
+        (1 / 3, max(0, 1 / 3 - half), min(1, 1 / 3 + half))
+    )
+    assert (got.clusters, got.effective) == (3, pytest.approx(36 / 14))
+    assert str(got).endswith("(n = 6 in 3 clusters, effectively 2.6)")
+    loss = stats.paired_bootstrap_difference([0, 0, 0, 1, 1, 0], np.zeros(6), groups=list("aaabcc"))
+    assert loss.low == pytest.approx(1 / 3 - half)  # a difference is not cut at 0
+    many = stats.bootstrap_ci(np.arange(90) % 2, groups=np.arange(90) // 3)
+    assert (many.clusters, many.effective) == (30, 30)
+
+
+def test_p_of_no_difference_by_hand_and_as_the_t_test_of_clusters_of_one():
+    # Two clusters: one degree of freedom, the Cauchy distribution. t = 1 has p = 1/2, t = tan(45/2
+    # degrees) has 3/4.
+    for t, p in ((1, 0.5), (np.tan(np.pi / 8), 0.75)):
+        for level in (0.5, 0.95):
+            half = np.tan(np.pi / 2 * level)
+            found = stats.Interval(
+                -3 * t, -3 * (t + half), -3 * (t - half), n=2, level=level, clusters=2
+            )
+            assert stats.p_of_no_difference(found) == pytest.approx(p)
+    rng = np.random.default_rng(8)
+    for level in (0.8, 0.95):
+        a = rng.normal(0.3, 1, 23)
+        b = rng.normal(0, 1, 23)
+        got = stats.ppi_difference(a, b, a, b, weight=0, level=level)
+        expected = reference.ttest_1samp(a - b, 0).pvalue
+        assert stats.p_of_no_difference(got) == pytest.approx(expected)
+        assert (got.low <= 0 <= got.high) == (expected > 1 - level)
+
+
+def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
+    nothing = stats.ppi_difference([1, 1], [1, 1], [1, 0], [0, 0])
+    assert np.isnan(nothing.low)
+    assert np.isnan(stats.p_of_no_difference(nothing))
+    assert np.isnan(stats.p_of_no_difference(stats.Interval(0.5, 0.5, 0.5, n=9, clusters=9)))
+
+
+def test_equal_values_have_the_exact_interval_of_a_share_or_none():
+    for value in (0, 1):
+        exact = stats.binomial_ci(10 * value, 10)
+        for got in (
+            stats.bootstrap_ci([value] * 10, share=True),
+            stats.bootstrap_ci([bool(value)] * 10),
+        ):
+            assert (got.low, got.high) == (exact.low, exact.high)
+    without = [
+        stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
+        stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
+        stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
+        stats.kappa([1, 1], [1, 1]),
+        stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
+        stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
+        stats.bootstrap_ci([1] * 99 + [0], np.median),
+    ]  # fmt: skip
+    assert np.isnan([(i.low, i.high) for i in without]).all()
+    rows = pd.DataFrame(
+        {"x": [1.0] * 10, "fully_right": [1.0] * 10, "system": "a", "y": [1.0] * 10}
+    )
+    assert np.isnan(stats.means(rows, [], "x")["low"].item())
+    assert stats.means(rows, [], "fully_right")["low"].item() == pytest.approx(0.692, abs=1e-3)
+    # yes and no both occur, though not in one system
+    both = pd.concat([rows, rows.assign(system="b", y=0.0)])
+    assert stats.means(both, "system", "y")["low"].tolist() == pytest.approx([0.692, 0], abs=1e-3)
+
+
+def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
+    a = list("lmhlmhlm")
+    b = list("lmhmmhhm")
+    with pytest.raises(ConfigError, match="labels without a given order: h, l, m"):
+        stats.kappa(a, b, weights="quadratic")
+    place = {"l": 1, "m": 2, "h": 3}
+    numbers = stats.kappa([place[x] for x in a], [place[x] for x in b], weights="quadratic")
+    assert (
+        stats.kappa(a, b, weights="quadratic", labels=("l", "m", "h")).estimate == numbers.estimate
+    )
+    # Grades 2 to 4 that nobody gave: 5 is as far from 1 as with them.
+    grades = [1, 5, 1, 4, 4], [1, 5, 5, 5, 1]
+    given = stats.kappa(*grades, weights="quadratic", labels=(1, 2, 3, 4, 5)).estimate
+    assert stats.kappa(*grades, weights="quadratic").estimate == pytest.approx(given)
+
+
+def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(300):
+        got = stats.bootstrap_ci(rng.normal(3, 1, 60), resamples=400, level=0.9, seed=rng)
+        hits += got.low <= 3 <= got.high
+    assert 0.84 <= hits / 300 <= 0.95
+
+
+def test_pairs_with_a_missing_side_are_left_out_and_counted():
+    got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
+    assert (got.estimate, got.n, got.n_missing) == (1, 2, 2)
+    got = stats.correlation([1, 2, NAN, 4], [2, 4, 6, NAN])
+    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(1), 2, 2)
+    got = stats.paired_permutation_test([1, NAN, 3], [0, 0, None])
+    assert (got.n, got.n_missing, got.p_value) == (1, 2, 1)
+    assert np.isnan(stats.paired_permutation_test([NAN], [1]).p_value)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (47, 50), (1, 1)])
+def test_binomial_interval_is_clopper_pearson(k, n):
+    got = stats.binomial_ci(k, n)
+    expected = reference.binomtest(k, n).proportion_ci(0.95, "exact")
+    assert (got.estimate, got.low, got.high) == pytest.approx((k / n, expected.low, expected.high))
+
+
+def test_ppi_mean_by_hand():
+    # Of values 0 and 2, which are no shares. Judge on the rest: mean 1, variance 4/3. Human -
+    # judge: 0, 0, 2, 0: mean 0.5, variance 1.
+    got = stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0])
+    half = 1.959963984540054 * np.sqrt(4 / 3 / 4 + 1 / 4)
+    assert (got.estimate, got.low, got.high) == pytest.approx((1.5, 1.5 - half, 1.5 + half))
+    assert (got.n, got.n_missing) == (4, 0)
+    assert stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0], weight=0).estimate == 1
+    short = stats.ppi_mean([2, NAN, 0], [2, 2, NAN], [0, NAN, 2])
+    assert (short.n, short.n_missing) == (1, 3)
+    assert np.isnan([short.low, short.high]).all()
+    # Labels 1, 0, 1, 0 are a share: the variance is 7/48, p (1 - p) / 4 is 3/64; two of the rarer
+    # kind, and one more.
+    share = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
+    n = 4 / ((2 * (7 / 48) / (3 / 64) + 1) / 3)
+    exact = reference.beta.ppf([0.025, 0.975], [0.75 * n, 0.75 * n + 1], [0.25 * n + 1, 0.25 * n])
+    assert (share.estimate, share.low, share.high) == pytest.approx((0.75, *exact))
+
+
+def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
+    rng = np.random.default_rng(0)
+    covered = 0
+    tuned_covered = 0
+    narrower = []
+    for _ in range(1000):
+        truth = (rng.random(2200) < 0.6).astype(float)
+        judge = np.where(rng.random(2200) < 0.1, 1 - truth, truth) + 0.2
+        got = stats.ppi_mean(truth[:200], judge[:200], judge[200:])
+        tuned = stats.ppi_mean(truth[:200], judge[:200], judge[200:], weight="tuned")
+        labels_only = stats.ppi_mean(truth[:200], judge[:200], judge[200:], weight=0)
+        covered += got.low <= 0.6 <= got.high
+        tuned_covered += tuned.low <= 0.6 <= tuned.high
+        narrower.append((tuned.high - tuned.low) / (labels_only.high - labels_only.low))
+        assert abs(judge[200:].mean() - 0.6) > 0.1
+    assert 0.93 <= covered / 1000 <= 0.97
+    assert 0.93 <= tuned_covered / 1000 <= 0.97
+    assert np.mean(narrower) < 0.75
+
+
+def test_permutation_test_by_hand():
+    # Differences 1, 2, 3: of the 8 sign patterns only +++ and --- reach |6|.
+    got = stats.paired_permutation_test([1, 2, 3], [0, 0, 0])
+    assert (got.difference, got.p_value, got.exact, got.resamples) == (2, 2 / 8, True, 8)
+
+
+@pytest.mark.parametrize("n", [7, 60])
+def test_permutation_test_agrees_with_scipy(n):
+    rng = np.random.default_rng(n)
+    a = rng.random(n).round(2)
+    b = rng.random(n).round(2) - 0.04
+    ours = stats.paired_permutation_test(a, b)
+    theirs = reference.permutation_test(
+        (a, b),
+        lambda x, y, axis: (x - y).mean(axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=10_000,
+        rng=np.random.default_rng(1),
+    )
+    assert ours.difference == pytest.approx(theirs.statistic)
+    assert ours.p_value == pytest.approx(theirs.pvalue, abs=1e-12 if n == 7 else 0.02)
+
+
+def test_sampled_p_value_is_never_zero_and_ties_in_the_last_bit_count():
+    assert (
+        stats.paired_permutation_test(np.ones(40), np.zeros(40), resamples=999).p_value == 1 / 1000
+    )
+    # 0.1 + 0.2 and 0.3 differ in the last bit: all eight patterns of (.1, .2, -.3) with |sum| >= 0
+    # count.
+    assert stats.paired_permutation_test([0.1, 0.2, 0.0], [0.0, 0.0, 0.3]).p_value == 1
+
+
+def test_holm_by_hand_and_missing_tests_do_not_count():
+    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([0.01, NAN, 0.04]) == pytest.approx([0.02, NAN, 0.04], nan_ok=True)
+    assert stats.holm([0.9, 0.8]).tolist() == [1, 1]
+    assert stats.holm([]).size == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.2))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
+    rejected = set()
+    for step, i in enumerate(np.argsort(p, kind="stable")):
+        if p[i] * (len(p) - step) > alpha:
+            break
+        rejected.add(int(i))
+    assert set(np.flatnonzero(stats.holm(p) <= alpha).tolist()) == rejected
+
+
+def test_power_and_sample_size_match_the_textbook_and_a_simulation():
+    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2:
+    # 199; d = 0.8: 15.
+    assert [stats.questions_needed(d, 1.0) for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert stats.questions_needed(-0.02, 0.04) == 34
+    rng = np.random.default_rng(0)
+    rejections = reference.ttest_1samp(rng.normal(0.4, 1, (20_000, 30)), 0, axis=1).pvalue < 0.05
+    assert stats.paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
+
+
+THEIRS = {
+    "pearson": reference.pearsonr,
+    "spearman": reference.spearmanr,
+    "kendall": reference.kendalltau,
+}
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_correlation_agrees_with_scipy_ties_included(method):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 6, 80) / 5
+    y = np.round(3 * x + rng.random(80) * 3)
+    assert stats.correlation(x, y, method, resamples=0).estimate == pytest.approx(
+        THEIRS[method](x, y).statistic
+    )
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_two_points_have_a_correlation(method):
+    for y, expected in (([3, 4], 1), ([4, 3], -1)):
+        assert stats.correlation([1, 2], y, method, resamples=0).estimate == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", THEIRS)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_correlation_interval_is_the_percentile_over_resampled_points(method, grouped):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 9, 40).astype(float)
+    y = x + rng.integers(0, 9, 40)
+    groups = np.repeat(np.arange(10), 4) if grouped else np.arange(40)
+    slow_rng = np.random.default_rng(0)
+    slow = []
+    for _ in range(600):
+        drawn = slow_rng.integers(0, groups.max() + 1, groups.max() + 1)
+        rows = np.concatenate([np.flatnonzero(groups == g) for g in drawn])
+        slow.append(THEIRS[method](x[rows], y[rows]).statistic)
+    got = stats.correlation(x, y, method, groups=groups, resamples=600, seed=0)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_correlation_of_a_constant_is_nan_and_constant_resamples_are_left_out(method):
+    assert np.isnan(stats.correlation([1, 1, 1], [1, 2, 3], method).estimate)
+    assert np.isnan(stats.correlation([0.1] * 7, np.arange(7) / 7, method).estimate)
+    assert np.isnan(stats.correlation([1], [2], method).estimate)
+    got = stats.correlation([0.1, 0.1, 0.1, 0.7], [1, 2, 3, 4], method, resamples=300)
+    assert -1 <= got.low <= got.estimate <= got.high <= 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=30),
+    st.sampled_from(list(THEIRS)),
+    st.integers(1, 4),
+    st.integers(-3, 3),
+)
+def test_correlation_is_symmetric_and_blind_to_scale_shift_and_order(points, method, scale, shift):
+    x, y = np.array(points, float).T
+    base = stats.correlation(x, y, method, resamples=0).estimate
+    assert stats.correlation(y, x, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
+    assert stats.correlation(x * scale + shift, y, method, resamples=0).estimate == pytest.approx(
+        base, nan_ok=True
+    )
+    assert stats.correlation(x[::-1], y[::-1], method, resamples=0).estimate == pytest.approx(
+        base, nan_ok=True
+    )
+    assert stats.correlation(x, -y, method, resamples=0).estimate == pytest.approx(
+        -base, nan_ok=True
+    )
+
+
+def test_preference_difference_maps_the_extremes_to_two():
+    assert stats.preference_difference([0.5, 0.2, 0.4], [0.4, 0.5, 0.5]).tolist() == pytest.approx(
+        [-2, 2, 0]
+    )
+    assert np.isnan(stats.preference_difference([0, 0], [1, 1])).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_preference_correlation_counts_each_pair_once_per_annotator():
+    s1 = [0.1, 0.5, 0.9, 0.4]
+    s2 = [0.8, 0.5, 0.2, 0.5]
+    labels = [[2, 1], [0, 0], [-2, -1], [1, -1]]
+    e = np.array(s2) - s1
+    expected = reference.pearsonr(np.repeat(e, 2), np.ravel(labels)).statistic
+    got = stats.preference_correlation(s1, s2, labels)
+    assert (got.estimate, got.n) == (pytest.approx(expected), 8)
+    assert (
+        stats.preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
+    )
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("aspect", "pearson", "spearman", "human_pearson", "human_spearman", "within_one"),
+    [
+        ("correctness", 49.66, 46.95, 63.67, 59.19, 90.71),
+        ("completeness", 60.67, 58.11, 71.91, 68.36, 91.79),
+        ("overall", 61.93, 60.90, 70.09, 68.89, 90.36),
+    ],
+)
+def test_ragchecker_table_2_rows_are_reproduced(
+    data_mirror, aspect, pearson, spearman, human_pearson, human_spearman, within_one
+):
+    meta = load_ragchecker_meta()
+    labels, recorded = (
+        np.array(meta[name].tolist(), float) for name in (aspect, f"recorded {aspect}")
+    )
+    one, two = recorded.T
+    got = stats.preference_correlation(one, two, labels)
+    assert got.n == 560
+    # 49.655 and 61.925 before rounding
+    assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))
+    assert got.estimate == pytest.approx(pearson / 100, abs=6e-5)
+    assert (
+        round(100 * stats.preference_correlation(one, two, labels, "spearman").estimate, 2)
+        == spearman
+    )
+    assert round(100 * stats.correlation(*labels.T).estimate, 2) == human_pearson
+    assert round(100 * stats.correlation(*labels.T, "spearman").estimate, 2) == human_spearman
+    assert round(100 * stats.annotator_agreement(labels).estimate, 2) == within_one
+    assert got.low < got.estimate < got.high < 0.75
+
+
+def test_pairwise_agreement_counts_a_tie_as_half():
+    better = np.array([0.9] * 46 + [0.5] * 2 + [0.1] * 2 + [NAN])
+    got = stats.pairwise_agreement(better, np.full(51, 0.5))
+    assert (got.wins, got.ties, got.losses) == (46, 2, 2)
+    assert (got.expected.estimate, got.expected.n, got.expected.n_missing) == (0.94, 50, 1)
+    exact = reference.binomtest(47, 50).proportion_ci()
+    assert (got.expected.low, got.expected.high) == pytest.approx((exact.low, exact.high))
+    assert {stats.pairwise_agreement([1, 0, 0], [0, 0, 0], seed=s).random for s in range(40)} == {
+        1 / 3,
+        2 / 3,
+        1,
+    }
+    assert np.isnan(stats.pairwise_agreement([], []).random)
+    near = stats.annotator_agreement([[0, 1], [2, 0], [1, 1], [NAN, 0]])
+    assert (near.estimate, near.n, near.n_missing) == (pytest.approx(2 / 3), 3, 1)
+
+
+def test_kappa_by_hand():
+    # 20 both yes, 5 yes/no, 10 no/yes, 15 both no: observed 0.7, by chance 0.5 -> 0.4.
+    a = ["y"] * 25 + ["n"] * 25
+    b = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    assert stats.kappa(a, b).estimate == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_kappa_agrees_with_scikit_learn(weights):
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(1, 6, 120)
+    b = np.where(rng.random(120) < 0.5, a, rng.integers(1, 6, 120))
+    assert stats.kappa(a, b, weights=weights).estimate == pytest.approx(
+        cohen_kappa_score(a, b, weights=weights)
+    )
+
+
+def test_kappa_interval_is_that_of_the_posterior_of_the_table():
+    # Two labels, items on their own: Jeffreys' prior, half an item in each of the four cells.
+    a = ["y"] * 25 + ["n"] * 25
+    b = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    slow = []
+    for p in np.random.default_rng(5).dirichlet([20.5, 5.5, 10.5, 15.5], 4000).reshape(-1, 2, 2):
+        by_chance = p.sum(axis=1) @ p.sum(axis=0)
+        slow.append((p[0, 0] + p[1, 1] - by_chance) / (1 - by_chance))
+    got = stats.kappa(a, b, resamples=4000)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=0.02)
+    # Every item four times, in groups of its copies: as wide as without the copies.
+    copied = stats.kappa(
+        np.repeat(a, 4), np.repeat(b, 4), groups=np.repeat(np.arange(50), 4), resamples=4000
+    )
+    assert (copied.low, copied.high, copied.clusters) == pytest.approx(
+        (got.low, got.high, 50), abs=0.02
+    )
+    same = stats.kappa([1, 2] * 10, [1, 2] * 10)  # that nothing differed in 20 items is no proof
+    assert (same.estimate, same.high) == (1, 1)
+    assert 0.5 < same.low < 0.95
+
+
+@pytest.mark.parametrize(("n", "true"), [(50, 0.3), (50, 0.85), (150, 0.6)])
+def test_the_interval_of_kappa_holds_where_a_label_is_rare(n, true):
+    rng = np.random.default_rng(n)
+    runs = 200
+    held = 0
+    undefined = 0
+    for _ in range(runs):
+        a = rng.random(n) < 0.05
+        # the same label, or one by chance
+        b = np.where(rng.random(n) < true, a, rng.random(n) < 0.05)
+        got = stats.kappa(a, b, labels=[True, False], resamples=400)
+        undefined += np.isnan(got.estimate)
+        held += got.low <= true <= got.high
+    assert held / (runs - undefined) >= 0.9
+
+
+def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
+    assert np.isnan(stats.kappa([1, 1, 1], [1, 1, 1]).estimate)
+    assert np.isnan(stats.kappa([], []).estimate)
+    got = stats.kappa([1, 2, None, 1, NAN], [1, 2, 2, None, 1])
+    assert (got.estimate, got.n, got.n_missing) == (1, 2, 3)
+
+
+def test_confusion_matrix_rows_are_truth():
+    got = stats.confusion_matrix([1, 1, 5, 3, None], [1, 5, 5, 3, 1], labels=[1, 2, 3, 4, 5])
+    assert got.loc[1].tolist() == [1, 0, 0, 0, 1]
+    assert (got.to_numpy().sum(), np.trace(got), got.loc[1, 5], got.loc[5, 1]) == (4, 3, 1, 0)
+    assert stats.confusion_matrix([], []).empty
+
+
+test_bad_input_says_what_was_wrong = refusals(
+    (lambda: stats.bootstrap_ci([1, 2], level=95), "level 95"),
+    (lambda: stats.bootstrap_ci([1, 2], resamples=-1), "resamples -1"),
+    (lambda: stats.bootstrap_ci([1, 0, 1], resamples=0.5), "resamples 0.5"),
+    (lambda: stats.bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
+    (lambda: stats.bootstrap_ci(["a"]), DataError, "not numbers"),
+    (lambda: stats.bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
+    (lambda: stats.bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
+    (lambda: stats.paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
+    (lambda: stats.paired_permutation_test([1], [2], resamples=0), "resamples 0"),
+    (lambda: stats.holm([0.1, 1.2]), DataError, "outside"),
+    (lambda: stats.questions_needed(0.1, 1, power=1), "power 1"),
+    (lambda: stats.correlation([1], [1], "rank"), "kendall, pearson, spearman"),
+    (lambda: stats.preference_correlation([0, 1], [1, 0], [1]), DataError, "for 2 pairs"),
+    (lambda: stats.preference_correlation([0, 1], [1, 0], [1, 3]), DataError, r"outside \[-2, 2\]"),
+    (lambda: stats.kappa([1], [1, 2]), DataError, "truth 1, predicted 2"),
+    (lambda: stats.kappa([1], [1], weights="cubic"), "quadratic"),
+    (lambda: stats.kappa([1, "a"], [1, 1]), DataError, "no common order"),
+    (
+        lambda: stats.confusion_matrix([1, 6], [1, 1], labels=[1, 5]),
+        DataError,
+        "label 6 at position 1",
+    ),
+    (lambda: stats.annotator_agreement([1, 2]), DataError, "two annotators"),
+    (lambda: stats.binomial_ci(3, 2), "0 <= successes <= n"),
+    (lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])), DataError, "over 0 clusters"),
+    (
+        lambda: stats.p_of_no_difference(stats.Interval(0.2, 0.1, 0.4, 9, clusters=9)),
+        DataError,
+        "0.05 off its estimate",
+    ),
+    (lambda: stats.ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
+    (lambda: stats.ppi_mean([1], [1], []), DataError, "0 with the judge's alone"),
+    (lambda: stats.ppi_mean([1, 2], [1, 2], [1, 2], weight="auto"), "auto"),
+)
+
+
+def test_means_average_each_group_with_its_counts_worked_by_hand():
+    rows = pd.DataFrame(
+        {
+            "system": ["a", "b", "a", "b"],
+            "question": [1, 1, 2, 2],
+            "x": [1.0, 0.0, 0.5, np.nan],
+            "y": [0.0, 1, 1, 1],
+        }
+    )
+    table = stats.means(rows, ["system"], ["x", "y"])
+    assert table.columns.tolist() == ["system", "metric", "mean", "low", "high", "n", "unscored"]
+    assert table[["system", "metric", "mean", "n", "unscored"]].to_numpy().tolist() == [
+        ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
+    ]  # fmt: skip
+    # 0.75 +- 12.7 * 0.25, cut: these are fractions
+    assert table.loc[0, ["low", "high"]].tolist() == [0, 1]
+    assert table.attrs["intervals"] == ["Student's t", "exact binomial"]
+    alone = stats.means(rows, [], "y", groups="system")
+    i = stats.bootstrap_ci(rows["y"], groups=rows["system"])
+    assert alone.to_numpy().tolist() == [[0.75, i.low, i.high, 4, 0, 2, 2]]
+    assert "metric" not in alone
+
+
+def grid(questions=20, seed=3, **named):
+    """Rows of a grid of eight settings:
+
+    what a question is like counts for more than the setting.
+    """
+    rng = np.random.default_rng(seed)
+    rows = [(f"q{q}", f"What is {q}?", setting) for q in range(questions) for setting in range(8)]
+    frame = pd.DataFrame(rows, columns=["question_id", "question", "setting"])
+    hard = rng.random(questions)[frame["question_id"].str[1:].astype(int)]
+    return frame.assign(ir_score=np.clip(hard + rng.normal(0, 0.05, len(frame)), 0, 1), **named)
+
+
+def test_rows_of_one_question_are_no_independent_questions():
+    rows = grid()
+    table = stats.means(rows, [], "ir_score")
+    by_hand = stats.bootstrap_ci(rows["ir_score"], groups=rows["question_id"])
+    assert table[["mean", "low", "high", "n", "clusters"]].to_numpy().tolist() == [
+        [by_hand.estimate, by_hand.low, by_hand.high, 160, 20]
+    ]
+    each = stats.means(rows, [], "ir_score", groups=None)
+    assert "clusters" not in each
+    assert (each["high"] - each["low"]).item() < 0.5 * (by_hand.high - by_hand.low)
+    # each question once a setting: as on their own
+    once = stats.means(rows, ["setting"], "ir_score")
+    assert "clusters" not in once
+    plain = stats.bootstrap_ci(rows[rows["setting"] == 0]["ir_score"])
+    assert once.loc[0, ["low", "high"]].tolist() == [plain.low, plain.high]
+
+
+def test_questions_without_ids_are_told_apart_by_their_texts_and_those_of_two_data_sets_by_its_name():
+    rows = grid(questions=10)
+    by_id = stats.means(rows, [], "ir_score")
+    pd.testing.assert_frame_equal(
+        stats.means(rows.drop(columns="question_id"), [], "ir_score"), by_id
+    )
+    # nothing says what belongs together
+    assert "clusters" not in stats.means(rows[["ir_score"]], [], "ir_score")
+    two = pd.concat([grid(10, data="one"), grid(10, seed=4, data="two")])
+    assert stats.means(two, [], "ir_score")["clusters"].item() == 20
+
+
+def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
+    values = np.random.default_rng(5).random(40)
+    groups = [*range(10), *range(10), *[None] * 19, NAN]
+    own = [*range(10), *range(10), *range(100, 120)]
+    with pytest.warns(UserWarning, match="20 of 40 values have no group"):
+        got = stats.bootstrap_ci(values, groups=groups)
+    assert got == stats.bootstrap_ci(values, groups=own)
+    with pytest.warns(UserWarning, match="1 of 3 values have no group"):
+        test = stats.paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
+    assert test.p_value == 2 / 4
+    rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
+    with pytest.warns(UserWarning, match="2 of 4 questions have no topic"):
+        assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [
+            3,
+            2,
+            2,
+        ]
+
+
+def test_grades_have_no_mean_but_a_share_that_is_right():
+    rows = (
+        compared_rows()
+        .rename(columns={"score": "grade"})
+        .assign(grade=[5, 5, 4, 1, "5", "4", 5.0, 7, 5, 4, 3, None])
+    )
+    for refused in (
+        lambda: stats.means(rows, "system", "grade"), lambda: stats.compare(rows, "system", "grade"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match="'fully_right'"):
+            refused()
+    table = stats.means(rows, "system", "fully_right")
+    assert table[["mean", "n", "unscored"]].to_numpy().tolist() == [
+        [0.5, 4, 0],
+        [2 / 3, 3, 1],
+        [1 / 3, 3, 1],
+    ]
+    assert stats.compare(rows, "system", "fully_right")["n"].tolist() == [3, 3, 3]
+
+
+def test_questions_that_share_what_the_rows_know_are_compared_together_unless_that_is_refused():
+    rows = compared_rows()
+    together = {
+        "topic": ["x", "x", "y", "y"] * 3,
+        "relevant": [["d1"], {"d1": 1, "d2": 2}, ["d2"], ["d3"]] * 3,
+    }
+    for column in together:
+        known = rows.assign(**{column: together[column]})
+        assert stats.compare(known, "system", "score")["clusters"][0] == 2
+        assert "clusters" not in stats.compare(known, "system", "score", cluster=None)
+    # One cluster for all, or one for each question: nothing is known that divides them.
+    for nothing in (["x"] * 12, list("abcd") * 3, [None] * 12):
+        assert "clusters" not in stats.compare(rows.assign(topic=nothing), "system", "score")
+
+
+def compared_rows() -> pd.DataFrame:
+    scores = {"A": [1, 2, 3, 4], "B": [0, 0, 0, 0], "C": [1, 2, 3, NAN]}
+    rows = [
+        (f"q{i}", system, value)
+        for system, values in scores.items()
+        for i, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["question_id", "system", "score"])
+
+
+def test_columns_that_are_not_there_and_several_rows_for_a_question_are_told():
+    rows = pd.DataFrame(
+        {"question_id": ["a", "b"] * 2, "system": list("xxyy"), "N": 9, "f1": [0.0, 1.0, 1.0, 0.5]}
+    )
+    pd.testing.assert_frame_equal(
+        stats.means(rows, "system", "f1"), stats.means(rows, ["system"], "f1")
+    )
+    for wrong in (("sytem", "f1"), (["system"], ["f1", "f2"])):
+        with pytest.raises(ConfigError, match="unknown column"):
+            stats.means(rows, *wrong)
+    with pytest.raises(ConfigError, match="unknown column 'topic'"):
+        stats.means(rows, "system", "f1", groups="topic")
+    assert len(stats.compare(rows, "system", "f1", by="N")) == 1
+    for wrong in ({"by": "k"}, {"cluster": "topic"}):
+        with pytest.raises(ConfigError, match="unknown column"):
+            stats.compare(rows, "system", "f1", **wrong)
+    twice = pd.concat([rows, rows.assign(N=20)])
+    assert len(stats.compare(twice, "system", "f1", by=["N"])) == 2
+    with pytest.raises(DataError, match=r"x has several rows for the question 'a'(?s:.)*by="):
+        stats.compare(twice, "system", "f1")
+
+
+def test_compare_tests_every_pair_on_its_shared_questions_and_corrects_over_the_table():
+    table = stats.compare(compared_rows(), "system", "score")
+    assert table[["a", "b"]].to_numpy().tolist() == [["A", "B"], ["A", "C"], ["B", "C"]]
+    assert table["difference"].tolist() == [2.5, 0, -2]
+    assert table[["mean a", "mean b"]].to_numpy().tolist() == [[2.5, 0], [2, 2], [0, 2]]
+    assert table["p"].tolist() == [2 / 16, 1, 2 / 8]  # every pattern of signs is counted
+    assert table["p_holm"].tolist() == [3 / 8, 1, 1 / 2]
+    assert table[["n", "missing"]].to_numpy().tolist() == [[4, 0], [3, 1], [3, 1]]
+    assert table["needed"].isna().all()
+    need = stats.power_analysis([1, 2, 3, 4], [0, 0, 0, 0], difference=0.5, alpha=0.05 / 3)
+    asked = stats.compare(compared_rows(), "system", "score", difference=0.5)
+    assert asked.loc[0, ["detectable", "needed"]].tolist() == [need.detectable, need.needed]
+    # Below 7 pairs no pattern of signs reaches 0.05 / 3.
+    assert stats.compare(compared_rows(), "system", "score", difference=99).loc[0, "needed"] == 7
+
+
+def test_compare_within_groups_takes_the_pairs_it_is_given():
+    rows = pd.concat(
+        [compared_rows().assign(data="d"), compared_rows().assign(data="e", score=1.0)]
+    )
+    table = stats.compare(rows, "system", "score", by=["data"], pairs=[("C", "B")])
+    assert table[["data", "a", "b", "difference"]].to_numpy().tolist() == [
+        ["d", "C", "B", 2],
+        ["e", "C", "B", 0],
+    ]
+
+
+def test_questions_of_one_group_are_flipped_together():
+    pairs = {("x",): ([1, 2, 3, 4, NAN], [0, 0, 0, 0, 0])}
+    table = stats.compare_pairs(pairs, ["name"], groups={("x",): ["d", "d", "e", "e", "f"]})
+    assert table["p"].tolist() == [2 / 4]  # two documents: 3 and 7
+    i = stats.paired_bootstrap_difference(*pairs["x",], groups=["d", "d", "e", "e", "f"])
+    assert table[["low", "high", "clusters", "effective"]].to_numpy().tolist() == [
+        [i.low, i.high, 2, 2]
+    ]
+    assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
+    detectable = stats.power_analysis([1.5, 3.5], difference=1).detectable
+    assert table["detectable"].tolist() == [detectable]
+    assert (
+        stats.compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]]
+        .isna()
+        .all(axis=None)
+    )
+
+
+def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():
+    # Of pairs with one outcome each, 6 have it where x = 1 and 2 where x = 0; alike pairs say
+    # nothing. 6 / 2 = 3.
+    x = [[1, 0]] * 6 + [[0, 1]] * 2 + [[1, 0], [0, 1]]
+    y = [[1, 0]] * 8 + [[1, 1], [0, 0]]
+    odds = stats.conditional_logit(x, y, resamples=0)
+    assert odds.ratio.estimate == pytest.approx(3.0)
+    assert (odds.ratio.n, odds.ratio.n_missing) == (8, 2)
+    assert stats.conditional_logit(x, y, step=2, resamples=0).ratio.estimate == pytest.approx(9.0)
+    # Left out in turn: ln(5 / 2) six times and ln(6 / 1) twice; t with 7 degrees of freedom.
+    again = np.log([5 / 2] * 6 + [6] * 2)
+    spread = np.sqrt(7 / 8 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(0.975, 7)
+    assert odds.ratio.low == pytest.approx(np.exp(np.log(3) - spread))
+    assert odds.ratio.high == pytest.approx(np.exp(np.log(3) + spread))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_slope_has_the_greatest_conditional_likelihood(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(12, 4))
+    y = (rng.random((12, 4)) < 1 / (1 + np.exp(-x - rng.normal(size=(12, 1))))).astype(int)
+
+    def likelihood(slope):
+        total = 0.0
+        for row, outcome in zip(x, y, strict=True):
+            sets = [set(s) for s in itertools.combinations(range(4), int(outcome.sum()))]
+            real = set(np.flatnonzero(outcome).tolist())
+            total += np.log(np.exp(slope * sum(row[i] for i in real)))
+            total -= np.log(sum(np.exp(slope * sum(row[i] for i in s)) for s in sets))
+        return total
+
+    slope = np.log(stats.conditional_logit(x, y, resamples=0).ratio.estimate)
+    assert likelihood(slope) > max(likelihood(slope - 0.01), likelihood(slope + 0.01))
+
+
+def test_the_permutation_test_of_the_odds_counts_orders_of_the_systems_within_clusters():
+    x = np.array([[0.0, 1.0, 5.0], [0.2, 0.9, 0.1]])
+    y = np.array([[0, 0, 1], [0, 1, 0]])
+    orders = list(itertools.permutations(range(3)))
+
+    def exact(pairs):
+        sums = [
+            sum((row[list(o)] - row.mean()) @ hit for row, hit, o in zip(x, y, both, strict=True))
+            for both in pairs
+        ]
+        seen = sum((row - row.mean()) @ hit for row, hit in zip(x, y, strict=True))
+        return np.mean(np.abs(sums) >= abs(seen) - 1e-9)
+
+    alone = stats.conditional_logit(x, y, resamples=20_000).p_value
+    assert alone == pytest.approx(exact(itertools.product(orders, orders)), abs=0.01)
+    together = stats.conditional_logit(x, y, ["one", "one"], resamples=20_000).p_value
+    assert together == pytest.approx(exact(zip(orders, orders, strict=True)), abs=0.01)
+    assert abs(together - alone) > 0.05
+    assert stats.conditional_logit(x, y, resamples=99).p_value >= 0.01  # never 0
+
+
+def test_odds_without_end_or_without_questions_are_said_to_be_so():
+    assert (
+        stats.conditional_logit([[1, 0], [3, 2]], [[1, 0], [1, 0]], resamples=0).ratio.estimate
+        == np.inf
+    )
+    assert (
+        stats.conditional_logit([[1, 0], [3, 2]], [[0, 1], [0, 1]], resamples=0).ratio.estimate == 0
+    )
+    nothing = stats.conditional_logit([[1, 0], [NAN, 2]], [[1, 1], [0, 1]])
+    assert np.isnan([nothing.ratio.estimate, nothing.p_value]).all()
+    assert (nothing.ratio.n, nothing.ratio.n_missing) == (0, 2)
+    assert np.isnan(
+        stats.conditional_logit([[1, 1], [2, 2]], [[1, 0], [0, 1]], resamples=0).ratio.estimate
+    )
+    one_cluster = stats.conditional_logit(
+        [[1, 0], [0, 1], [1, 0]], [[1, 0]] * 3, ["a"] * 3, resamples=0
+    ).ratio
+    assert np.isnan([one_cluster.low, one_cluster.high]).all()
+    with pytest.raises(DataError, match="x \\(2, 2\\), y \\(1, 2\\)"):
+        stats.conditional_logit([[1, 0], [0, 1]], [[1, 0]])
+    with pytest.raises(DataError, match="neither 0 nor 1"):
+        stats.conditional_logit([[1, 0]], [[5, 0]])
