@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,14 +27,6 @@ import pandas as pd
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop, load_minihop_probes
 from ragbench.errors import DataError, check_known
-from ragbench.evidence import (
-    DISTRACTED,
-    EVIDENCE,
-    Assigned,
-    passages,
-    two_hop_questions,
-    whole_documents,
-)
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
@@ -44,14 +36,22 @@ from ragbench.metrics.lexical import contained, exact_match, token_f1
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
-from ragbench.records import Answer, Dataset, Grade, Question
+from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import llm_decomposer
+from ragbench.retrieval.base import Index, Scopes
 from ragbench.stats import Interval, ppi_shares
 
 ORDER_SEED = (
     20261122  # of the order in which questions are asked; drawn before any answer was labelled
 )
 GOLD = "gold documents"
+# Conditions of the evidence experiment: what of a two-hop question's evidence is shown.
+NEITHER = "neither hop"
+FIRST = "first hop"
+SECOND = "second hop"
+BOTH = "both hops"
+EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
+DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
@@ -75,6 +75,25 @@ class _RecordedGrid:
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
     # each is asked under its name; none: the thesis's
     prompts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Assigned(Index):
+    """Finds what a table says: for each query text, ids of documents in their order."""
+
+    documents: Mapping[str, Sequence[str]]
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        chunks = {chunk.doc_id: chunk for chunk in self.chunks}
+        hits = []
+        for query in queries:
+            names = self.documents[query][:k]
+            hits.append([Hit(chunks[name], 1.0, rank) for rank, name in enumerate(names, 1)])
+        return hits
+
+
+def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
+    """Make one chunk of every document."""
+    return [Chunk(d.id, d.text, d.id, d.title) for d in documents]
 
 
 def _thesis_grid(
@@ -107,6 +126,35 @@ def _thesis_grid(
     }
 
 
+def evidence_passages(question: Question, data: Dataset) -> dict[str, list[Document]]:
+    """Return the passages of each condition of the evidence experiment (notebook 94).
+
+    A hop is the title of one of the question's two documents and its supporting sentences; a
+    namesake is the beginning of another document (``data/minihop/namesakes.json``).
+    """
+    documents = {document.id: document for document in data.documents}
+    facts = question.meta["supporting_facts"]
+    hops = []
+    for title in question.meta["doc_ids"]:
+        places = [place for name, place in facts if name == title]
+        hops.append(_passage(documents[title], places))
+    before, after = (_passage(documents[title], (0, 1)) for title in _namesakes()[question.id])
+    evidence = {FIRST: hops[:1], SECOND: hops[1:], BOTH: hops}
+    among = {f"{name} and namesakes": [before, *shown, after] for name, shown in evidence.items()}
+    return {**evidence, NEITHER: [before, after], **among}
+
+
+def _passage(document: Document, places: Iterable[int]) -> Document:
+    places = sorted(set(places))
+    sentences = [document.sentences[place].strip() for place in places]
+    name = f"{document.id}#{','.join(map(str, places))}"
+    return Document(name, document.title, " ".join([f"{document.title}.", *sentences]))
+
+
+def _namesakes() -> dict[str, list[str]]:
+    return json.loads(packaged_data("minihop", "namesakes.json").read_text(encoding="utf-8"))
+
+
 def _evidence_grid(
     questions: list[Question], minihop: Dataset, conditions: Sequence[str]
 ) -> dict[str, Any]:
@@ -114,11 +162,15 @@ def _evidence_grid(
 
     a condition is a retriever that finds what is assigned.
     """
-    laid_out, assigned = passages(questions, minihop)
+    shown: dict[str, Document] = {}
+    assigned: dict[str, dict[str, list[str]]] = {name: {} for name in (*EVIDENCE, *DISTRACTED)}
+    for question in questions:
+        for name, passages in evidence_passages(question, minihop).items():
+            assigned[name][question.text] = [passage.id for passage in passages]
+            shown |= {passage.id: passage for passage in passages}
+    laid_out = replace(minihop, questions=tuple(questions), documents=tuple(shown.values()))
     return {
-        "data": {
-            "minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))
-        },
+        "data": {"minihop": laid_out},
         "chunker": {"documents": whole_documents},
         "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
         "k": (4,),
@@ -127,7 +179,7 @@ def _evidence_grid(
 
 
 def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]:
-    return two_hop_questions(ordered)[:count]
+    return [question for question in ordered if len(question.meta["doc_ids"]) == 2][:count]
 
 
 GRIDS = {
@@ -329,7 +381,7 @@ def evidence_rows() -> pd.DataFrame:
     """Return the replayed rows of the evidence experiment, for the questions that all its models
     cover in full.
 
-    Column condition: "question alone", or one of `ragbench.evidence`; each question once a model
+    Column condition: "question alone", or one of `EVIDENCE` and `DISTRACTED`; each question once a model
     and condition.
     """
     grids = ("evidence", "distracted")

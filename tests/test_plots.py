@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+from pypdf import PdfReader
 
 from ragbench import plots
 from ragbench.errors import ConfigError
@@ -80,9 +81,11 @@ def test_bars_stand_in_groups_with_their_intervals():
     )
     frame = frame.assign(low=frame["mean"] - 0.5, high=frame["mean"] + 0.25)
     axis = plots.grouped_bars(frame, "kind", "mean", "who", "score", "t").axes[0]
-    assert [round(p.get_height(), 2) for p in axis.patches] == [1, 3, 2, 4]
+    assert [round(p.get_width(), 2) for p in axis.patches] == [1, 3, 2, 4]
     assert len(axis.collections) == 2
-    assert [t.get_text() for t in axis.get_xticklabels()] == ["a", "b"]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["a", "b"]
+    low, high = axis.get_ylim()
+    assert low > high  # the first on top
 
 
 def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, curves):
@@ -132,49 +135,6 @@ def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
     ]
 
 
-def test_score_panels_sort_each_group_and_draw_both_thresholds():
-    figure = plots.sorted_scores({"five": [0.9, 0.1, 0.5], "one": [0.2]}, h=0.1, k=0.7)
-    first, second = figure.axes
-    np.testing.assert_allclose(first.lines[0].get_ydata(), [0.1, 0.5, 0.9])
-    assert {float(line.get_ydata()[0]) for line in first.lines[1:]} == {0.1, 0.7}
-    assert second.get_title() == "one (n = 1)"
-
-
-def test_threshold_panels_write_the_three_shares():
-    axis = plots.sorted_scores({"BM25": [0.05, 0.3, 0.4, 0.9]}, h=0.1, k=0.7, shares=True).axes[0]
-    shares = {round(t.get_position()[1], 2): t.get_text() for t in axis.texts}
-    assert shares == {0.85: "25.0%", 0.4: "50.0%", 0.05: "25.0%"}
-
-
-def test_confusion_writes_every_count():
-    axis = plots.confusion(np.array([[3, 1], [0, 2]]), ["a", "b"], "t", "judge", "by hand").axes[0]
-    assert [t.get_text() for t in axis.texts] == ["3", "1", "0", "2"]
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("judge", "by hand")
-
-
-@pytest.fixture
-def systems():
-    first = pd.DataFrame({"f1": [10.0, 20.0], "hallucination": [5.0, 1.0]}, index=["A", "B"])
-    return {"one": first, "two": first + 10}
-
-
-def test_heat_map_is_dark_where_a_system_is_good_on_one_scale_for_all_panels(systems):
-    figure = plots.heat_maps(systems, ["hallucination"], ncols=2, decimals=1)
-    left, right = (axis.images[0].get_array() for axis in figure.axes)
-    np.testing.assert_allclose(left, [[0, 1 - 4 / 14], [0.5, 1]])
-    np.testing.assert_allclose(right, [[0.5, 0], [1, 1 - 10 / 14]])
-    assert [t.get_text() for t in figure.axes[1].texts] == ["20.0", "15.0", "30.0", "11.0"]
-    assert [axis.get_title() for axis in figure.axes] == ["one", "two"]
-
-
-def test_heat_map_hides_panels_without_a_table_and_survives_a_constant_column(systems):
-    figure = plots.heat_maps(systems | {"three": systems["one"].assign(f1=7.0)}, ncols=2)
-    assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
-    assert not figure.axes[0].texts
-    same = plots.heat_maps({"x": pd.DataFrame({"f1": [3.0, 3.0]})})
-    assert np.isfinite(same.axes[0].images[0].get_array()).all()
-
-
 def test_dots_stand_on_their_row_with_their_interval():
     frame = pd.DataFrame(
         {"metric": ["m", "n"] * 2, "who": list("xxyy"), "r": [0.1, 0.2, 0.3, 0.4], "aspect": "a"}
@@ -202,15 +162,6 @@ def models() -> pd.DataFrame:
 def test_dots_of_equal_values_have_an_axis_wider_than_rounding():
     alike = pd.DataFrame({"pair": ["a - b", "c - d"], "difference": [0.0, -1.4e-17]})
     assert plots.dots(alike, "pair", "difference", xlabel="x").axes[0].get_xlim() == (-0.1, 0.1)
-
-
-def test_rank_lines_start_at_the_rank_by_the_left_measure_and_end_at_the_right_one():
-    figure = plots.rank_lines(models(), ["x", "y"], "name", "panel")
-    chinese, english = figure.axes
-    assert [list(line.get_ydata()) for line in chinese.lines] == [[1, 3], [2, 1.5], [3, 1.5]]
-    assert [list(line.get_ydata()) for line in english.lines] == [[3, 1], [2, 2], [1, 3]]
-    assert chinese.get_ylim() == (3.5, 0.5)  # rank 1 on top
-    assert "b\nc" in [text.get_text() for text in chinese.texts]
 
 
 def test_settings_show_means_intervals_and_the_papers_value():
@@ -287,38 +238,21 @@ def test_bars_are_the_shares_by_writer_and_criterion():
     chinese, english = figure.axes
     assert [a.get_title() for a in figure.axes] == ["law, zh (n = 20)", "law, en (n = 20)"]
     bars = {
-        c.get_label(): [b.get_height() for b in c]
+        c.get_label(): [b.get_width() for b in c]
         for c in english.containers
         if isinstance(c, BarContainer)
     }
     np.testing.assert_allclose(bars["RAGEval"], [0.6, 0.5])
     np.testing.assert_allclose(bars["zero-shot"], [0.3, 0.2])
     ends = english.collections[0].get_segments()
-    np.testing.assert_allclose([s[:, 1] for s in ends], [[0.5, 0.65], [0.4, 0.55]])
-    assert [t.get_text() for t in chinese.get_xticklabels()] == ["safety", "clarity"]
+    np.testing.assert_allclose([s[:, 0] for s in ends], [[0.5, 0.65], [0.4, 0.55]])
+    assert [t.get_text() for t in chinese.get_yticklabels()] == ["safety", "clarity"]
     assert [t.get_text() for t in figure.legends[0].texts] == ["RAGEval", "zero-shot"]
 
 
 def test_panels_without_data_are_hidden():
     four = pd.concat([ranks(), ranks().assign(domain="finance")])
     assert [a.get_visible() for a in first_ranks(four).axes] == [True] * 4 + [False] * 2
-
-
-def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
-    rows = [("CN", "a", 0.5, 0.3, 0.2), ("CN", "b", 0.2, 0.2, 0.6), ("EN", "a", 0.7, 0.1, 0.2)]
-    frame = pd.DataFrame(
-        rows, columns=["language", "generator", "completeness", "hallucination", "irrelevance"]
-    )
-    colours = list(plots.VERDICT_COLOURS.values())
-    look = {"panel": "language", "colours": colours, "hatches": plots.VERDICT_HATCHES}
-    chinese, english = plots.stacked_shares(
-        frame, "generator", list(plots.VERDICT_COLOURS), **look
-    ).axes
-    ends = [[b.get_x() + b.get_width() for b in c] for c in chinese.containers]
-    np.testing.assert_allclose(ends, [[0.5, 0.2], [0.8, 0.4], [1, 1]])
-    assert len({c[0].get_hatch() for c in chinese.containers}) == 3
-    low, high = english.get_ylim()
-    assert low > high
 
 
 def test_nothing_to_draw_is_said():
@@ -331,7 +265,6 @@ def test_nothing_to_draw_is_said():
     [
         (lambda frame: plots.ir_score_curves(frame), "retriever"),
         (lambda frame: plots.settings(frame, "k", [1], "metric"), "k"),
-        (lambda frame: plots.rank_lines(frame, ["mean", "recall"], "system"), "recall"),
         (lambda frame: plots.grouped_bars(frame, "system", "mean", "hue", "share"), "hue"),
         (lambda frame: plots.stacked_shares(frame, "system", ["mean", "grade 5"]), "grade 5"),
         (lambda frame: plots.dots(frame, "system", "value", xlabel="share"), "value"),
@@ -354,15 +287,6 @@ def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
     assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[
         1
     ].get_xlim() == (0, 2)
-
-
-def test_counts_of_a_matrix_can_be_read_where_all_are_equal_too():
-    for counts in (np.ones((2, 2), int), np.array([[9, 1], [1, 9]]), np.zeros((2, 2), int)):
-        axis = plots.confusion(counts, ["a", "b"], "t", "x", "y").axes[0]
-        shades = axis.images[0].norm(counts).ravel()
-        assert [text.get_color() == "white" for text in axis.texts] == [
-            bool(shade > 0.5) for shade in shades
-        ]
 
 
 NAMES = [
@@ -403,18 +327,11 @@ KINDS = {
         table_of(retriever=names, N=[100, 500]), table_of(retriever=names[:2], N=[100, 500])
     ),
     "settings": lambda names: plots.settings(
-        table_of(system=names, k=[*range(1, 11)], metric=LONG_METRICS[:5]), "k", [*range(1, 11)], "metric", xlabel="k"
+        table_of(system=names[:8], k=[*range(1, 11)], metric=LONG_METRICS[:5]), "k", [*range(1, 11)], "metric", xlabel="k"
     ),
     "settings with long values": lambda names: plots.settings(
-        table_of(system=names, at=["Chunk-TopK 128-8", "TopK 2"], metric=LONG_METRICS[:2], language=["CN", "EN"]),
+        table_of(system=names[:8], at=["Chunk-TopK 128-8", "TopK 2"], metric=LONG_METRICS[:2], language=["CN", "EN"]),
         "at", ["Chunk-TopK 128-8", "TopK 2"], "language", "metric", join=False,
-    ),
-    "ranks by two": lambda names: plots.rank_lines(
-        table_of(system=names).assign(recall=1), ["mean", "recall"], "system"
-    ),
-    "ranks by many": lambda names: plots.rank_lines(
-        table_of(system=names).assign(**{m: lambda t: t["mean"].round(1) for m in LONG_METRICS[:9]}),
-        LONG_METRICS[:9], "system",
     ),
     "bars of systems": lambda names: plots.grouped_bars(
         table_of(system=names, all=["all"]), "system", "mean", "all", "mean IR score", NAMES[0]
@@ -437,14 +354,6 @@ KINDS = {
         table_of(metric=LONG_METRICS, paper=["thesis", "RAGEval"], system=names), "metric", "mean", "system",
         panel="paper", xlabel="Spearman correlation with F1 over 80 cells and within domains",
     ),
-    "heat maps": lambda names: plots.heat_maps(
-        dict.fromkeys(NAMES[:2], table_of(system=names, metric=LONG_METRICS).pivot_table("mean", "system", "metric")),
-        decimals=1,
-    ),
-    "confusion": lambda names: plots.confusion(np.ones((len(names),) * 2, int), names, NAMES[0], "judge", "by hand"),
-    "sorted scores": lambda names: plots.sorted_scores({name: [0.1, 0.5, 0.9] for name in names}, 0.105, 0.67),
-    "sorted shares": lambda names: plots.sorted_scores({name: [0.1, 0.9] for name in names}, 0.1, 0.7, shares=True),
-    "scatter": lambda names: plots.scatter(table_of(system=names), "low", "high", "system", "seconds", "right"),
     "strips": strips,
 }  # fmt: skip
 
@@ -508,9 +417,34 @@ def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
     )
 
 
-def test_no_two_of_thirteen_systems_have_one_colour_and_line():
+def test_no_panel_has_more_than_eight_colours_and_no_two_of_thirteen_names_one_look():
+    figure = plots.ir_score_curves(table_of(retriever=NAMES, N=[100, 1000]))
+    drawn = [[line.get_color() for line in axis.lines] for axis in figure.axes]
+    assert [len(colours) for colours in drawn] == [8, 5]
+    assert all(len(set(colours)) == len(colours) for colours in drawn)
     for names in (NAMES, [*plots._RETRIEVERS, *NAMES[:8]]):
         looks = plots._looks(names)
-        for tell in ("ls", "marker"):
-            assert len({(looks[name]["color"], looks[name][tell]) for name in names}) == 13
-        assert len({(looks[name]["color"], plots._hatch(looks[name])) for name in names}) == 13
+        assert len({(looks[name]["color"], looks[name]["marker"]) for name in names}) == 13
+    with pytest.raises(ConfigError, match="13 values of system"):
+        plots.settings(table_of(system=NAMES, k=[1], metric=["a"]), "k", [1], "metric")
+
+
+def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):
+    with plt.rc_context():
+        plots.style(width_mm=160, font="serif", size=12, language="de")
+        figure = plots.ir_score_curves(curves, curves)
+        plots.style()
+        bars = plots.stacked_shares(grades_of(system=["a"]), "system", [*plots.GRADE_NAMES])
+    assert figure.get_size_inches()[0] == pytest.approx(160 / 25.4)
+    axis = figure.axes[0]
+    assert axis.get_ylabel() == "mittlerer IR-Score"
+    assert axis.yaxis.label.get_fontfamily() == ["serif"]
+    assert {label.get_fontsize() for label in axis.get_xticklabels()} == {12}
+    assert figure.legends[0].get_texts()[0].get_fontsize() == pytest.approx(9.6)
+    assert bars.axes[0].get_xlabel() == "share of answers"
+    path = plots.save_figure(figure, "fonts", curves, "a figure", folder=tmp_path)["pdf"]
+    assert b"/Type3" not in path.read_bytes()
+    text = "".join(page.extract_text() for page in PdfReader(path).pages)
+    assert "mittlerer IR-Score" in text
+    with pytest.raises(ConfigError, match="'fr'"):
+        plots.style(language="fr")

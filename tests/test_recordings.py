@@ -17,10 +17,9 @@ from fake_ollama import DIGEST
 from ragbench import Dataset, Question, recordings
 from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import ConfigError, DataError
-from ragbench.evidence import DISTRACTED, EVIDENCE
 from ragbench.llm import CallError, Cassette, local
 from ragbench.paths import packaged_data
-from ragbench.recordings import GOLD, _RecordedGrid, _Recording
+from ragbench.recordings import DISTRACTED, EVIDENCE, GOLD, _RecordedGrid, _Recording
 from ragbench.records import Document
 from ragbench.retrieval import BM25, MultiQuery
 
