@@ -1,7 +1,4 @@
-"""The numbered notebooks:
-
-run headless, with parameters and progress; as templates in a folder of one's own.
-"""
+"""The numbered notebooks: run headless with parameters; as templates in a folder of one's own."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,13 +28,14 @@ SERIES = {
     "rageval": "4",
     "beyond": "9",
 }
-_LONGEST_FIRST = "924130"  # series: with two at a time, the run ends soonest
 # Of every committed notebook, whatever the Python that ran it.
 _KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-_BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
+# CPU seconds of each notebook, measured on one machine: they weigh what is left of a run. One that
+# is not here counts as ten.
+_SECONDS: Mapping[str, float] = {}
 
 
 class NotebookError(RagbenchError):
@@ -60,7 +58,6 @@ def execute(
     out: Path | None = None,
     timeout_s: int = 1800,
     *,
-    moved: Callable[[float], Any] | None = None,
     kernel: Any = None,
 ) -> Path:
     """Run a notebook from top to bottom, write the executed copy and return its path; NotebookError
@@ -71,7 +68,6 @@ def execute(
     parameters : values that replace those of the cell tagged ``parameters``.
     out : where the executed copy goes; default ``data/results/notebooks/``.
     timeout_s : limit for one cell.
-    moved : called after every cell with the share of the notebook that it is.
     kernel : of `_shared_kernel`; default a process of its own.
     """
     import nbformat
@@ -82,7 +78,6 @@ def execute(
     if parameters:
         _insert(book, parameters, path)
     out = out or results_dir("notebooks") / path.name
-    cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in book.cells)
     client = NotebookClient(
         book,
         km=kernel,
@@ -90,10 +85,7 @@ def execute(
         kernel_name="python3",
         coalesce_streams=True,  # how a print is cut into messages differs from run to run
         resources={"metadata": {"path": str(path.parent)}},
-        extra_arguments=[
-            "--log-level=ERROR"
-        ],  # the kernel's own start-up notes would break the progress bar
-        on_cell_executed=(lambda **_: moved(1 / cells)) if moved else None,
+        extra_arguments=["--log-level=ERROR"],  # without the kernel's own start-up notes
     )
     failure: Exception | None = None
     try:
@@ -107,18 +99,23 @@ def execute(
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
-        outputs = [cell.get("outputs", []) for cell in book.cells]
-        number = next(
-            (i for i, of in enumerate(outputs) if any(o.output_type == "error" for o in of)), None
-        )
-        what = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
+        kind = getattr(failure, "ename", type(failure).__name__)
+        words = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
         raise NotebookError(
-            f"{path.name}, cell {number}: {getattr(failure, 'ename', type(failure).__name__)}: "
-            f"{what}",
+            f"{path.name}, cell {_failed_cell(book)}: {kind}: {words}",
             "a clean run from top to bottom",
             f"open {out} and read the cell's output",
         )
     return out
+
+
+def _failed_cell(book: Any) -> int | None:
+    """Return the number of the cell that raised."""
+    for number, cell in enumerate(book.cells):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                return number
+    return None
 
 
 @contextmanager
@@ -198,44 +195,36 @@ def run_all(
         all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
     """
-    from tqdm.auto import tqdm
-
     from ragbench.onnx_models import cores
 
     # Notebooks of one paper build on each other, papers do not: two lanes, each in one process,
     # take the next paper.
-    papers = [
-        list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])
-    ]
-    papers.sort(key=lambda books: _LONGEST_FIRST.find(books[0].stem[0]))
-    seconds: dict[str, float] = {}
+    by_paper = itertools.groupby(find(series), key=lambda path: path.stem[0])
+    papers = [list(books) for _, books in by_paper]
+    papers.sort(key=lambda books: -sum(map(_weight, books)))
+    at_once = min(2, cores(), len(papers))
+    progress = _Progress([path for books in papers for path in books])
     ended = threading.Event()
     kernels: list[Any] = []
-    at_once = min(2, cores(), len(papers))
+    waiting = iter(papers)
 
-    with (
-        tqdm(total=sum(map(len, papers)), bar_format=_BAR) as bar,
-        ThreadPoolExecutor(at_once) as pool,
-    ):
-        waiting = iter(papers)
+    def lane() -> None:
+        with _shared_kernel() as kernel:
+            kernels.append(kernel)
+            # of one iterator: each paper is taken once
+            for path in itertools.chain.from_iterable(waiting):
+                if ended.is_set():
+                    return
+                start = time.perf_counter()
+                known = _known(path, parameters or {})
+                execute(path, known, path if publish else None, kernel=kernel)
+                progress.done(path, time.perf_counter() - start)
 
-        def lane() -> None:
-            with _shared_kernel() as kernel:
-                kernels.append(kernel)
-                # of one iterator: each paper is taken once
-                for path in itertools.chain.from_iterable(waiting):
-                    if ended.is_set():
-                        return
-                    start = time.perf_counter()
-                    bar.set_description(path.stem)
-                    given = _known(path, parameters or {})
-                    execute(path, given, path if publish else None, moved=bar.update, kernel=kernel)
-                    seconds[path.stem] = time.perf_counter() - start
-
+    with ThreadPoolExecutor(at_once) as pool:
         lanes = [pool.submit(lane) for _ in range(at_once)]
         try:
-            for done in as_completed(lanes):
-                done.result()
+            for finished in as_completed(lanes):
+                finished.result()
         except BaseException:
             # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may
             # be starting just now.
@@ -245,7 +234,31 @@ def run_all(
                     if kernel.has_kernel:
                         kernel.provisioner.process.kill()
             raise
-    return seconds
+    return progress.seconds
+
+
+def _weight(path: Path) -> float:
+    return _SECONDS.get(path.stem[:2], 10.0)
+
+
+class _Progress:
+    """One line for each notebook that ended, with what is left by the measured shares."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._left = {path: _weight(path) for path in paths}
+        self._whole = sum(self._left.values())
+        self._start = time.perf_counter()
+
+    def done(self, path: Path, seconds: float) -> None:
+        """Note and print that a notebook ended."""
+        self.seconds[path.stem] = seconds
+        del self._left[path]
+        left = sum(self._left.values())
+        gone = time.perf_counter() - self._start
+        minutes = gone * left / (self._whole - left) / 60
+        to_go = f"{len(self._left)} to go, about {minutes:.0f} min"
+        print(f"{path.stem}: {seconds:.0f} s; {to_go if self._left else 'all done'}", flush=True)
 
 
 def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ asked with the longest prompts first.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ import pandas as pd
 
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop, load_minihop_probes
+from ragbench.data.relevance import document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
@@ -34,16 +34,14 @@ from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model, model_name
 from ragbench.metrics.lexical import contained, exact_match, token_f1
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
-from ragbench.papers.ragchecker import question_clusters
 from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import llm_decomposer
 from ragbench.retrieval.base import Index, Scopes
 from ragbench.stats import Interval, ppi_shares
 
-ORDER_SEED = (
-    20261122  # of the order in which questions are asked; drawn before any answer was labelled
-)
+# of the order in which questions are asked; drawn before any answer was labelled
+ORDER_SEED = 20261122
 GOLD = "gold documents"
 # Conditions of the evidence experiment: what of a two-hop question's evidence is shown.
 NEITHER = "neither hop"
@@ -55,9 +53,8 @@ DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
-NOTE = (
-    f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
-)
+# of its numbers in the ledger
+NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 
 
 @dataclass(frozen=True)
@@ -284,9 +281,8 @@ def grid_experiment(
         (model,) = settings["generator"].values()
         settings |= {"generator": dict.fromkeys(plan.prompts, model), "prompts": dict(plan.prompts)}
     if plan.decomposes:
-        (hosts,) = settings.pop("generator").values()
+        (model,) = settings.pop("generator").values()
         settings.pop("judge", None)
-        model = hosts[0] if isinstance(hosts, list) else hosts
         # A list of questions that ended by length is still a list.
         decompose = llm_decomposer(
             model, cassette=settings.get("cassette"), concurrency=1, on_length="keep"
@@ -303,7 +299,6 @@ def _known(name: str) -> _Recording:
 
 
 # -- what is shipped
-# ---------------------------------------------------------------------------------------------------
 
 
 def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
@@ -384,14 +379,11 @@ def evidence_rows() -> pd.DataFrame:
     Column condition: "question alone", or one of `EVIDENCE` and `DISTRACTED`; each question once a model
     and condition.
     """
-    grids = ("evidence", "distracted")
-    planned = [
-        (name, grid)
-        for name, recording in RECORDINGS.items()
-        for grid in grids
-        if grid in recording.grids
-    ]
-    parts = [rows(name, grid) for name, grid in planned if manifest(name)["grids"][grid]["covered"]]
+    parts = []
+    for name, recording in RECORDINGS.items():
+        plans = manifest(name)["grids"]
+        planned = [grid for grid in ("evidence", "distracted") if grid in recording.grids]
+        parts += [rows(name, grid) for grid in planned if plans[grid]["covered"]]
     shared = set.intersection(*(set(part["question_id"]) for part in parts))
     joined = pd.concat(parts, ignore_index=True)
     joined["condition"] = joined["retriever"].replace(QUERY_ONLY, "question alone")
@@ -399,25 +391,7 @@ def evidence_rows() -> pd.DataFrame:
     return joined[joined["question_id"].isin(shared)].reset_index(drop=True)
 
 
-def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return what gets a reference label, once each: the distinct pairs of question and answer.
-
-    Columns: question_id, answer, retrievers (the list of those that led to the answer); ordered by
-    question and SHA-256 of the answer.
-    """
-    distinct = (
-        rows[rows["status"].eq("ok")]
-        .groupby(["question_id", "answer"], as_index=False)
-        .agg(retrievers=("retriever", list))
-    )
-    distinct["hash"] = [
-        hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]
-    ]
-    return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
-
-
 # -- the thesis's own data
-# ---------------------------------------------------------------------------------------------
 
 HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
 STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
@@ -436,22 +410,17 @@ def hotpotqa_rows() -> pd.DataFrame:
     ``seconds`` were measured for many prompts together and are left out.
     """
     questions = _hotpotqa("questions.jsonl").rename(columns={"answer": "reference"})
-    rows = (
-        _hotpotqa("answers.jsonl.gz")
-        .drop(columns="seconds")
-        .merge(questions, on="question_id", how="left")
-    )
     labels = _hotpotqa("grades.jsonl")[["question_id", "answer", "grade"]]
-    rows = rows.merge(labels, on=["question_id", "answer"], how="left").assign(
-        status="ok", data="hotpotqa"
-    )
+    rows = _hotpotqa("answers.jsonl.gz").drop(columns="seconds")
+    rows = rows.merge(questions, on="question_id", how="left")
+    rows = rows.merge(labels, on=["question_id", "answer"], how="left")
+    rows = rows.assign(status="ok", data="hotpotqa")
     # At an N outside the plan some texts have a label from another one: those cells would be a
     # choice.
     counts = rows.groupby(["retriever", "N"])["grade"].transform("count")
     rows["grade"] = rows["grade"].where(counts == counts.max())
-    rows["model"] = json.loads(
-        packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
-    )["model"]
+    about = packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
+    rows["model"] = json.loads(about)["model"]
     return rows.astype({"grade": "Int64", "model_grade": "Int64"})
 
 
@@ -485,32 +454,39 @@ def thesis_rows(
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
     if model is None:
-        rows = hotpotqa_rows()
-        of_table = (
-            rows["retriever"].isin([QUERY_ONLY, "BM25"])
-            if table == "Table 3.2"
-            else rows["N"].isin([0, 1000])
-        )
-        rows = rows[of_table].reset_index(drop=True)
-        writer = rows["model"].iloc[0]
-        rows.attrs["data"] = f"hotpotqa ({rows['question_id'].nunique()} questions)"
-        rows.attrs |= {
-            "decomposer": writer,
-            "generator": writer,
-            "graded": "reference labels",
-            "note": HOTPOTQA_NOTE,
-        }
-        return rows
+        return _recorded_thesis_rows(table)
     dataset = load_dataset(data, thesis.DATA)
     dataset = replace(dataset, questions=dataset.questions[:limit])
-    who = thesis.models(model, judge, cassette)
-    rows = thesis.experiment(table, dataset, who).run(progress=False)
-    rows["cluster"] = rows["question_id"].map(question_clusters(dataset))
+    models = thesis.models(model, judge, cassette)
+    rows = thesis.experiment(table, dataset, models).run(progress=False)
+    rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = [metric(a, r) for a, r in zip(rows["answer"], rows["reference"], strict=True)]
-    rows.attrs["data"] = f"{dataset.name} ({len(dataset.questions)} questions)"
-    rows.attrs |= {"decomposer": who.names["decomposer"], "generator": who.names["generator"]}
-    rows.attrs |= {"graded": f"judge {who.names['judge']}", "note": None}
+    rows.attrs = {
+        "data": f"{dataset.name} ({len(dataset.questions)} questions)",
+        "decomposer": models.names["decomposer"],
+        "generator": models.names["generator"],
+        "graded": f"judge {models.names['judge']}",
+        "note": None,
+    }
+    return rows
+
+
+def _recorded_thesis_rows(table: str) -> pd.DataFrame:
+    rows = hotpotqa_rows()
+    if table == "Table 3.2":
+        rows = rows[rows["retriever"].isin([QUERY_ONLY, "BM25"])]
+    else:
+        rows = rows[rows["N"].isin([0, 1000])]
+    rows = rows.reset_index(drop=True)
+    model = rows["model"].iloc[0]
+    rows.attrs = {
+        "data": f"hotpotqa ({rows['question_id'].nunique()} questions)",
+        "decomposer": model,
+        "generator": model,
+        "graded": "reference labels",
+        "note": HOTPOTQA_NOTE,
+    }
     return rows
 
 
@@ -556,7 +532,6 @@ def grade_difference(
 
 
 # -- reference labels
-# --------------------------------------------------------------------------------------------------
 
 # In the order of their plans in data/minihop/ANALYSIS.md: an answer that two of them have keeps its
 # first label.

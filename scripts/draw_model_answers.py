@@ -21,6 +21,7 @@ RAGChecker's results.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,7 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
-from ragbench.papers.ragchecker import question_clusters
-from ragbench.recordings import distinct_answers
+from ragbench.data.relevance import document_clusters
 from ragbench.text.sentences import split_sentences
 
 SECOND = 150
@@ -63,6 +63,23 @@ def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
     pass.
     """
     return shuffled(distinct_answers(rows)[["question_id", "answer"]], *CENSUSES[name])
+
+
+def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what gets a reference label, once each: the distinct pairs of question and answer.
+
+    Columns: question_id, answer, retrievers (the list of those that led to the answer); ordered by
+    question and SHA-256 of the answer.
+    """
+    distinct = (
+        rows[rows["status"].eq("ok")]
+        .groupby(["question_id", "answer"], as_index=False)
+        .agg(retrievers=("retriever", list))
+    )
+    distinct["hash"] = [
+        hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]
+    ]
+    return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -239,7 +256,7 @@ def main() -> None:
     for name, records in write.items():
         write_lines(given.folder / f"{name}.jsonl", records)
     ids = set(rows["question_id"])
-    known = question_clusters(load_minihop())
+    known = document_clusters(load_minihop())
     clusters = {known.get(name, name) for name in ids}
     counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(chosen)} items"
     files = "; ".join(

@@ -10,11 +10,11 @@ and `rageval_set.json`, the manifest: who was asked what, with the hashes of the
 """
 
 import argparse
-import hashlib
 import json
-import tempfile
 from importlib import metadata
 from pathlib import Path
+
+from ship_recording import NotingCassette, file_facts
 
 from ragbench import data
 from ragbench.datagen import GeneratedSet, generate_set
@@ -30,19 +30,14 @@ DOCUMENTS = 10
 KINDS = ("factual", "numerical comparison", "unanswerable")  # one of each group of Table 6
 STEPS = ("schema", "configuration", "document", "question", "references", "refine", "keypoints")
 OPTIONS = {"num_ctx": 4096, "num_predict": 640}
-
-
-class _NotingCassette(Cassette):
-    """A cassette that notes which keys it was asked for."""
-
-    def __init__(self, path):
-        super().__init__(path, "replay")
-        self.asked = set()
-
-    def get(self, keys):
-        wanted = list(keys)
-        self.asked.update(wanted)
-        return super().get(wanted)
+SUMS = {  # over the replies, in the manifest
+    "replies": "count(*)",
+    "prompt_tokens": "sum(json_extract(answer, '$.usage.prompt_tokens'))",
+    "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
+    "seconds": "round(sum(json_extract(answer, '$.seconds')))",
+    "first_recorded": "min(recorded_at)",
+    "last_recorded": "max(recorded_at)",
+}
 
 
 def make(documents: int, cassette: Cassette) -> GeneratedSet:
@@ -69,11 +64,11 @@ def ship(file: Path, documents: int) -> None:
     """Write the replies behind a set of so many documents, and their manifest."""
     folder = packaged_data("recordings")
     shipped = folder / f"{NAME}.jsonl.gz"
-    with _NotingCassette(file) as cassette:
+    with NotingCassette(file) as cassette:
         print(make(documents, cassette))
         cassette.export(shipped, cassette.asked)
     about = {"recording": NAME, "domain": DOMAIN, "documents": documents, "kinds": KINDS}
-    about |= _model() | _counts(shipped)
+    about |= _model() | file_facts(shipped, SUMS)
     (folder / f"{NAME}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
@@ -92,28 +87,6 @@ def _model() -> dict:
         },
         "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp")},
     }
-
-
-def _counts(shipped: Path) -> dict:
-    """Return the size of the file, and what the calls took together."""
-    content = shipped.read_bytes()
-    sums = {
-        "replies": "count(*)",
-        "prompt_tokens": "sum(json_extract(answer, '$.usage.prompt_tokens'))",
-        "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
-        "seconds": "round(sum(json_extract(answer, '$.seconds')))",
-        "first_recorded": "min(recorded_at)",
-        "last_recorded": "max(recorded_at)",
-    }
-    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
-        cassette.import_(shipped)
-        (row,) = cassette.rows(f"SELECT {', '.join(sums.values())} FROM replies")
-    file = {
-        "name": shipped.name,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    return {"file": file, **dict(zip(sums, row, strict=True))}
 
 
 if __name__ == "__main__":

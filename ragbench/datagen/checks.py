@@ -1,7 +1,4 @@
-"""What the steps of RAGEval check by strings:
-
-whether a text states a value, its numbers, its words.
-"""
+"""What the steps of RAGEval check by strings: a text's values, its numbers, its words."""
 
 from __future__ import annotations
 
@@ -19,9 +16,8 @@ _MOST_WORDS = 0.7  # of a value that is stated in other words
 
 
 def mentions(text: str, value: str) -> bool:
-    """Tell whether a text states a value whole, not as a part of a longer word or number;
-
-    case does not count.
+    """Tell whether a text has a value whole, not as a part of a longer word or number, in any
+    case of letters.
     """
     return bool(value) and _whole(value).search(text) is not None
 
@@ -55,7 +51,7 @@ def states(sentences: Sequence[str], value: str) -> bool:
     text = " ".join(sentences)
     if mentions(text, value):
         return True
-    if not content_words(value):
+    if not _content_words(value):
         return False
     needed = set(numbers(value))
     places = sentences if needed else [text]
@@ -70,7 +66,7 @@ def numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
 
 
-def content_words(text: str) -> set[str]:
+def _content_words(text: str) -> set[str]:
     """Return a text's words of four letters and more, and its Chinese characters."""
     return set(_WORD.findall(text.lower()))
 
@@ -97,10 +93,10 @@ def shared_words(text: str, source: str) -> float:
 
     1 for a text without any.
     """
-    words = content_words(text)
+    words = _content_words(text)
     if not words:
         return 1.0
-    return len(words & content_words(source)) / len(words)
+    return len(words & _content_words(source)) / len(words)
 
 
 # Questions: each check raises `Unfit` with the first thing that is wrong
@@ -110,8 +106,8 @@ def check_unanswerable(question: QRA) -> None:
     """Check that a question asks for one of the lost facts by name, and that its answer has no
     number.
     """
-    lost = content_words(" ".join(question.lost).replace("_", " "))
-    if not lost & content_words(question.question):
+    lost = _content_words(" ".join(question.lost).replace("_", " "))
+    if not lost & _content_words(question.question):
         raise Unfit("the question asks for no fact that was lost", question.question)
     if unfounded_numbers(question.answer, question.question):
         raise Unfit("an answer to a question that has none", question.answer)

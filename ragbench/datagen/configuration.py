@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, create_model
 
 from ragbench.datagen.checks import mentions
-from ragbench.datagen.parts import (
-    LANGUAGES,
-    Call,
-    Configuration,
-    Rejected,
-    Schema,
-    StepResult,
-    Unfit,
-    ask_step,
-)
+from ragbench.datagen.parts import LANGUAGES, Configuration, Schema, Unfit, Writer
 from ragbench.errors import ConfigError
 
 _PLACEHOLDER = re.compile(
@@ -29,8 +20,8 @@ _MIN_SHARE = 0.5  # of the fields of a schema that a configuration must have val
 
 
 def make_configurations(
-    model: Any, schema: Schema, documents: int, seeds: Sequence[str] = (), **options: Any
-) -> StepResult[Configuration]:
+    writer: Writer, schema: Schema, documents: int, seeds: Sequence[str] = ()
+) -> list[Configuration]:
     """Let a model make up the values of so many documents, the schema's subdomains in turn.
 
     A value is rejected when it is empty, cut off or a placeholder, repeats another field's value,
@@ -44,43 +35,37 @@ def make_configurations(
         raise ConfigError(
             f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more"
         )
-    calls = _record_calls(schema, documents)
-    taken: set[str] = set()
-    rejected: list[Rejected] = []
-
-    def read(name: tuple[str, str], reply: BaseModel) -> Configuration:
-        identity, subdomain = name
-        values, faults = _usable_values(reply.model_dump(), seeds)
-        rejected.extend(Rejected(f"{identity}/{fault.id}", *fault[1:]) for fault in faults)
-        subject = values.get(schema.subject)
-        if subject is None:
-            raise Unfit("the name of its subject was rejected")
-        if subject in taken:
-            raise Unfit("the name of its subject is taken", subject)
-        if len(values) < _MIN_SHARE * len(schema.fields):
-            raise Unfit("more than half of its values were rejected")
-        taken.add(subject)
-        return Configuration(identity, subdomain, values)
-
-    result = ask_step(model, "configuration", "rageval_configuration", calls, read, options)
-    return StepResult(result.made, (*rejected, *result.rejected))
-
-
-def _record_calls(schema: Schema, documents: int) -> list[Call]:
-    """Return a prompt for each document, the subdomains in turn."""
-    form = _form(schema)
-    calls = []
+    prompts = {}
     for number in range(documents):
-        subdomain = schema.subdomains[number % len(schema.subdomains)]
-        fields = {
+        prompts[f"{schema.domain}-{number + 1:02d}"] = {
             "domain": schema.domain,
             "language": LANGUAGES[schema.language],
             "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
-            "subdomain": subdomain,
+            "subdomain": schema.subdomains[number % len(schema.subdomains)],
         }
-        identity = f"{schema.domain}-{number + 1:02d}"
-        calls.append(Call(identity, fields, form, (identity, subdomain)))
-    return calls
+    subjects: set[str] = set()
+
+    def read(name: str, reply: BaseModel) -> Configuration:
+        values: dict[str, str] = {}
+        for key, text in reply.model_dump().items():
+            value = text.strip().rstrip(".。")
+            fault = value_fault(value, values.values(), seeds)
+            if fault:
+                writer.reject(f"{name}/{key}", "configuration", fault, value)
+            else:
+                values[key] = value
+        subject = values.get(schema.subject)
+        if subject is None:
+            raise Unfit("the name of its subject was rejected")
+        if subject in subjects:
+            raise Unfit("the name of its subject is taken", subject)
+        if len(values) < _MIN_SHARE * len(schema.fields):
+            raise Unfit("more than half of its values were rejected")
+        subjects.add(subject)
+        return Configuration(name, prompts[name]["subdomain"], values)
+
+    made = writer.ask("configuration", "rageval_configuration", prompts, read, _form(schema))
+    return list(made.values())
 
 
 def _form(schema: Schema) -> type[BaseModel]:
@@ -90,28 +75,15 @@ def _form(schema: Schema) -> type[BaseModel]:
     return create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _usable_values(
-    reply: Mapping[str, str], seeds: Sequence[str]
-) -> tuple[dict[str, str], list[Rejected]]:
-    values: dict[str, str] = {}
-    faults = []
-    for name, text in reply.items():
-        value = text.strip().rstrip(".。")
-        if fault := _value_fault(value, values, seeds):
-            faults.append(Rejected(name, "configuration", fault, value))
-        else:
-            values[name] = value
-    return values, faults
-
-
-def _value_fault(value: str, before: Mapping[str, str], seeds: Sequence[str]) -> str:
+def value_fault(value: str, before: Iterable[str], seeds: Sequence[str]) -> str:
+    """Return what is wrong with a value that follows others, in few words; "" where nothing is."""
     if not value:
         return "an empty value"
     if len(value) >= _LONGEST - 1:
         return "a value that is cut off"
     if _PLACEHOLDER.search(value):
         return "a placeholder"
-    if value in before.values():
+    if value in before:
         return "the value of another field"
     if " " in value and any(mentions(seed, value) for seed in seeds):
         return "a value copied from a seed document"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ragbench.datagen.checks import states, unfounded_numbers
 from ragbench.datagen.parts import (
     LANGUAGES,
-    Call,
     Configuration,
     GeneratedDocument,
-    Rejected,
     Schema,
     Section,
-    StepResult,
-    ask_step,
+    Writer,
     field_list,
 )
 from ragbench.text.sentences import split_sentences
@@ -24,8 +20,8 @@ _MIN_SHARE = 0.5  # of a configuration's values that its document must state
 
 
 def write_documents(
-    model: Any, schema: Schema, configurations: Sequence[Configuration], **options: Any
-) -> StepResult[GeneratedDocument]:
+    writer: Writer, schema: Schema, configurations: Sequence[Configuration]
+) -> list[GeneratedDocument]:
     """Let a model write each configuration's document, one prompt a section.
 
     A sentence is rejected when it has a number that neither the configuration nor a sum or
@@ -35,47 +31,41 @@ def write_documents(
 
     Source: RAGEval, section 3.2.
     """
-    calls = []
+    prompts = {}
     for configuration in configurations:
-        calls.extend(_section_calls(schema, configuration))
-    written = ask_step(model, "document", "rageval_document", calls, _section_text, options)
-    rejected = list(written.rejected)
-    unread = {one.id.partition("/")[0] for one in rejected}
-    made = []
+        prompts |= _section_prompts(schema, configuration)
+    texts = writer.ask("document", "rageval_document", prompts, lambda _, text: text)
+    documents = []
     for configuration in configurations:
-        if configuration.id in unread:
+        headings = {
+            f"{configuration.id}/{section.heading}": section.heading for section in schema.sections
+        }
+        wanted = [name for name in headings if name in prompts]
+        if not all(name in texts for name in wanted):
             continue
         sections = []
-        for identity, heading, text in written.made:
-            if identity == configuration.id:
-                sentences, faults = _founded_sentences(text, configuration, schema.language)
-                sections.append(Section(heading, sentences))
-                rejected.extend(faults)
+        for name in wanted:
+            sentences = _founded_sentences(writer, texts[name], configuration, schema.language)
+            sections.append(Section(headings[name], sentences))
         document = _document(schema, configuration, sections)
-        stated = len(set(schema.fields) - set(document.lost))
+        stated = len(schema.fields) - len(document.lost)
         if stated < _MIN_SHARE * len(configuration.values):
             detail = f"{stated} of {len(configuration.values)}"
-            rejected.append(
-                Rejected(
-                    configuration.id, "document", "states fewer than half of its values", detail
-                )
-            )
+            reason = "states fewer than half of its values"
+            writer.reject(configuration.id, "document", reason, detail)
         else:
-            made.append(document)
-    return StepResult(tuple(made), tuple(rejected))
+            documents.append(document)
+    return documents
 
 
-def _section_calls(schema: Schema, configuration: Configuration) -> list[Call]:
-    """Return a prompt for each section that has a value;
-
-    it shows the section's values and the subject's.
-    """
-    calls = []
+def _section_prompts(schema: Schema, configuration: Configuration) -> dict[str, dict[str, str]]:
+    """Return what fills the prompt of each section that has a value: its values, the subject's."""
+    prompts = {}
     for section in schema.sections:
         names = [name for name in section.fields if name in configuration.values]
         if names:
             shown = dict.fromkeys([schema.subject, *names])
-            fields = {
+            prompts[f"{configuration.id}/{section.heading}"] = {
                 "domain": schema.domain,
                 "subdomain": configuration.subdomain,
                 "language": LANGUAGES[schema.language],
@@ -83,33 +73,22 @@ def _section_calls(schema: Schema, configuration: Configuration) -> list[Call]:
                 "heading": section.heading,
                 "facts": field_list({name: configuration.values[name] for name in shown}),
             }
-            identity = f"{configuration.id}/{section.heading}"
-            calls.append(Call(identity, fields, None, (configuration.id, section.heading)))
-    return calls
-
-
-def _section_text(item: tuple[str, str], text: str) -> tuple[str, str, str]:
-    """Return the configuration's id, the heading and the text of a section."""
-    return (*item, text)
+    return prompts
 
 
 def _founded_sentences(
-    text: str, configuration: Configuration, language: str
-) -> tuple[tuple[str, ...], list[Rejected]]:
-    """Return the sentences without invented numbers, and the others as rejected."""
+    writer: Writer, text: str, configuration: Configuration, language: str
+) -> tuple[str, ...]:
+    """Return the sentences of a section without invented numbers; the others are rejected."""
     values = " | ".join(configuration.values.values())
     sentences = []
-    faults = []
     for sentence in split_sentences(" ".join(text.split()), language):
         if unfounded_numbers(sentence, values):
-            faults.append(
-                Rejected(
-                    configuration.id, "document", "a sentence with an invented number", sentence
-                )
-            )
+            reason = "a sentence with an invented number"
+            writer.reject(configuration.id, "document", reason, sentence)
         else:
             sentences.append(sentence)
-    return tuple(sentences), faults
+    return tuple(sentences)
 
 
 def _document(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
-from ragbench.datagen.parts import QRA, Call, GeneratedDocument, Section, StepResult, ask_step
+from ragbench.datagen.parts import QRA, GeneratedDocument, Rejected, Section, Writer
 from ragbench.datagen.questions import find_references
 from ragbench.datagen.sets import json_lines, question_row
 from ragbench.errors import ConfigError, DataError, check_known
@@ -31,7 +31,8 @@ from ragbench.labelling.people import LabelItem, current, load_labels, read_edit
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm.endpoints import endpoints_of
 from ragbench.paths import written_whole
-from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.prompts import Prompt
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
 from ragbench.text.sentences import sentence_spans
@@ -107,12 +108,11 @@ class Drafts:
         that is left.
         """
         counts = pd.crosstab(self.rows["type"], self.rows["status"])
-        counts = counts.reindex(
-            [t for t in TYPES if t in counts.index], columns=["failed", "rejected", "draft"]
-        )
-        counts = counts.fillna(0).astype(int).rename(columns={"draft": "left"})
+        types = [kind for kind in TYPES if kind in counts.index]
+        counts = counts.reindex(types, columns=["failed", "rejected", "draft"], fill_value=0)
+        counts = counts.rename(columns={"draft": "left"}).rename_axis(columns=None)
         counts.insert(0, "asked", counts.sum(axis=1))
-        return counts.assign(share=counts["left"] / counts["asked"]).rename_axis(columns=None)
+        return counts.assign(share=counts["left"] / counts["asked"])
 
     def write(self, path: str | Path) -> Path:
         """Write the drafts as JSON lines for `ragbench.load_questions`, and return the path."""
@@ -153,101 +153,107 @@ def draft_questions(
         )
     documents = load_documents(documents)
     prompt = options.pop("prompt", "draft_question")
-    desk = _Desk({document.id: [] for document in documents})
-    for kind, turn in product(
-        [kind for kind in TYPES if kind in types], range(1, per_document + 1)
-    ):
-        calls = _question_calls(desk, documents, kind, turn, seed)
-        desk.take(ask_step(model, "drafts", prompt, calls, desk.asked, options))
-    desk.take(find_references(model, desk.standing(), desk.passages, "draft_references", **options))
+    writer = Writer(model, **options)
+    drafts, passages = _write_drafts(writer, documents, per_document, types, seed, prompt)
+    written = [draft for draft in drafts.values() if draft.question]
+    supported = find_references(writer, written, passages, "draft_references")
     drafted_by = endpoints_of(model)[0].model
-    questions = {draft.id: _question(draft, drafted_by) for draft in desk.standing()}
+    questions = {draft.id: _question(draft, drafted_by) for draft in supported}
     problems = validate(Dataset("drafts", tuple(questions.values()), documents))
-    faults = {problem.question_id: problem.what for problem in problems}
-    desk.drop(faults | _faults(desk.standing()), "rejected")
-    left = desk.standing()
-    known, unread = _known_without(model, left, options)
-    found, unfound = _found(model, left, documents, options)
-    desk.drop(unread | unfound, "failed")
-    desk.drop(known | found, "rejected")
-    return Drafts(tuple(questions[draft.id] for draft in desk.standing()), desk.rows())
+    faults = {problem.question_id: problem.what for problem in problems} | _faults(supported)
+    sound = [draft for draft in supported if draft.id not in faults]
+    faults |= _known_without_evidence(writer, sound)
+    faults |= _answered_elsewhere(writer, sound, documents)
+    drafts |= {draft.id: draft for draft in supported}
+    rows = _rows(drafts.values(), faults, writer.rejected)
+    left = rows.loc[rows["status"] == "draft", "id"]
+    return Drafts(tuple(questions[name] for name in left), rows)
 
 
-@dataclass
-class _Desk:
-    """The drafts on the way: all that were asked for, and status and reason of those that fell."""
+def _write_drafts(
+    writer: Writer,
+    documents: Sequence[Document],
+    per_document: int,
+    types: Sequence[str],
+    seed: int,
+    prompt: Prompt,
+) -> tuple[dict[str, QRA], dict[str, GeneratedDocument]]:
+    """Let the model write a question with its answer for each draft.
 
-    questions_of: dict[str, list[str]]  # document -> what was asked about it
-    drafts: dict[str, QRA] = field(default_factory=dict)
-    fallen: dict[str, tuple[str, str]] = field(default_factory=dict)
-    passages: dict[str, GeneratedDocument] = field(default_factory=dict)
-
-    def standing(self) -> list[QRA]:
-        return [draft for draft in self.drafts.values() if draft.id not in self.fallen]
-
-    def drop(self, reasons: Mapping[str, str], status: str) -> None:
-        for name, reason in reasons.items():
-            self.fallen[name] = (status, reason)
-
-    def take(self, result: StepResult[QRA]) -> None:
-        for draft in result.made:
-            self.drafts[draft.id] = draft
-        self.drop({one.id: f"{one.reason}: {one.detail}" for one in result.rejected}, "failed")
-
-    def asked(self, draft: QRA, reply: Any) -> QRA:
-        """Return the draft with the question and the answer of a reply."""
-        self.questions_of[draft.doc_ids[0].rpartition("@")[0]].append(reply.question)
-        answer = getattr(reply, "answer", None)
-        if not answer:
-            answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
-        return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
-
-    def rows(self) -> pd.DataFrame:
-        """Return a row for each draft."""
-        rows = []
-        for draft in self.drafts.values():
-            references = tuple(reference.text for reference in draft.references)
-            status, reason = self.fallen.get(draft.id, ("draft", ""))
-            rows.append(
-                (draft.id, draft.kind, draft.question, draft.answer, references, status, reason)
-            )
-        columns = ["id", "type", "question", "answer", "references", "status", "reason"]
-        return pd.DataFrame(rows, columns=columns)
+    Returned are all drafts by id, without a question where that failed, and the passages shown.
+    """
+    drafts: dict[str, QRA] = {}
+    passages: dict[str, GeneratedDocument] = {}
+    before: dict[str, list[str]] = {document.id: [] for document in documents}  # questions
+    in_order = [kind for kind in TYPES if kind in types]
+    for kind, turn in product(in_order, range(1, per_document + 1)):
+        planned, shown = _planned(documents, kind, turn, seed)
+        passages |= shown
+        prompts = {}
+        for draft in planned:
+            drafts[draft.id] = draft
+            if kind == "two documents" and len(draft.doc_ids) < 2:
+                writer.reject(draft.id, "drafts", "no other document shares its words")
+                continue
+            prompts[draft.id] = {
+                "kind": kind,
+                "meaning": TYPES[kind],
+                "asked": " | ".join(before[_document_of(draft.doc_ids[0])]) or "none yet",
+                "sentences": "\n\n".join(passages[name].text for name in draft.doc_ids),
+            }
+        form = _Asked if kind == "unanswerable" else _Answered
+        replies = writer.ask("drafts", prompt, prompts, lambda _, reply: reply, form)
+        for name, reply in replies.items():
+            draft = drafts[name]
+            before[_document_of(draft.doc_ids[0])].append(reply.question)
+            answer = getattr(reply, "answer", None) or _no_answer(reply.question)
+            question = reply.question.strip()
+            drafts[name] = replace(draft, question=question, statements=(answer.strip(),))
+    return drafts, passages
 
 
-def _question_calls(
-    desk: _Desk, documents: Sequence[Document], kind: str, turn: int, seed: int
-) -> list[Call]:
-    """Return the prompts for one draft of a type about each document."""
+def _planned(
+    documents: Sequence[Document], kind: str, turn: int, seed: int
+) -> tuple[list[QRA], dict[str, GeneratedDocument]]:
+    """Return a draft without question about each document, and the passages to be shown."""
     neighbours = _neighbours(documents, turn) if kind == "two documents" else {}
-    form = _Asked if kind == "unanswerable" else _Answered
-    calls = []
+    drafts = []
+    passages = {}
     for document in documents:
-        shown = [
-            _passage(part, random.Random(f"{seed}/{part.id}/{kind}/{turn}"))
-            for part in [document, *neighbours.get(document.id, ())]
-        ]
-        desk.passages |= {passage.id: passage for passage in shown}
-        draft = QRA(
-            f"{document.id} {kind} {turn}",
-            kind,
-            "en",
-            "",
-            (),
-            tuple(passage.id for passage in shown),
+        names = []
+        for part in [document, *neighbours.get(document.id, ())]:
+            passage = _passage(part, random.Random(f"{seed}/{part.id}/{kind}/{turn}"))
+            passages[passage.id] = passage
+            names.append(passage.id)
+        drafts.append(QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(names)))
+    return drafts, passages
+
+
+def _no_answer(question: str) -> str:
+    return NO_ANSWER.get(language_of([question]), NO_ANSWER["english"])
+
+
+def _rows(
+    drafts: Iterable[QRA], faults: Mapping[str, str], failures: Sequence[Rejected]
+) -> pd.DataFrame:
+    """Return a row for each draft, with what became of it."""
+    failed = {one.id: f"{one.reason}: {one.detail}".removesuffix(": ") for one in failures}
+    rows = []
+    for draft in drafts:
+        status = "draft"
+        reason = ""
+        if draft.id in faults:
+            status = "rejected"
+            reason = faults[draft.id]
+        elif draft.id in failed:
+            status = "failed"
+            reason = failed[draft.id]
+        references = tuple(reference.text for reference in draft.references)
+        rows.append(
+            (draft.id, draft.kind, draft.question, draft.answer, references, status, reason)
         )
-        desk.drafts[draft.id] = draft
-        if kind == "two documents" and len(shown) < 2:
-            desk.drop({draft.id: "no other document shares its words"}, "failed")
-            continue
-        fields = {
-            "kind": kind,
-            "meaning": TYPES[kind],
-            "asked": " | ".join(desk.questions_of[document.id]) or "none yet",
-            "sentences": "\n\n".join(passage.text for passage in shown),
-        }
-        calls.append(Call(draft.id, fields, form, draft))
-    return calls
+    columns = ["id", "type", "question", "answer", "references", "status", "reason"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # What a prompt shows
@@ -264,9 +270,13 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
         if shown and room < 0:
             break
         shown.append(sentence)
-    return GeneratedDocument(
-        f"{document.id}@{start}", document.title, "en", (Section("", tuple(shown)),)
-    )
+    name = f"{document.id}@{start}"
+    return GeneratedDocument(name, document.title, "en", (Section("", tuple(shown)),))
+
+
+def _document_of(passage: str) -> str:
+    """Return the id of the document that a passage is of."""
+    return passage.rpartition("@")[0]
 
 
 def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
@@ -274,9 +284,7 @@ def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Docu
     are not so many.
     """
     by_id = {document.id: document for document in documents}
-    index = BM25(
-        [Chunk(document.id, document.text, document.id, document.title) for document in documents]
-    )
+    index = BM25([Chunk(one.id, one.text, one.id, one.title) for one in documents])
     hits_of = index.search([document.text for document in documents], turn + 1)
     near = {}
     for document, hits in zip(documents, hits_of, strict=True):
@@ -293,26 +301,24 @@ def _sentences_of(document: Document) -> list[str]:
 
 
 def _question(draft: QRA, drafted_by: str) -> Question:
-    names = list(dict.fromkeys(r.doc_id.rpartition("@")[0] for r in draft.references))
-    meta = {"doc_ids": names, "drafted_by": drafted_by, "accepted_by": ""}
+    doc_ids = list(dict.fromkeys(_document_of(one.doc_id) for one in draft.references))
+    meta = {"doc_ids": doc_ids, "drafted_by": drafted_by, "accepted_by": ""}
     return draft.as_question("draft", meta)
 
 
-# Checks
+# Checks: each returns, by id, what is wrong with a draft
 
 
 def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
-    """Return what strings alone show to be wrong with drafts, by id."""
+    """Look at the strings alone."""
     faults = {}
     before = set()
     for draft in drafts:
         question = plain_words(draft.question)
+        passages = {reference.doc_id for reference in draft.references}
         if question in before:
             faults[draft.id] = "the question was asked before"
-        elif (
-            draft.kind == "two documents"
-            and len({reference.doc_id for reference in draft.references}) < 2
-        ):
+        elif draft.kind == "two documents" and len(passages) < 2:
             faults[draft.id] = "its evidence is from one document"
         elif draft.kind == "single fact" and plain_words(draft.answer) in question:
             faults[draft.id] = f"the question holds its answer {draft.answer!r}"
@@ -320,80 +326,75 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
     return faults
 
 
-def _known_without(
-    model: Any, drafts: Sequence[QRA], options: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Ask each question without the evidence of one document after the other.
-
-    Returned are the reasons by id, of those that are answered all the same, and of those whose call
-    failed.
-    """
-    alone = []
-    with_the_rest = []
-    for draft in drafts:
-        for left_out in dict.fromkeys(reference.doc_id for reference in draft.references):
-            rest = " ".join(
-                reference.text for reference in draft.references if reference.doc_id != left_out
-            )
-            if rest:
-                fields = {"question": draft.question, "context": rest}
-                with_the_rest.append(Call(draft.id, fields, None, draft))
-            else:
-                alone.append(Call(draft.id, {"question": draft.question}, None, draft))
+def _known_without_evidence(writer: Writer, drafts: Sequence[QRA]) -> dict[str, str]:
+    """Ask each question without the evidence of its first document, then of its second."""
+    by_id = {draft.id: draft for draft in drafts}
     known = {}
-    unread = {}
-    for prompt, calls in (("ragas_data_ungrounded", alone), ("ragas_data_answer", with_the_rest)):
-        result = ask_step(
-            model, "without evidence", prompt, calls, lambda draft, text: (draft, text), options
-        )
-        unread |= {one.id: f"{one.reason}: {one.detail}" for one in result.rejected}
-        for draft, text in result.made:
-            if plain_words(draft.answer) in plain_words(text):
-                known[draft.id] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
-    return known, unread
+    for place in range(2):
+        alone = {}
+        with_the_rest = {}
+        for draft in drafts:
+            passages = list(dict.fromkeys(reference.doc_id for reference in draft.references))
+            if place >= len(passages):
+                continue
+            rest = [one.text for one in draft.references if one.doc_id != passages[place]]
+            if rest:
+                with_the_rest[draft.id] = {"question": draft.question, "context": " ".join(rest)}
+            else:
+                alone[draft.id] = {"question": draft.question}
+        texts = _texts(writer, "ragas_data_ungrounded", alone)
+        texts |= _texts(writer, "ragas_data_answer", with_the_rest)
+        for name, text in texts.items():
+            if plain_words(by_id[name].answer) in plain_words(text):
+                known[name] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
+    return known
 
 
-def _found(
-    model: Any, drafts: Sequence[QRA], documents: Sequence[Document], options: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Look for the answers of unanswerable questions in the nearest passages;
+def _texts(writer: Writer, prompt: str, fields: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return writer.ask("without evidence", prompt, fields, lambda _, text: text)
 
-    returns as `_known_without`.
+
+def _answered_elsewhere(
+    writer: Writer, drafts: Sequence[QRA], documents: Sequence[Document]
+) -> dict[str, str]:
+    """Look for the answers of unanswerable questions in the nearest passages (RAGAS's
+    extraction).
     """
     questions = {draft.id: draft.question for draft in drafts if draft.kind == "unanswerable"}
     if not questions:
-        return {}, {}
+        return {}
     index = BM25(token_chunks(documents, size=150, overlap=0))
-    hits_of = index.search(list(questions.values()), _SEARCHED)
-    contexts = [[hit.chunk.text for hit in hits] for hits in hits_of]
-    copied = extract_sentences(
-        model, list(questions.values()), contexts, ids=list(questions), **options
-    )
-    reasons = {}
-    unread = {}
-    for name, label in zip(questions, copied.labels, strict=True):
+    texts = list(questions.values())
+    contexts = [_chunk_texts(hits) for hits in index.search(texts, _SEARCHED)]
+    names = list(questions)
+    copied = extract_sentences(writer.model, texts, contexts, ids=names, **writer.options)
+    faults = {}
+    for name, label in zip(names, copied.labels, strict=True):
         if label is None:
-            unread[name] = "the check whether the documents answer it could not be read"
+            reason = "the check whether the documents answer it could not be read"
+            writer.reject(name, "unanswerable", reason)
         elif label.sentences:
-            reasons[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
-    return reasons, unread
+            faults[name] = f"the documents may answer it: {label.sentences[0][:80]!r}"
+    return faults
+
+
+def _chunk_texts(hits: Sequence[Hit]) -> list[str]:
+    return [hit.chunk.text for hit in hits]
 
 
 # What a person says
 
 
 def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
-    """Make items for `ragbench.widgets.LabellingTool` of kind "draft";
-
-    its form changes question and answer.
+    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"; its form changes question
+    and answer.
     """
-    return [
-        LabelItem(
-            q.id,
-            {"Question": q.text, "Answer": q.answer, "Evidence": "\n".join(q.references) or "none"},
-        )
-        for q in questions
-    ]
+    items = []
+    for question in questions:
+        evidence = "\n".join(question.references) or "none"
+        texts = {"Question": question.text, "Answer": question.answer, "Evidence": evidence}
+        items.append(LabelItem(question.id, texts))
+    return items
 
 
 def accept_drafts(
@@ -419,13 +420,11 @@ def accept_drafts(
         elif rows["label"].eq("drop").any():
             counts["dropped"] += 1
         else:
-            edits = _last_edits(rows["note"])
+            accepted = _as_edited(question, rows)
             counts["accepted"] += 1
-            counts["edited"] += bool(edits)
-            meta = {**question.meta, "accepted_by": ", ".join(sorted(set(rows["annotator"])))}
-            text = edits.get("Question", question.text)
-            answer = edits.get("Answer", question.answer)
-            kept.append(replace(question, text=text, answer=answer, meta=meta))
+            if (accepted.text, accepted.answer) != (question.text, question.answer):
+                counts["edited"] += 1
+            kept.append(accepted)
     if not kept:
         got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
         do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"
@@ -434,10 +433,18 @@ def accept_drafts(
     return counts
 
 
-def _last_edits(notes: pd.Series) -> Mapping[str, str]:
-    """Return the edits of the last label that has some."""
-    written = [note for note in notes if note]
-    return read_edits(written[-1]) if written else {}
+def _as_edited(question: Question, rows: pd.DataFrame) -> Question:
+    """Return a question with the edits of the last label that has some, and who accepted it."""
+    edits: Mapping[str, str] = {}
+    for note in rows["note"]:
+        if note:
+            edits = read_edits(note)
+    return replace(
+        question,
+        text=edits.get("Question", question.text),
+        answer=edits.get("Answer", question.answer),
+        meta={**question.meta, "accepted_by": ", ".join(sorted(set(rows["annotator"])))},
+    )
 
 
 def _write(questions: Sequence[Question], path: str | Path) -> Path:

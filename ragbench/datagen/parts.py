@@ -1,10 +1,10 @@
-"""Records that the steps of RAGEval hand on, and the one way in which a step asks a model."""
+"""Records that the steps of RAGEval hand on, and the writer: a model that every step asks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -23,7 +23,6 @@ KINDS = (
     "unanswerable",
 )
 OVER_SEVERAL = ("information integration", "numerical comparison", "temporal sequence")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class GeneratedDocument:
             lines.append("")
             if section.heading:
                 lines.append(section.heading)
-            lines.append(joined(section.sentences, self.language))
+            lines.append(_joined(section.sentences, self.language))
         return "\n".join(lines)
 
 
@@ -131,7 +130,7 @@ class QRA:
     @property
     def answer(self) -> str:
         """The statements as one text."""
-        return joined(self.statements, self.language)
+        return _joined(self.statements, self.language)
 
     def as_question(self, level: str, meta: Mapping[str, Any]) -> Question:
         """Return it as the package's own question, with this ``meta``."""
@@ -140,10 +139,7 @@ class QRA:
 
 
 class Rejected(NamedTuple):
-    """What goes no further:
-
-    at which step, why in few words (they are counted), and what was seen.
-    """
+    """What goes no further: at which step, why in few words (they are counted), what was seen."""
 
     id: str
     step: str
@@ -155,75 +151,64 @@ class Unfit(Exception):
     """Raised where a reply or a record cannot be used: a reason in few words, and what was seen."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
+        super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
 
 
-class Call(NamedTuple):
-    """One prompt of a step:
+class Writer:
+    """A chat model, or its name, that the steps ask; ``rejected`` lists what they did not use.
 
-    its id, what fills its fields, the form of the reply (None: text), and the item.
+    ``options`` are of `ragbench.llm.ask`; with ``cassette`` replies are recorded, and replayed.
     """
 
-    id: str
-    fields: Mapping[str, str]
-    form: type[BaseModel] | None
-    item: Any
+    def __init__(self, model: Any, **options: Any) -> None:
+        self.model = model
+        self.options = options
+        self.rejected: list[Rejected] = []
 
+    def reject(self, name: str, step: str, reason: str, detail: str = "") -> None:
+        """Note what goes no further."""
+        self.rejected.append(Rejected(name, step, reason, detail))
 
-@dataclass(frozen=True)
-class StepResult(Generic[Result]):
-    """What a step made, and what it rejected."""
+    def ask(
+        self,
+        step: str,
+        prompt: Prompt,
+        fields: Mapping[str, Mapping[str, str]],
+        read: Callable[[str, Any], Any],
+        form: type[BaseModel] | None = None,
+    ) -> dict[str, Any]:
+        """Ask one prompt for each id, and return what was read of each reply by id.
 
-    made: tuple[Result, ...]
-    rejected: tuple[Rejected, ...] = ()
-
-
-FAILED = "no readable reply"
-
-
-def ask_step(
-    model: Any,
-    step: str,
-    prompt: Prompt,
-    calls: Sequence[Call],
-    read: Callable[[Any, Any], Result],
-    options: Mapping[str, Any],
-) -> StepResult[Result]:
-    """Ask a model one prompt a call, and read each reply.
-
-    Parameters
-    ----------
-    read : (the call's item, the reply as its form or as text) -> result; it raises `Unfit` where it
-    cannot be used.
-    options : of `ragbench.llm.ask`.
-    """
-    template = load_prompt(prompt)
-    prompts = [fill_prompt(template, **call.fields) for call in calls]
-    forms = [call.form for call in calls]
-    names = [call.id for call in calls]
-    replies = ask(model, prompts, forms, ids=names, **{"step": step, **options}) if calls else []
-    made = []
-    rejected = []
-    for call, reply in zip(calls, replies, strict=True):
-        try:
+        Parameters
+        ----------
+        fields : id -> what fills the prompt's fields.
+        read : (id, reply) -> result; it raises `Unfit` where the reply cannot be used.
+        form : of a reply; None: text.
+        """
+        if not fields:
+            return {}
+        template = load_prompt(prompt)
+        prompts = [fill_prompt(template, **values) for values in fields.values()]
+        options = {"step": step, **self.options}
+        replies = ask(self.model, prompts, form, ids=list(fields), **options)
+        results = {}
+        for name, reply in zip(fields, replies, strict=True):
             if not reply.ok:
-                raise Unfit(FAILED, str(reply.error))
-            made.append(read(call.item, reply.parsed if call.form else reply.text))
-        except Unfit as fault:
-            rejected.append(Rejected(call.id, step, fault.reason, fault.detail))
-    return StepResult(tuple(made), tuple(rejected))
+                self.reject(name, step, "no readable reply", str(reply.error))
+                continue
+            try:
+                results[name] = read(name, reply.parsed if form else reply.text)
+            except Unfit as fault:
+                self.reject(name, step, fault.reason, fault.detail)
+        return results
 
 
-def joined(texts: Sequence[str], language: str) -> str:
+def _joined(texts: Sequence[str], language: str) -> str:
     """Join sentences: with blanks, in Chinese without."""
-    return ("" if language == "zh" else " ").join(texts)
-
-
-def numbered(texts: Sequence[str]) -> str:
-    """Write texts as a numbered list, from 1."""
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+    blank = "" if language == "zh" else " "
+    return blank.join(texts)
 
 
 def field_list(values: Mapping[str, str]) -> str:

@@ -7,9 +7,8 @@ know what else the references say. `refine_answers` puts both right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -29,17 +28,13 @@ from ragbench.datagen.parts import (
     LANGUAGES,
     OVER_SEVERAL,
     QRA,
-    Call,
     Configuration,
     GeneratedDocument,
     Reference,
-    Rejected,
     Schema,
-    StepResult,
     Unfit,
-    ask_step,
+    Writer,
     field_list,
-    numbered,
 )
 from ragbench.errors import check_known
 from ragbench.llm.structured import MOST_ITEMS
@@ -65,7 +60,6 @@ _MEANING = {
     "allows to infer it, and that the question cannot be answered.",
 }
 _MOST_REFERENCES = 0.5  # of the sentences of the documents, but for summaries
-_Pair = tuple[Configuration, GeneratedDocument]
 
 
 # Questions, with first answers
@@ -79,13 +73,12 @@ class _QuestionReply(BaseModel, title="QuestionReply"):
 
 
 def ask_questions(
-    model: Any,
+    writer: Writer,
     schema: Schema,
     configurations: Sequence[Configuration],
     documents: Sequence[GeneratedDocument],
     kinds: Sequence[str] = KINDS,
-    **options: Any,
-) -> StepResult[QRA]:
+) -> list[QRA]:
     """Let a model write a question of each kind about each document, with a first answer.
 
     It is shown the facts that the documents state, not the documents. A question over several
@@ -97,76 +90,76 @@ def ask_questions(
     Source: RAGEval, section 3.3 and Table 6.
     """
     check_known("type of question", kinds, KINDS)
-    calls, rejected = _question_calls(schema, configurations, documents, kinds)
-    before: set[str] = set()
+    drafts = _planned(writer, schema.language, documents, [kind for kind in KINDS if kind in kinds])
     title_of = {document.id: document.title for document in documents}
+    facts_of = _stated_facts(configurations, documents)
+    prompts = {}
+    for draft in drafts.values():
+        facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
+        if draft.lost:
+            facts.append("Missing: " + "; ".join(name.replace("_", " ") for name in draft.lost))
+        prompts[draft.id] = {
+            "language": LANGUAGES[schema.language],
+            "facts": "\n\n".join(facts),
+            "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
+            "kind": draft.kind,
+            "meaning": _MEANING[draft.kind],
+        }
+    before: set[str] = set()
 
-    def read(draft: QRA, reply: _QuestionReply) -> QRA:
+    def read(name: str, reply: _QuestionReply) -> QRA:
         question = reply.question.strip()
-        if not all(mentions(question, title_of[doc_id]) for doc_id in draft.doc_ids):
+        if not all(mentions(question, title_of[doc_id]) for doc_id in drafts[name].doc_ids):
             raise Unfit("the question does not name its document", question)
         words = plain_words(question)
         if words in before:
             raise Unfit("the question was asked before", question)
         before.add(words)
         statements = tuple(statement.strip() for statement in reply.statements)
-        asked = replace(draft, question=question, statements=statements)
-        if asked.kind == "unanswerable":
-            check_unanswerable(asked)
-        return asked
+        written = replace(drafts[name], question=question, statements=statements)
+        if written.kind == "unanswerable":
+            check_unanswerable(written)
+        return written
 
-    result = ask_step(model, "question", "rageval_question", calls, read, options)
-    return StepResult(result.made, (*rejected, *result.rejected))
-
-
-def _question_calls(
-    schema: Schema,
-    configurations: Sequence[Configuration],
-    documents: Sequence[GeneratedDocument],
-    kinds: Sequence[str],
-) -> tuple[list[Call], list[Rejected]]:
-    """Return a prompt for each document and kind, and what cannot be asked."""
-    configuration_of = {configuration.id: configuration for configuration in configurations}
-    pairs = [(configuration_of[document.id], document) for document in documents]
-    calls = []
-    rejected = []
-    for place, pair in enumerate(pairs):
-        for kind in [kind for kind in KINDS if kind in kinds]:
-            identity = f"{pair[1].id} {kind}"
-            shown = pairs[place : place + 2] if kind in OVER_SEVERAL else [pair]
-            if kind in OVER_SEVERAL and len(shown) < 2:
-                rejected.append(Rejected(identity, "question", "needs a second document"))
-            elif kind == "unanswerable" and not pair[1].lost:
-                rejected.append(Rejected(identity, "question", "the document lost no fact"))
-            else:
-                calls.append(_question_call(identity, kind, schema, shown))
-    return calls, rejected
+    written = writer.ask("question", "rageval_question", prompts, read, _QuestionReply)
+    return list(written.values())
 
 
-def _question_call(identity: str, kind: str, schema: Schema, pairs: Sequence[_Pair]) -> Call:
-    documents = [document for _, document in pairs]
-    lost = documents[0].lost if kind == "unanswerable" else ()
-    facts = [_facts(configuration, document) for configuration, document in pairs]
-    if lost:
-        facts.append("Missing: " + "; ".join(name.replace("_", " ") for name in lost))
-    fields = {
-        "language": LANGUAGES[schema.language],
-        "facts": "\n\n".join(facts),
-        "names": " and ".join(document.title for document in documents),
-        "kind": kind,
-        "meaning": _MEANING[kind],
-    }
-    doc_ids = tuple(document.id for document in documents)
-    draft = QRA(identity, kind, schema.language, "", (), doc_ids, lost=lost)
-    return Call(identity, fields, _QuestionReply, draft)
+def _planned(
+    writer: Writer, language: str, documents: Sequence[GeneratedDocument], kinds: Sequence[str]
+) -> dict[str, QRA]:
+    """Return a question without text for each document and kind; what cannot be asked is rejected."""
+    drafts = {}
+    for place, document in enumerate(documents):
+        for kind in kinds:
+            name = f"{document.id} {kind}"
+            doc_ids = (document.id,)
+            lost: tuple[str, ...] = ()
+            if kind in OVER_SEVERAL:
+                doc_ids = tuple(one.id for one in documents[place : place + 2])
+                if len(doc_ids) < 2:
+                    writer.reject(name, "question", "needs a second document")
+                    continue
+            elif kind == "unanswerable":
+                lost = document.lost
+                if not lost:
+                    writer.reject(name, "question", "the document lost no fact")
+                    continue
+            drafts[name] = QRA(name, kind, language, "", (), doc_ids, lost=lost)
+    return drafts
 
 
-def _facts(configuration: Configuration, document: GeneratedDocument) -> str:
-    """List the values that a document states, below its title."""
-    stated = {
-        name: value for name, value in configuration.values.items() if name not in document.lost
-    }
-    return f"{document.title}\n{field_list(stated)}"
+def _stated_facts(
+    configurations: Sequence[Configuration], documents: Sequence[GeneratedDocument]
+) -> dict[str, str]:
+    """Return, by document, its title and below it the list of the values that it states."""
+    values_of = {configuration.id: configuration.values for configuration in configurations}
+    facts = {}
+    for document in documents:
+        values = values_of[document.id]
+        stated = {name: value for name, value in values.items() if name not in document.lost}
+        facts[document.id] = f"{document.title}\n{field_list(stated)}"
+    return facts
 
 
 # References
@@ -179,12 +172,11 @@ class _ReferencesReply(BaseModel, title="ReferencesReply"):
 
 
 def find_references(
-    model: Any,
+    writer: Writer,
     questions: Sequence[QRA],
     documents: Mapping[str, GeneratedDocument],
     prompt: Prompt = "rageval_references",
-    **options: Any,
-) -> StepResult[QRA]:
+) -> list[QRA]:
     """Let a model choose the references. It names sentences by number, so that a reference is
     always word for word.
 
@@ -192,47 +184,55 @@ def find_references(
 
     Source: RAGEval, section 3.3 (extracting references).
     """
-    calls = []
-    for question in questions:
-        if question.kind != "unanswerable":
-            sentences = numbered([sentence.text for sentence in _sentences(question, documents)])
-            fields = {
-                "question": question.question,
-                "answer": question.answer,
-                "sentences": sentences,
-            }
-            calls.append(Call(question.id, fields, _ReferencesReply, question))
+    answerable = {one.id: one for one in questions if one.kind != "unanswerable"}
+    prompts = {
+        name: {
+            "question": question.question,
+            "answer": question.answer,
+            "sentences": _sentence_list(question, documents),
+        }
+        for name, question in answerable.items()
+    }
 
-    def read(question: QRA, reply: _ReferencesReply) -> QRA:
+    def read(name: str, reply: _ReferencesReply) -> QRA:
+        question = answerable[name]
         sentences = _sentences(question, documents)
-        if not all(1 <= number <= len(sentences) for number in reply.sentences):
-            raise Unfit(
-                "a sentence that does not exist",
-                f"{reply.sentences}, but there are {len(sentences)}",
-            )
-        numbers = sorted(set(reply.sentences))
-        return replace(question, references=tuple(sentences[number - 1] for number in numbers))
+        for number in reply.sentences:
+            if not 1 <= number <= len(sentences):
+                detail = f"{reply.sentences}, but there are {len(sentences)}"
+                raise Unfit("a sentence that does not exist", detail)
+        chosen = sorted(set(reply.sentences))
+        return replace(question, references=tuple(sentences[number - 1] for number in chosen))
 
-    result = ask_step(model, "references", prompt, calls, read, options)
-    return _with_unasked(questions, result)
+    with_references = writer.ask("references", prompt, prompts, read, _ReferencesReply)
+    return _in_order(questions, with_references)
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
-    return [
-        Reference(doc_id, text)
-        for doc_id in question.doc_ids
-        for text in documents[doc_id].sentences
-    ]
+    sentences = []
+    for doc_id in question.doc_ids:
+        sentences += [Reference(doc_id, text) for text in documents[doc_id].sentences]
+    return sentences
 
 
-def _with_unasked(questions: Iterable[QRA], result: StepResult[QRA]) -> StepResult[QRA]:
-    """Put the unanswerable questions, which were not asked about, back in their places."""
-    asked = {question.id: question for question in result.made}
-    unasked = {question.id: question for question in questions if question.kind == "unanswerable"}
-    after = unasked | asked
-    return StepResult(
-        tuple(after[question.id] for question in questions if question.id in after), result.rejected
-    )
+def _sentence_list(question: QRA, documents: Mapping[str, GeneratedDocument]) -> str:
+    return _numbered([sentence.text for sentence in _sentences(question, documents)])
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    """Write texts as a numbered list, from 1."""
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+
+
+def _in_order(questions: Sequence[QRA], changed: Mapping[str, QRA]) -> list[QRA]:
+    """Return the changed questions, and the unanswerable ones as they were, in their order."""
+    kept = []
+    for question in questions:
+        if question.kind == "unanswerable":
+            kept.append(question)
+        elif question.id in changed:
+            kept.append(changed[question.id])
+    return kept
 
 
 # Answers and references made to agree
@@ -252,8 +252,8 @@ class _RefineReply(BaseModel, title="RefineReply"):
 
 
 def refine_answers(
-    model: Any, questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument], **options: Any
-) -> StepResult[QRA]:
+    writer: Writer, questions: Sequence[QRA], documents: Mapping[str, GeneratedDocument]
+) -> list[QRA]:
     """Let a model compare answers with references, and make both agree by the paper's rules.
 
     A statement without support gets the sentence of the documents that supports it as a reference,
@@ -265,61 +265,36 @@ def refine_answers(
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
-    calls = []
-    rejected = []
-    for question in questions:
-        if question.kind == "unanswerable":
+    answerable = {one.id: one for one in questions if one.kind != "unanswerable"}
+    prompts = {}
+    for name, question in answerable.items():
+        total = len(_sentences(question, documents))
+        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * total:
+            reason = "references to more than half of the sentences"
+            writer.reject(name, "refine", reason, f"{len(question.references)} of {total}")
             continue
-        sentences = _sentences(question, documents)
-        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * len(
-            sentences
-        ):
-            detail = f"{len(question.references)} of {len(sentences)}"
-            rejected.append(
-                Rejected(
-                    question.id, "refine", "references to more than half of the sentences", detail
-                )
-            )
-            continue
-        fields = {
+        references = "\n".join(f"- {reference.text}" for reference in question.references)
+        prompts[name] = {
             "language": LANGUAGES[question.language],
-            "sentences": numbered([sentence.text for sentence in sentences]),
+            "sentences": _sentence_list(question, documents),
             "question": question.question,
-            "statements": numbered(question.statements),
-            "references": "\n".join(f"- {reference.text}" for reference in question.references)
-            or "none",
+            "statements": _numbered(question.statements),
+            "references": references or "none",
         }
-        calls.append(Call(question.id, fields, _RefineReply, question))
 
-    def read(question: QRA, report: _RefineReply) -> QRA:
-        refined = _refined(question, report, _sentences(question, documents))
+    def read(name: str, report: _RefineReply) -> QRA:
+        question = answerable[name]
+        sentences = _sentences(question, documents)
+        refined = _without_unsupported(question, report, sentences)
+        refined = _with_overlooked(refined, sentences)
+        refined = _with_missing(refined, report)
+        in_order = [sentence for sentence in sentences if sentence in refined.references]
+        refined = replace(refined, references=tuple(dict.fromkeys(in_order)))
         check_answer(refined)
         return refined
 
-    result = ask_step(model, "refine", "rageval_refine", calls, read, options)
-    result = StepResult(result.made, (*rejected, *result.rejected))
-    return _with_unasked(questions, result)
-
-
-def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
-    """Apply the paper's rules to what a model reports."""
-    question = _without_unsupported(question, report, sentences)
-    statements = list(question.statements)
-    references = list(question.references)
-    changes = list(question.changes)
-    for reference in _overlooked(statements, references, sentences):
-        references.append(reference)
-        changes.append(f"reference looked up: {reference.text}")
-    source = " ".join(reference.text for reference in references)
-    for text in [missing.strip() for missing in report.missing]:
-        is_said = shared_words(text, source) >= MIN_SHARED and not unfounded_numbers(text, source)
-        if is_said and text not in ("", *statements):
-            statements.append(text)
-            changes.append(f"supplemented: {text}")
-    in_order = tuple(dict.fromkeys(sentence for sentence in sentences if sentence in references))
-    return replace(
-        question, statements=tuple(statements), references=in_order, changes=tuple(changes)
-    )
+    refined = writer.ask("refine", "rageval_refine", prompts, read, _RefineReply)
+    return _in_order(questions, refined)
 
 
 def _without_unsupported(
@@ -341,29 +316,43 @@ def _without_unsupported(
             references.append(reference)
             changes.append(f"reference added: {reference.text}")
         else:
-            removed.add(item.statement)
-            changes.append(f"removed: {question.statements[item.statement - 1]}")
-    kept = tuple(
-        text for number, text in enumerate(question.statements, 1) if number not in removed
+            statement = question.statements[item.statement - 1]
+            removed.add(item.statement - 1)
+            changes.append(f"removed: {statement}")
+    kept = [text for place, text in enumerate(question.statements) if place not in removed]
+    return replace(
+        question, statements=tuple(kept), references=tuple(references), changes=tuple(changes)
     )
-    return replace(question, statements=kept, references=tuple(references), changes=tuple(changes))
 
 
-def _overlooked(
-    statements: Sequence[str], references: Sequence[Reference], sentences: Sequence[Reference]
-) -> list[Reference]:
-    """Return, for each statement, the sentence that states it with the most of its words, where it
-    is no reference.
-    """
-    overlooked = []
-    for statement in statements:
+def _with_overlooked(question: QRA, sentences: Sequence[Reference]) -> QRA:
+    """Add, for each statement, the sentence that states it with the most of its words."""
+    references = list(question.references)
+    changes = list(question.changes)
+    for statement in question.statements:
         stating = [sentence for sentence in sentences if states([sentence.text], statement)]
         if not stating:
             continue
         best = max(stating, key=lambda sentence: shared_words(statement, sentence.text))
-        if best not in references:
-            overlooked.append(best)
-    return overlooked
+        if best not in question.references:
+            references.append(best)
+            changes.append(f"reference looked up: {best.text}")
+    return replace(question, references=tuple(references), changes=tuple(changes))
+
+
+def _with_missing(question: QRA, report: _RefineReply) -> QRA:
+    """Add what the report misses in the answer, where the references say it."""
+    statements = list(question.statements)
+    changes = list(question.changes)
+    source = " ".join(reference.text for reference in question.references)
+    for missing in report.missing:
+        text = missing.strip()
+        if not text or text in statements or unfounded_numbers(text, source):
+            continue
+        if shared_words(text, source) >= MIN_SHARED:
+            statements.append(text)
+            changes.append(f"supplemented: {text}")
+    return replace(question, statements=tuple(statements), changes=tuple(changes))
 
 
 # Key points
@@ -375,24 +364,27 @@ class _KeypointsReply(BaseModel, title="KeypointsReply"):
     keypoints: list[str] = Field(min_length=3, max_length=5)
 
 
-def extract_keypoints(model: Any, questions: Sequence[QRA], **options: Any) -> StepResult[QRA]:
+def extract_keypoints(writer: Writer, questions: Sequence[QRA]) -> list[QRA]:
     """Let a model take three to five key points out of each answer; a reply with fewer or more, or
     with numbers that the answer lacks, is rejected.
 
     Source: RAGEval, section 3.3 (generating keypoints).
     """
-    calls = []
-    for question in questions:
-        fields = {
+    by_id = {question.id: question for question in questions}
+    prompts = {
+        name: {
             "language": LANGUAGES[question.language],
             "question": question.question,
             "answer": question.answer,
         }
-        calls.append(Call(question.id, fields, _KeypointsReply, question))
+        for name, question in by_id.items()
+    }
 
-    def read(question: QRA, reply: _KeypointsReply) -> QRA:
-        pointed = replace(question, keypoints=tuple(point.strip() for point in reply.keypoints))
+    def read(name: str, reply: _KeypointsReply) -> QRA:
+        points = tuple(point.strip() for point in reply.keypoints)
+        pointed = replace(by_id[name], keypoints=points)
         check_keypoints(pointed)
         return pointed
 
-    return ask_step(model, "key points", "rageval_keypoints", calls, read, options)
+    pointed = writer.ask("key points", "rageval_keypoints", prompts, read, _KeypointsReply)
+    return list(pointed.values())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragbench.data.wikieval import WikiEval, WikiEvalRow
-from ragbench.datagen.parts import Call, Unfit, ask_step
+from ragbench.datagen.parts import Unfit, Writer
 from ragbench.errors import DataError
 from ragbench.records import Document
 from ragbench.text.sentences import split_sentences
@@ -45,25 +45,25 @@ def make_ragas_set(model: Any, pages: Sequence[Document], **options: Any) -> Wik
     # what prompts show, and what came back
     texts = {page.id: _shown(page, pages) for page in pages}
     linked = {name for name, known in texts.items() if "padding" in known}
+    writer = Writer(model, **options)
     failed: dict[str, str] = {}
 
-    def read(name: str, text: str) -> tuple[str, str]:
+    def read(_: str, text: str) -> str:
         if not text.strip():
             raise Unfit("an empty reply")
-        return name, text.strip()
+        return text.strip()
 
     for step, fields in _STEPS.items():
-        calls = []
+        prompts = {}
         for name, known in texts.items():
             if name not in failed and step not in known:
-                shown = {field: known[field] for field in fields}
-                calls.append(Call(f"{name} {step}", shown, None, name))
-        result = ask_step(model, f"ragas {step}", f"ragas_data_{step}", calls, read, options)
-        for name, text in result.made:
+                prompts[name] = {field: known[field] for field in fields}
+        writer.rejected.clear()
+        replies = writer.ask(f"ragas {step}", f"ragas_data_{step}", prompts, read)
+        for name, text in replies.items():
             texts[name][step] = text
-        for one in result.rejected:
-            name = one.id.removesuffix(f" {step}")
-            failed[name] = f"{step}: {one.reason} {one.detail}".strip()
+        for one in writer.rejected:
+            failed[one.id] = f"{step}: {one.reason} {one.detail}".strip()
     rows = []
     for page in pages:
         if page.id not in failed:
@@ -89,18 +89,20 @@ def _shown(page: Document, pages: Sequence[Document]) -> dict[str, str]:
 
 
 def _back_linked(page: Document, pages: Sequence[Document], count: int) -> list[str]:
-    """Return up to ``count`` sentences of other pages that mention a page by title:
-
-    first those, then their others.
+    """Return up to ``count`` sentences of other pages that mention a page by title: those that
+    mention it, then their others.
     """
-    own = set(_sentences_of(page))
-    links = [
-        other for other in pages if other.title != page.title and _mentions(other.text, page.title)
-    ]
-    around = [
-        sentence for other in links for sentence in _sentences_of(other) if sentence not in own
-    ]
-    linking = [sentence for sentence in around if _mentions(sentence, page.title)]
+    own = _sentences_of(page)
+    linking = []
+    around = []
+    for other in pages:
+        if other.title == page.title or not _mentions(other.text, page.title):
+            continue
+        for sentence in _sentences_of(other):
+            if _mentions(sentence, page.title):
+                linking.append(sentence)
+            elif sentence not in own:
+                around.append(sentence)
     return list(dict.fromkeys([*linking, *around]))[:count]
 
 

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from ragbench.datagen.parts import (
-    LANGUAGES,
-    Call,
-    Rejected,
-    Schema,
-    SchemaSection,
-    StepResult,
-    Unfit,
-    ask_step,
-)
+from ragbench.datagen.parts import LANGUAGES, Schema, SchemaSection, Unfit, Writer
 from ragbench.errors import DataError, check_known
 
 _MIN_FIELDS = 6
@@ -38,10 +29,10 @@ class _SchemaReply(BaseModel, title="SchemaReply"):
 
 
 def summarise_schema(
-    model: Any, domain: str, seeds: Sequence[str], language: str = "en", **options: Any
-) -> StepResult[Schema]:
+    writer: Writer, domain: str, seeds: Sequence[str], language: str = "en"
+) -> Schema | None:
     """Let a model sum seed documents up as a schema: sections with their fields, and subdomains to
-    write about.
+    write about; None where its reply is no usable schema.
 
     A field is rejected when it was there before, a subdomain when it is the domain itself, the
     schema when fewer than six fields are left.
@@ -54,32 +45,27 @@ def summarise_schema(
         raise DataError(
             "no seed documents", "two or three short documents of the domain", "pass their texts"
         )
-    rejected: list[Rejected] = []
 
-    def read(_: None, reply: _SchemaReply) -> Schema:
+    def read(_: str, reply: _SchemaReply) -> Schema:
         names = [reply.about]
-        sections = []
+        sections: dict[str, list[str]] = {}
         for section in reply.sections:
-            fields = []
+            heading = section.heading.replace("_", " ").strip().capitalize()
             for name in section.keys:
                 if name in names:
-                    rejected.append(
-                        Rejected(domain, "schema", "a field that was there before", name)
-                    )
+                    writer.reject(domain, "schema", "a field that was there before", name)
                 else:
                     names.append(name)
-                    fields.append(name)
-            if fields:
-                heading = section.heading.replace("_", " ").strip().capitalize()
-                sections.append(SchemaSection(heading, tuple(fields)))
+                    sections.setdefault(heading, []).append(name)
         if len(names) < _MIN_FIELDS:
             raise Unfit("too few fields", f"{len(names)}, not {_MIN_FIELDS} or more")
         subdomains = dict.fromkeys(name.strip() for name in reply.subdomains)
-        if subdomains.pop(domain, "missing") is None:
-            rejected.append(Rejected(domain, "schema", "a subdomain that is the domain", domain))
-        return Schema(domain, language, reply.about, tuple(sections), tuple(subdomains))
+        if domain in subdomains:
+            del subdomains[domain]
+            writer.reject(domain, "schema", "a subdomain that is the domain", domain)
+        parts = tuple(SchemaSection(name, tuple(fields)) for name, fields in sections.items())
+        return Schema(domain, language, reply.about, parts, tuple(subdomains))
 
     fields = {"domain": domain, "language": LANGUAGES[language], "documents": "\n\n".join(seeds)}
-    call = Call(domain, fields, _SchemaReply, None)
-    result = ask_step(model, "schema", "rageval_schema", [call], read, options)
-    return StepResult(result.made, (*rejected, *result.rejected))
+    schemas = writer.ask("schema", "rageval_schema", {domain: fields}, read, _SchemaReply)
+    return schemas.get(domain)

@@ -1,12 +1,10 @@
-"""RAGEval's pipeline as a whole:
-
-from a few seed documents to a checked set of documents and questions.
+"""RAGEval's pipeline as a whole: from a few seed documents to a checked set of documents and
+questions.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from ragbench.datagen.parts import (
     GeneratedDocument,
     Rejected,
     Schema,
-    StepResult,
+    Writer,
 )
 from ragbench.datagen.questions import (
     ask_questions,
@@ -58,32 +56,29 @@ class GeneratedSet:
         return f"GeneratedSet({name}: {counts})"
 
     def rejections(self) -> pd.DataFrame:
-        """Return a row for each thing that was rejected:
-
-        its id, the step, the reason, and what was seen.
-        """
+        """Return a row for each thing that was rejected: id, step, reason, and what was seen."""
         return pd.DataFrame(self.rejected, columns=list(Rejected._fields))
 
     def dataset(self) -> Dataset:
         """Return it as the data set that `ragbench.data.load_questions` reads where `write_set`
         wrote it.
         """
-        about = {"domain": self.schema.domain, "language": self.schema.language}
+        origin = {"domain": self.schema.domain, "language": self.schema.language}
         documents = [
-            Document(document.id, document.title, document.text, (), about)
+            Document(document.id, document.title, document.text, (), origin)
             for document in self.documents
         ]
         questions = []
         for question in self.questions:
             level = "one document" if len(question.doc_ids) == 1 else "several documents"
             meta = {
-                **about,
+                **origin,
                 "doc_ids": question.doc_ids,
                 "reference_doc_ids": [reference.doc_id for reference in question.references],
                 "keypoints": question.keypoints,
             }
             questions.append(question.as_question(level, meta))
-        return Dataset("generated", tuple(questions), tuple(documents), meta=about)
+        return Dataset("generated", tuple(questions), tuple(documents), meta=origin)
 
 
 def generate_set(
@@ -111,29 +106,25 @@ def generate_set(
     Source: RAGEval, section 3. The checks are ours; people remove poor questions in the paper
     (3.4).
     """
-    rejected: list[Rejected] = []
-
-    def made(result: StepResult) -> tuple:
-        rejected.extend(result.rejected)
-        return result.made
-
-    schemas = made(summarise_schema(model, domain, seeds, language, **options))
-    if not schemas:
-        reasons = "; ".join(f"{one.reason} {one.detail}" for one in rejected)
+    writer = Writer(model, **options)
+    schema = summarise_schema(writer, domain, seeds, language)
+    if schema is None:
+        reasons = "; ".join(f"{one.reason} {one.detail}" for one in writer.rejected)
         raise ModelError(
             f"no usable schema ({reasons})",
             "a schema with six fields or more",
             "take a larger model",
         )
-    (schema,) = schemas
-    configurations = made(make_configurations(model, schema, documents, seeds, **options))
-    written = made(write_documents(model, schema, configurations, **options))
+    configurations = make_configurations(writer, schema, documents, seeds)
+    written = write_documents(writer, schema, configurations)
     by_id = {document.id: document for document in written}
-    questions = made(ask_questions(model, schema, configurations, written, kinds, **options))
-    questions = made(find_references(model, questions, by_id, **options))
-    questions = made(refine_answers(model, questions, by_id, **options))
-    questions = made(extract_keypoints(model, questions, **options))
-    return GeneratedSet(schema, configurations, written, questions, tuple(rejected))
+    questions = ask_questions(writer, schema, configurations, written, kinds)
+    questions = find_references(writer, questions, by_id)
+    questions = refine_answers(writer, questions, by_id)
+    questions = extract_keypoints(writer, questions)
+    return GeneratedSet(
+        schema, tuple(configurations), tuple(written), tuple(questions), tuple(writer.rejected)
+    )
 
 
 # Files
@@ -144,7 +135,7 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
 
     Files: ``documents.jsonl`` and ``questions.jsonl``, which
     ``ragbench.data.load_questions(FOLDER)`` reads; ``configurations.jsonl``, each document's
-    values; ``rejected.csv``; ``summary.json``.
+    values; ``rejected.csv``.
     """
     folder = Path(out).expanduser()
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):
@@ -156,20 +147,11 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
         {"id": document.id, "title": document.title, "text": document.text, **document.meta}
         for document in data.documents
     ]
-    configurations = [asdict(configuration) for configuration in generated.configurations]
-    summary = {
-        **data.meta,
-        "documents": len(generated.documents),
-        "questions": len(generated.questions),
-        "types": Counter(sorted(question.kind for question in generated.questions)),
-        "rejected": len(generated.rejected),
-    }
     files = {
         "documents.jsonl": json_lines(documents),
         "questions.jsonl": json_lines(question_row(question) for question in data.questions),
-        "configurations.jsonl": json_lines(configurations),
+        "configurations.jsonl": json_lines(map(asdict, generated.configurations)),
         "rejected.csv": generated.rejections().to_csv(index=False),
-        "summary.json": json.dumps(summary, ensure_ascii=False, indent=1) + "\n",
     }
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

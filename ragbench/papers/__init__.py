@@ -25,9 +25,7 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = (
-    "PAPERS begin_ledger cells counts ledger not_run published published_items record summary"
-)
+_OFFERED = "PAPERS begin_ledger cells counts ledger published published_items record summary"
 __getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED.split()])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
@@ -111,14 +109,12 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         got = f"cells without {', '.join(sorted(lacking))}"
         raise ConfigError(got, "columns row, column, value", "rename your columns")
     kind = "recorded" if recorded else "ours"
-    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(
-        columns={"value": kind}
-    )
-    new = new.astype({"row": str, "column": str}).assign(
-        paper=paper, item=item, **{f"{kind}_by": by}
-    )
-    if (again := new.duplicated(KEY)).any():
-        row, column = new.loc[again, ["row", "column"]].iloc[0]
+    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"])
+    new = new.rename(columns={"value": kind}).astype({"row": str, "column": str})
+    new = new.assign(paper=paper, item=item).assign(**{f"{kind}_by": by})
+    repeated = new[new.duplicated(KEY)]
+    if len(repeated):
+        row, column = repeated[["row", "column"]].iloc[0]
         raise ConfigError(
             f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording"
         )
@@ -157,47 +153,6 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(marks).groupby(frame["item"], sort=False).sum()
 
 
-class _SideBySide(pd.DataFrame):
-    """A table that shows no column without any value."""
-
-    @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return _SideBySide
-
-    def __repr__(self) -> str:
-        return repr(pd.DataFrame(self).dropna(axis=1, how="all"))
-
-    def _repr_html_(self) -> str | None:
-        return pd.DataFrame(self).dropna(axis=1, how="all")._repr_html_()
-
-
-def not_run() -> pd.DataFrame:
-    """List the items whose published cells are not all measured, and what they need
-    (``data/papers/not_run.csv``).
-
-    Columns: paper, item, cells (printed), measured (with a number that compares), beside (only with
-    one that does not), notebook, needs. An item without cells prints no numbers.
-    """
-    frame = ledger().dropna(subset="published")
-    number = frame["recorded"].notna() | frame["ours"].notna()
-    compares = number & ~frame["note"].str.startswith(NOT_COMPARABLE, na=False)
-    cells = (
-        frame.assign(number=number, compares=compares).groupby(KEY)[["number", "compares"]].any()
-    )
-    items = cells.groupby(["paper", "item"]).agg(
-        cells=("number", "size"), measured=("compares", "sum"), number=("number", "sum")
-    )
-    needs = pd.read_csv(packaged_data("papers", "not_run.csv"), dtype=str)
-    needs["order"] = range(len(needs))
-    table = needs.merge(
-        items[items["measured"] < items["cells"]].reset_index(), how="outer", on=["paper", "item"]
-    )
-    table[list(items)] = table[list(items)].fillna(0).astype(int)
-    table = table.assign(beside=table["number"] - table["measured"])
-    columns = ["paper", "item", "cells", "measured", "beside", "notebook", "needs"]
-    return table.sort_values("order", kind="stable", ignore_index=True)[columns]
-
-
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a
     notebook.
@@ -209,23 +164,24 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
-    number = {
-        c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")
-    }
-    own = number["ours"].fillna(number["recorded"])
-    alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
-    table = _SideBySide(frame[["row", "column", "published", "recorded", "ours"]]).assign(
-        difference=(own - number["published"]).where(alike),
+    for name in ("published", "recorded", "ours"):
+        frame[f"{name} number"] = pd.to_numeric(frame[name], errors="coerce")
+    measured = frame["ours number"].fillna(frame["recorded number"])
+    table = frame[["row", "column", "published", "recorded", "ours"]].assign(
+        difference=(measured - frame["published number"]).where(_compares(frame)),
         n=pd.to_numeric(frame["n"]).astype("Int64"),
         unscored=pd.to_numeric(frame["unscored"]).astype("Int64"),
         by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
     )
     table = table.rename(columns={"published": "paper"})
-    return (
-        table
-        if by is None
-        else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
-    )
+    if by is None:
+        return table
+    return table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
+
+
+def _compares(frame: pd.DataFrame) -> pd.Series:
+    """Tell which measurements of the ledger are of the same thing as the printed number."""
+    return ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
 
 
 def begin_ledger() -> None:
@@ -247,51 +203,45 @@ def summary(paper: str | None = None) -> str:
 
 def _section(paper: str) -> Iterator[str]:
     frame = ledger(paper)
+    totals = counts(frame).sum()
     yield f"## {PAPERS[paper]}\n"
-    yield (
-        "Cells: "
-        + ", ".join(f"{count:,} {kind}" for kind, count in counts(frame).sum().items())
-        + "."
-    )
+    yield "Cells: " + ", ".join(f"{count:,} {kind}" for kind, count in totals.items()) + "."
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
             for by, measured in cells.groupby(f"{kind}_by", sort=False):
-                yield f"\n### {item}, {by if by.startswith(IDENTITY) else f'{kind}: {by}'}\n"
+                maker = by if by.startswith(IDENTITY) else f"{kind}: {by}"
+                yield f"\n### {item}, {maker}\n"
                 yield from _item_table(measured, kind)
-    silent = not_run().query("paper == @paper and cells == 0")
-    if len(silent):
-        yield "\nWithout cells: " + "; ".join(silent["item"] + ", " + silent["needs"]) + "."
-    missing = (
-        frame[frame["ours_by"].isna() & frame["recorded_by"].isna()]
-        .groupby("item", sort=False)
-        .size()
-    )
-    if len(missing):
-        yield (
-            "\nPublished cells not measured yet: "
-            + ", ".join(f"{item} ({n})" for item, n in missing.items())
-            + "."
-        )
+                yield from _notes(measured)
+    unmeasured = frame[frame["ours_by"].isna() & frame["recorded_by"].isna()]
+    left = unmeasured.groupby("item", sort=False).size()
+    if len(left):
+        listed = ", ".join(f"{item} ({count})" for item, count in left.items())
+        yield f"\nPublished cells not measured yet: {listed}."
 
 
 def _item_table(cells: pd.DataFrame, kind: str) -> Iterator[str]:
     """One item measured in one way, in the item's own rows and columns."""
-    paper = cells["published"].map(_digits)
-    measured = cells[kind].map(_digits)
-    text = paper.where(paper == "", paper + " -> ") + measured
+    printed = cells["published"].map(_digits)
+    text = printed.where(printed == "", printed + " -> ") + cells[kind].map(_digits)
     wide = cells.assign(text=text).pivot(index="row", columns="column", values="text")
     wide = wide.loc[cells["row"].unique(), cells["column"].unique()].fillna("")
     yield "| | " + " | ".join(map(_digits, wide)) + " |"
-    yield "|---" * (wide.shape[1] + 1) + "|"
+    yield "|" + "---|" * (wide.shape[1] + 1)
     for row, *texts in wide.itertuples():
         yield f"| {_digits(row)} | " + " | ".join(texts) + " |"
+
+
+def _notes(cells: pd.DataFrame) -> Iterator[str]:
+    """Say of how many questions cells are, and what their notes say."""
     notes = cells["note"].dropna().astype(str).unique().tolist()
-    n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
+    n = pd.to_numeric(cells["n"], errors="coerce")
+    unscored = pd.to_numeric(cells["unscored"], errors="coerce").max()
     if n.notna().any():
-        counted = f"n = {n.min():.0f}" + (f" to {n.max():.0f}" if n.nunique() > 1 else "")
-        counted += (
-            f", up to {unscored.max():.0f} unscored" if unscored.max() > 0 else ", none unscored"
-        )
+        counted = f"n = {n.min():.0f}"
+        if n.nunique() > 1:
+            counted += f" to {n.max():.0f}"
+        counted += f", up to {unscored:.0f} unscored" if unscored > 0 else ", none unscored"
         notes.insert(0, counted)
     if notes:
         yield "\n" + "; ".join(notes) + "."

@@ -21,6 +21,7 @@ import pandas as pd
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq
 from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.data.relevance import document_clusters
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
@@ -317,35 +318,19 @@ def spaced(text: str) -> str:
 
 def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
     """Say of every row where in the grid it stands, its domain, and its cluster (of
-    `question_clusters`).
+    `document_clusters`).
     """
     (data,) = experiment.data.values()
     windows = rows["chunker"].map(experiment.chunker)
     place = rows.assign(
         domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
-        cluster=rows["question_id"].map(question_clusters(data)),
+        cluster=rows["question_id"].map(document_clusters(data)),
         k=rows["k"].astype(int),
         size=[window.size for window in windows],
         overlap=[window.overlap for window in windows],
         prompt=rows["generator"].map(_prompt),
     )
     return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True)
-
-
-def question_clusters(data: Dataset) -> dict[str, int]:
-    """Number the clusters of questions that documents tie together:
-
-    what one document is like, moves them all.
-    """
-    from ragbench.data.relevance import linked_questions
-
-    known = {document.id for document in data.documents}
-    return linked_questions(
-        {
-            q.id: known.intersection(q.meta.get("doc_ids", ())) or {q.meta.get("topic")} - {None}
-            for q in data.questions
-        }
-    )
 
 
 def generator(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 Tables 1, 3, 4, 5).
 
 data set -> passages -> Recall and EIR (`retrieval_rows`); recorded passages -> an answer
-(`answer_recorded`) -> ROUGE-L (`answer_rows`) and a verdict per key point (`verdicts`).
+(`answer_recorded`) -> ROUGE-L (`_answer_rows`) and a verdict per key point (`verdicts`).
 
 The paper gives chunk sizes without a unit. The passages of the 350 recorded retrievals (English
 finance) are whole sentences, 450 characters or 75 WordPiece tokens in the median and never above
@@ -31,14 +31,12 @@ import pandas as pd
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.data import load_dragonball
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.experiment import Experiment
 from ragbench.generation import generate
 from ragbench.labelling.asking import LabelResult, StepReport
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
-from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Answer, Chunk, Dataset, Document, Question
 from ragbench.retrieval import make_retriever
-from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.text import jieba_words
 from ragbench.text.tokens import default_tokenizer
 
@@ -62,7 +60,6 @@ MEASURES = ("recall", "eir")
 CUTS = (*UNITS, "windows")
 _TOKENIZERS = ("auto", "jieba", "bigrams")
 _QUERY_TOKENS = 128  # section 5.1
-_UNCUT = 10**6  # tokens: more than any passages have
 _RUN = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]+")
 
 Build = Callable[[Sequence[Chunk]], Any]
@@ -170,21 +167,6 @@ def cut_queries(queries: Sequence[str]) -> list[str]:
     return [query[:end] if end else query for query, end in zip(queries, cut, strict=True)]
 
 
-class _ShortQueries:
-    """A retriever that reads only the beginning of a query (section 5.1)."""
-
-    def __init__(self, chunks: Sequence[Chunk], build: Build) -> None:
-        self.over = build(chunks)
-
-    def settings(self) -> dict[str, Any]:
-        """Return what can change the hits."""
-        return {"query_tokens": _QUERY_TOKENS, "over": retriever_settings(self.over)}
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """Search with the cut queries."""
-        return self.over.search(cut_queries(queries), k)
-
-
 def retrieval_rows(
     data: Dataset,
     retrievers: Mapping[str, Build],
@@ -194,7 +176,6 @@ def retrieval_rows(
     how: str = "characters",
     variant: str = "paper",
     empty: float = float("nan"),
-    **options: Any,
 ) -> pd.DataFrame:
     """Run the experiment: Recall and EIR of every question, all in one language, under every
     setting.
@@ -208,70 +189,38 @@ def retrieval_rows(
     always taken on the
         chunks themselves: the title is not retrieved text.
     how : as for `cut`. variant, empty : as for `passage_table`.
-    options : for `Experiment`, such as ``folder``.
 
     One row per setting, prefix, retriever and question. Recall and EIR are NaN without references,
-    unless ``empty`` says otherwise, and where the search failed.
+    unless ``empty`` says otherwise.
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
+    if not retrievers or not settings:
+        raise ConfigError("no retriever or no setting", "at least one of each", "name some")
     language = _one_language(data.questions)
-    # One search with the largest k of a size: the hits for a smaller one are its beginning.
-    deepest = {
-        size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()
-    }
-    plain = {size: cut(data.documents, size, how, language) for size in deepest}
-    places = {
-        f"{size} {how}{', titles' if titled else ''}": (size, titled)
-        for size in deepest
-        for titled in prefix
-    }
-    chunks = {
-        name: _with_titles(plain[size]) if titled else plain[size]
-        for name, (size, titled) in places.items()
-    }
-    grid = Experiment(
-        f"rageval_retrieval_{data.name}_{language}",
-        **{
-            "data": {data.name: data},
-            "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
-            "retriever": {
-                name: partial(_ShortQueries, build=build) for name, build in retrievers.items()
-            },
-            "k": sorted(set(deepest.values())),
-            "N": _UNCUT,
-            "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
-            **options,
-        },
-    )
-    rows = grid.run(progress=False).set_index("question_id")
-    parts = dict(list(rows.groupby(["chunker", "retriever"], sort=False)))
-    about = pd.DataFrame(
-        {"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]}
-    )
-    texts = {size: {c.id: c.text for c in some} for size, some in plain.items()}
-    names = {place: name for name, place in places.items()}
+    queries = cut_queries([question.text for question in data.questions])
+    references = [question.references for question in data.questions]
+    scores: dict[tuple[int, int, bool, str], pd.DataFrame] = {}
+    for size in {size for size, _ in settings.values()}:
+        # one search with the largest k of a size: the hits for a smaller one are its beginning
+        depths = {k for of_size, k in settings.values() if of_size == size}
+        chunks = cut(data.documents, size, how, language)
+        texts = {chunk.id: chunk.text for chunk in chunks}
+        for titled, name in product(prefix, retrievers):
+            index = retrievers[name](_with_titles(chunks) if titled else chunks)
+            found = index.search(queries, max(depths))
+            for k in depths:
+                passages = [[texts[hit.chunk.id] for hit in hits[:k]] for hits in found]
+                scores[size, k, titled, name] = passage_table(
+                    references, passages, language, variant, empty, prefix=False
+                )
+    about = pd.DataFrame({"question_id": [question.id for question in data.questions]})
+    about["kind"] = [question.kind for question in data.questions]
     frames = []
-    for (setting, (size, k)), titled, retriever in product(settings.items(), prefix, retrievers):
-        part = parts[names[size, titled], retriever].loc[about["question_id"]]
-        ok = part["status"].eq("ok").to_numpy()
-        hits = part["hits"].where(ok, None)
-        passages = [
-            [texts[size][name] for name in ids[:k]] if ids is not None else [] for ids in hits
-        ]
-        table = passage_table(
-            [q.references for q in data.questions], passages, language, variant, empty, prefix=False
-        )
-        table.loc[~ok, list(MEASURES)] = float("nan")
-        place = {
-            "retriever": retriever,
-            "setting": setting,
-            "size": size,
-            "k": k,
-            "cut": how,
-            "prefix": titled,
-        }
-        frames.append(about.assign(**place).join(table))
+    for (setting, (size, k)), titled, name in product(settings.items(), prefix, retrievers):
+        place = {"retriever": name, "setting": setting, "size": size, "k": k, "cut": how}
+        frame = about.assign(**place, prefix=titled)
+        frames.append(frame.join(scores[size, k, titled, name]))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -312,7 +261,7 @@ def verdicts(
     return keypoint_verdicts(model, texts, responses, points, joint, **options)
 
 
-def answers_of_others(questions: Sequence[Question]) -> list[str]:
+def _answers_of_others(questions: Sequence[Question]) -> list[str]:
     """Return for each question the true answer of the next one of its kind:
 
     a judge must not find its points there.
@@ -327,7 +276,7 @@ def answers_of_others(questions: Sequence[Question]) -> list[str]:
     return [following[question.id] for question in questions]
 
 
-def stray_points(
+def _stray_points(
     questions: Sequence[Question], count: int = CONTROLS, seed: int = CONTROL_SEED
 ) -> dict[int, str]:
     """Draw answerable questions, by their places, and one key point of each."""
@@ -337,7 +286,7 @@ def stray_points(
     return {place: draw.choice(questions[place].meta["keypoints"]) for place in places[:count]}
 
 
-def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
+def _verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
     """Count the verdicts of each response: columns covered, contradicted, neither, unread."""
     rows = []
     for of_response in labels:
@@ -346,7 +295,7 @@ def verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*VERDICTS, "unread"])
 
 
-def answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.DataFrame:
+def _answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.DataFrame:
     """Return a row per answer: question_id, kind, document (the first it is about), rouge_l, words,
     finish.
 
@@ -376,16 +325,15 @@ def finance_table(
 
     Returns
     -------
-    One row per question as of `answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of
-    the recorded answer, and the `verdict_counts` of four answers, each under its name: ``true``,
+    One row per question as of `_answer_rows`, with ``recorded rouge_l`` and ``recorded words`` of
+    the recorded answer, and the `_verdict_counts` of four answers, each under its name: ``true``,
     ``recorded``, ``own``, and ``other``, the true answer of another question, for one key point of
-    each of `stray_points`. No text is in it.
+    each of `_stray_points`. No text is in it.
     """
     answers = answer_recorded(model, questions, recorded, **options)
-    table = answer_rows(questions, answers)
-    table = table.join(
-        answer_rows(questions, recorded)[["rouge_l", "words"]].add_prefix("recorded ")
-    )
+    table = _answer_rows(questions, answers)
+    of_recorded = _answer_rows(questions, recorded)[["rouge_l", "words"]]
+    table = table.join(of_recorded.add_prefix("recorded "))
     responses = {
         "true": [question.answer for question in questions],
         "recorded": [answer.text for answer in recorded],
@@ -395,18 +343,15 @@ def finance_table(
     for whose, texts in responses.items():
         labelled = verdicts(model, questions, texts, **options)
         reports.append(labelled.report)
-        table = table.join(verdict_counts(labelled.labels).add_prefix(f"{whose} "))
-    drawn = stray_points(questions)
-    others = answers_of_others(questions)
-    asked = [
-        replace(questions[place], meta={**questions[place].meta, "keypoints": (point,)})
-        for place, point in drawn.items()
-    ]
-    labelled = verdicts(model, asked, [others[place] for place in drawn], **options)
+        table = table.join(_verdict_counts(labelled.labels).add_prefix(f"{whose} "))
+    drawn = _stray_points(questions)
+    others = _answers_of_others(questions)
+    with_one_point = []
+    for place, point in drawn.items():
+        question = questions[place]
+        with_one_point.append(replace(question, meta={**question.meta, "keypoints": (point,)}))
+    labelled = verdicts(model, with_one_point, [others[place] for place in drawn], **options)
     reports.append(labelled.report)
-    stray = (
-        verdict_counts(labelled.labels)
-        .set_index(pd.Index(drawn))
-        .reindex(table.index, fill_value=0)
-    )
+    stray = _verdict_counts(labelled.labels).set_index(pd.Index(drawn))
+    stray = stray.reindex(table.index, fill_value=0)
     return table.join(stray.add_prefix("other ")), reports

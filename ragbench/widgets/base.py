@@ -1,5 +1,4 @@
-"""What all widgets share: colours, styles, escaped text, pictures with words, and the line where
-errors appear.
+"""What all widgets share: colours, styles, escaped text, and the line where errors appear.
 
 Colours are Okabe and Ito's (told apart by colour-blind readers) laid thinly over JupyterLab's own
 ``--jp-*`` colours, so the text keeps its contrast in the light and the dark theme. Nothing is told
@@ -16,7 +15,7 @@ from typing import Any
 import ipywidgets
 
 from ragbench.errors import RagbenchError
-from ragbench.plots import PALETTE, check_alt
+from ragbench.plots import PALETTE
 
 # Line styles under the texts that are told apart, one per colour of the palette.
 _LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dotted"]
@@ -79,14 +78,11 @@ def escape(text: object) -> str:
 
 
 def tag(number: int, label: object | None = None) -> str:
-    """A small coloured badge:
-
-    HTML of the number (or another label) in the palette's colour ``number``, from 1.
+    """A small coloured badge: HTML of the number (or another label) in the palette's colour
+    ``number``, from 1.
     """
-    return (
-        '<span class="rb-tag '
-        f'rb-tag-{_cycle(number)}">{escape(number if label is None else label)}</span>'
-    )
+    words = escape(number if label is None else label)
+    return f'<span class="rb-tag rb-tag-{_cycle(number)}">{words}</span>'
 
 
 def mark(number: int, content: str) -> str:
@@ -100,25 +96,14 @@ def _cycle(number: int) -> int:
     return (number - 1) % len(PALETTE) + 1
 
 
-def figure(content: str, alt: str) -> str:
-    """HTML of a picture (HTML or SVG) that says in words what it shows;
-
-    ConfigError for an empty ``alt``.
-    """
-    check_alt(alt)
-    return f'<div role="img" aria-label="{escape(alt)}">{content}</div>'
-
-
 def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """HTML of a table of numbers, whose rows begin with what they are; cells are HTML already."""
     first, *others = heads
     columns = "".join(f'<th scope="col" class="rb-number">{head}</th>' for head in others)
-    lines = [
-        f'<tr><th scope="row">{head}</th>'
-        + "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
-        + "</tr>"
-        for head, *cells in rows
-    ]
+    lines = []
+    for head, *cells in rows:
+        numbers = "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
+        lines.append(f'<tr><th scope="row">{head}</th>{numbers}</tr>')
     title = f'<caption class="rb-quiet">{caption}</caption>' if caption else ""
     head = f'<thead><tr><th scope="col">{first}</th>{columns}</tr></thead>'
     return f"<table>{title}{head}<tbody>{''.join(lines)}</tbody></table>"
@@ -144,9 +129,9 @@ class _Message(ipywidgets.HTML):
 
     def error(self, error: BaseException | str) -> None:
         """Show what went wrong: a ragbench error in its own words, any other with its type."""
-        words = (
-            error if isinstance(error, str | RagbenchError) else f"{type(error).__name__}: {error}"
-        )
+        words = str(error)
+        if not isinstance(error, str | RagbenchError):
+            words = f"{type(error).__name__}: {error}"
         self.value = f'<div class="rb-message rb-error" role="alert">{escape(words)}</div>'
 
 

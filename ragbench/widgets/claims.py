@@ -51,13 +51,6 @@ _LEGEND = (
 _OTHER = {"response": "reference", "reference": "response"}
 _CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
 _CHOSEN = " aria-current='true'"
-# Why a metric is undefined, the first reason first, as in ragbench.metrics.claims.claim_metrics.
-_UNDEFINED = {
-    "the response has no claims": ("precision", "f1", *METRICS[6:]),
-    "the reference has no claims": METRICS[1:8],
-    "nothing was retrieved": ("context_precision", *METRICS[6:]),
-    "no chunk entails a reference claim": ("context_utilization",),
-}
 _HINT = (
     "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the "
     "label is the checker's."
@@ -102,6 +95,17 @@ class ClaimInspector(Panel):
         self.claim = 0
         self.column = 0
         self._quiet = False
+        self._make_lists()
+        self._make_texts()
+        above = row([self.previous, self.next, self.choice, self.order])
+        middle = row([self.matrix, self.table], align_items="flex-start")
+        below = [w.HTML(_LEGEND), row([self.claims, self.columns]), self.detail]
+        super().__init__([above, self.texts, middle, *below], "Claim inspector", _STYLE)
+        self.add_class("rb-claims")
+        self._choose(0)
+
+    def _make_lists(self) -> None:
+        """Make what the reader chooses from: results and their order, claims, texts."""
         wide = w.Layout(width="520px")
         narrow = w.Layout(width="380px")
         short = w.Layout(width="44px")
@@ -109,31 +113,25 @@ class ClaimInspector(Panel):
             "◀", lambda: self._step(-1), tooltip="Previous result", layout=short
         )
         self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
-        orders = [
-            (_AS_GIVEN, _AS_GIVEN),
-            *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS),
-        ]
+        orders = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
+        orders.insert(0, (_AS_GIVEN, _AS_GIVEN))
         self.order = w.Dropdown(options=orders, description="Order", layout=narrow)
-        self.choice = w.Dropdown(
-            options=self._choices(range(len(self.results))), description="Result", layout=wide
-        )
+        choices = self._choices(range(len(self.results)))
+        self.choice = w.Dropdown(options=choices, description="Result", layout=wide)
         self.claims = w.Dropdown(description="Claim", layout=wide)
         self.columns = w.Dropdown(description="Text", layout=narrow)
-        self.texts = w.HTML()
-        self.detail = w.HTML()
-        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
-        self.detail.add_class("rb-detail")
-        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
-        above = row([self.previous, self.next, self.choice, self.order])
-        middle = row([self.matrix, self.table], align_items="flex-start")
-        below = [w.HTML(_LEGEND), row([self.claims, self.columns]), self.detail]
-        super().__init__([above, self.texts, middle, *below], "Claim inspector", _STYLE)
-        self.add_class("rb-claims")
         self._watch(self.choice, self._choose)
         self._watch(self.order, self._sort)
         self._watch(self.claims, lambda place: self.select(*place))
         self._watch(self.columns, lambda column: self.select(self.side, self.claim, column))
-        self._choose(0)
+
+    def _make_texts(self) -> None:
+        """Make what is drawn anew for each choice."""
+        self.texts = w.HTML()
+        self.detail = w.HTML()
+        self.detail.add_class("rb-detail")
+        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
+        self.matrix = w.HTML(layout=w.Layout(flex="1 1 560px", overflow="auto"))
 
     @property
     def result(self) -> RagResult:
@@ -167,13 +165,9 @@ class ClaimInspector(Panel):
                 f"a place in {width} columns",
                 "look again",
             )
-        if column is None:
-            labels = rows[claim][1]
-            chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
-            column = chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, width - 1)
         self.side = side
         self.claim = claim
-        self.column = column
+        self.column = _entailing_column(rows[claim][1]) if column is None else column
         self._point()
 
     def rows(self, side: str) -> list[_Row]:
@@ -211,22 +205,22 @@ class ClaimInspector(Panel):
         self._quiet = False
 
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
+        metric = self.order.value
         choices = []
-        for i in places:
-            value = (
-                ""
-                if self.order.value == _AS_GIVEN
-                else f"{_number(self._scores[i][0][self.order.value])}  "
-            )
-            choices.append((f"{value}{self.results[i].id}: {_short(self.results[i].question)}", i))
+        for place in places:
+            words = f"{self.results[place].id}: {_short(self.results[place].question)}"
+            if metric != _AS_GIVEN:
+                words = f"{_number(self._scores[place][0][metric])}  {words}"
+            choices.append((words, place))
         return choices
 
     def _sort(self, name: str) -> None:
         places = list(range(len(self.results)))
-        sign = -1 if name in LOWER_IS_BETTER else 1
         if name != _AS_GIVEN:
-            values = [self._scores[i][0][name] for i in places]
-            places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
+            values = np.array([metrics[name] for metrics, _ in self._scores])
+            if name in LOWER_IS_BETTER:
+                values = -values
+            places = np.argsort(values, kind="stable").tolist()  # NaN last
         self._quietly(self.choice, options=self._choices(places), value=places[0])
         self._choose(places[0])
 
@@ -239,15 +233,13 @@ class ClaimInspector(Panel):
         self.side = "response"
         self.claim = 0
         self.column = 0
-        sides = {side: self.rows(side) for side in _OTHER}
         order = [i for _, i in self.choice.options]
         self.texts.value = self._texts(order.index(number) + 1, len(order))
         self.table.value = _metrics_table(*self._scores[number])
-        listed = [
-            (f"{side} {i + 1}: {_short(text, 90)}", (side, i))
-            for side, rows in sides.items()
-            for i, (text, _) in enumerate(rows)
-        ]
+        listed = []
+        for side in _OTHER:
+            for i, (text, _) in enumerate(self.rows(side)):
+                listed.append((f"{side} {i + 1}: {_short(text, 90)}", (side, i)))
         self._quietly(self.claims, options=listed or [("no claims", None)])
         if listed:
             self.select(*listed[0][1])
@@ -257,22 +249,16 @@ class ClaimInspector(Panel):
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
 
     def _texts(self, position: int, count: int) -> str:
-        parts = [
-            (
-                f"<div><h4>{name}</h4><div class='rb-long' "
-                f"tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
+        result = self.result
+        parts = []
+        for name, text in (("Response", result.response), ("Reference", result.reference)):
+            shown = escape(text) or "<i>(empty)</i>"
+            parts.append(
+                f"<div><h4>{name}</h4><div class='rb-long' tabindex='0'>{shown}</div></div>"
             )
-            for name, text in (
-                ("Response", self.result.response),
-                ("Reference", self.result.reference),
-            )
-        ]
-        head = (
-            f"<span class='rb-quiet'>result {position} of {count}, id "
-            f"{escape(self.result.id)}</span>"
-        )
-        question = f"<p>{head}<br><b>{escape(self.result.question)}</b></p>"
-        return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
+        place = f"result {position} of {count}, id {escape(result.id)}"
+        head = f"<span class='rb-quiet'>{place}</span><br><b>{escape(result.question)}</b>"
+        return f"<p>{head}</p><div class='rb-texts'>{''.join(parts)}</div>"
 
     def _point(self) -> None:
         """Show the chosen claim against the chosen text."""
@@ -287,32 +273,30 @@ class ClaimInspector(Panel):
         self.detail.value = self._detail(words, labels)
 
     def _matrix(self, side: str) -> str:
-        """The labels of one side's claims as an HTML table;
-
-        the chosen claim and cell are marked.
-        """
-        relevant = {
-            i
-            for _, labels in self.rows("reference")
-            for i, label in enumerate(labels)
-            if label == _ENTAILED
-        }
+        """The labels of one side's claims as an HTML table; the chosen claim and cell are marked."""
+        relevant = set()
+        for _, labels in self.rows("reference"):
+            relevant |= {i for i, label in enumerate(labels) if label == _ENTAILED}
         chunks = range(1, len(self.result.chunks) + 1)
         heads = [_OTHER[side], *(f"{i} R" if i in relevant else f"{i}" for i in chunks)]
         rows = []
         for claim, (text, labels) in enumerate(self.rows(side)):
             chosen = (side, claim) == (self.side, self.claim)
-            cells = [f"<th scope='row'{_CHOSEN * chosen}>{claim + 1}. {escape(text)}</th>"]
+            now = _CHOSEN if chosen else ""
+            cells = [f"<th scope='row'{now}>{claim + 1}. {escape(text)}</th>"]
             for column, label in enumerate(labels):
                 title = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
-                mark_it = _CHOSEN * (chosen and column == self.column)
+                now = _CHOSEN if chosen and column == self.column else ""
                 cells.append(
-                    f"<td class='{_CLASSES[label]}' title='{title}'{mark_it}>{_SYMBOLS[label]}</td>"
+                    f"<td class='{_CLASSES[label]}' title='{title}'{now}>{_SYMBOLS[label]}</td>"
                 )
             rows.append(f"<tr>{''.join(cells)}</tr>")
         head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
         corner = f"<th scope='col'>{side.capitalize()} claims ({len(rows)})</th>"
-        return f"<table class='rb-matrix'><thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        return (
+            f"<table class='rb-matrix'><thead><tr>{corner}{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
+        )
 
     def _detail(self, words: str, labels: Sequence[str | None]) -> str:
         """The claim against the text as HTML:
@@ -320,45 +304,61 @@ class ClaimInspector(Panel):
         where else it is entailed, and the text with its best sentence marked.
         """
         side = self.side
-        column = self.column
         label = labels[self.column]
-        entailing = [_place(side, i) for i, given in enumerate(labels) if given == _ENTAILED]
+        entailing = [_place(side, i) for i, known in enumerate(labels) if known == _ENTAILED]
         where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
         text = getattr(self.result, _OTHER[side])
-        name = ""
-        if column:
-            chunk = self.result.chunks[column - 1]
+        place = _place(side, self.column)
+        if self.column:
+            chunk = self.result.chunks[self.column - 1]
             text = chunk.text
-            name = f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
-        a, b, share = _best_sentence(words, text) or (0, 0, 0.0)
-        marked = escape(text)
-        hint = _NO_HINT.format(share)
-        if share >= _LEAST_SHARE:
-            marked = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}"
-            hint = _HINT.format(share)
+            if chunk.doc_id is not None:
+                place += f" ({escape(chunk.doc_id)})"
+        marked, hint = _with_best_sentence(words, text)
         return (
             f"<p><b>{side.capitalize()} claim {self.claim + 1}:</b> "
             f"{escape(words)}<br>{escape(where)}.</p>"
-            f"<p class='rb-said'><b>{_SYMBOLS[label]} {label or 'no label'}</b> by "
-            f"{_place(side, column)}{name}</p>"
-            f"<div class='rb-long' tabindex='0'>{marked}</div><p "
-            f"class='rb-quiet'>{escape(hint)}</p>"
+            f"<p class='rb-said'><b>{_SYMBOLS[label]} {label or 'no label'}</b> by {place}</p>"
+            f"<div class='rb-long' tabindex='0'>{marked}</div>"
+            f"<p class='rb-quiet'>{escape(hint)}</p>"
         )
 
 
-def _as_results(given: Any) -> tuple[RagResult, ...]:
-    if isinstance(given, pd.DataFrame) and "claim_labels" in given:
-        given = given["claim_labels"].dropna().tolist()
-    if isinstance(given, Mapping):
-        given = from_ragchecker(dict(given))
-    results = given.results if isinstance(given, RagResults) else given
+def _entailing_column(labels: Sequence[str | None]) -> int:
+    """Return the first chunk that entails a claim, else the other answer if it does, else the
+    first chunk.
+    """
+    other_answer, *of_chunks = labels
+    if _ENTAILED in of_chunks:
+        return 1 + of_chunks.index(_ENTAILED)
+    if other_answer == _ENTAILED or not of_chunks:
+        return 0
+    return 1
+
+
+def _with_best_sentence(claim: str, text: str) -> tuple[str, str]:
+    """Return a text as HTML with the sentence marked that shares most words with a claim, and the
+    words on it.
+    """
+    start, end, share = _best_sentence(claim, text) or (0, 0, 0.0)
+    if share < _LEAST_SHARE:
+        return escape(text), _NO_HINT.format(share)
+    marked = f"{escape(text[:start])}{mark(1, escape(text[start:end]))}{escape(text[end:])}"
+    return marked, _HINT.format(share)
+
+
+def _as_results(results: Any) -> tuple[RagResult, ...]:
+    if isinstance(results, pd.DataFrame) and "claim_labels" in results:
+        results = results["claim_labels"].dropna().tolist()
+    if isinstance(results, Mapping):
+        results = from_ragchecker(dict(results))
+    if isinstance(results, RagResults):
+        results = results.results
     if not isinstance(results, Sequence) or isinstance(results, str):
         raise ConfigError(
-            f"results is {type(given).__name__}",
-            (
-                "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with "
-                "claim_labels"
-            ),
+            f"results is {type(results).__name__}",
+            "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with "
+            "claim_labels",
             "read a file with ragbench.data.read_ragchecker first",
         )
     if not all(isinstance(result, RagResult) for result in results):
@@ -368,33 +368,22 @@ def _as_results(given: Any) -> tuple[RagResult, ...]:
     return tuple(results)
 
 
-def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
-    """Return the metrics, NaN where undefined, for each undefined one the reason, and the counts if
-    all is read.
+def _scores_of(result: RagResult) -> tuple[dict[str, float], str]:
+    """Return the metrics, NaN where undefined, and the numbers of claims and chunks that they rest
+    on, or what keeps them from being known.
     """
     checks = {check: getattr(result, check) for check in CHECKS}
-    why = [f"{check.replace('_', ' ')} not checked" for check in result.missing()]
-    unread = [
-        check for check, labels in checks.items() if None in np.array(labels or (), dtype=object)
-    ]
-    why += [f"{check.replace('_', ' ')} has unread labels" for check in unread]
-    if why:
-        return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
-    values = claim_metrics(**checks)
+    gaps = [f"{check} not checked" for check in result.missing()]
+    for check, labels in checks.items():
+        if None in np.array(labels or (), dtype=object):
+            gaps.append(f"{check} has unread labels")
+    if gaps:
+        return dict.fromkeys(METRICS, math.nan), "; ".join(gaps).replace("_", " ")
     counts = claim_counts(**checks)
     # a matrix without rows does not tell how many chunks there were
     counts["n_chunks"] = len(result.chunks)
-    absent = [
-        not counts[f"n_{name}"]
-        for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")
-    ]
-    possible = [reason for reason, is_so in zip(_UNDEFINED, absent, strict=True) if is_so]
-    undefined = [name for name, value in values.items() if math.isnan(value)]
-    return (
-        values,
-        {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined},
-        counts,
-    )
+    words = [f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS]
+    return claim_metrics(**checks), ", ".join(words)
 
 
 def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
@@ -429,21 +418,7 @@ def _number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.3f}"
 
 
-def _metrics_table(
-    values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]
-) -> str:
-    """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they
-    rest on.
-    """
-    words = {
-        name: f"undefined: {reasons[name]}" if name in reasons else _number(value)
-        for name, value in values.items()
-    }
-    rest = (
-        ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS)
-        if counts
-        else ""
-    )
-    return number_table(
-        ["metric", ""], [[name.replace("_", " "), escape(w)] for name, w in words.items()], rest
-    )
+def _metrics_table(values: Mapping[str, float], note: str) -> str:
+    """The eleven metrics as an HTML table, and what they rest on."""
+    rows = [[name.replace("_", " "), _number(value)] for name, value in values.items()]
+    return number_table(["metric", ""], rows, escape(note))

@@ -80,8 +80,6 @@ class RetrievalExplorer(Panel):
         max_tokens: int = 2000,
         step: int = 10,
     ) -> None:
-        self._questions = _as_questions(questions)
-        self._documents = questions.documents if isinstance(questions, Dataset) else ()
         if not isinstance(retrievers, Mapping) or not retrievers:
             raise ConfigError(
                 f"retrievers is {type(retrievers).__name__ if retrievers else 'empty'}",
@@ -91,49 +89,59 @@ class RetrievalExplorer(Panel):
         if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
             got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
             raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
-        self._retrievers = {
-            name: check_retriever(retriever) for name, retriever in retrievers.items()
-        }
+        self._questions = _as_questions(questions)
+        self._documents = questions.documents if isinstance(questions, Dataset) else ()
+        self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
         self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
-        self._hits: dict[
-            str, tuple[dict[str, Any], dict[str, str]]
-        ] = {}  # by question: hits, errors; by retriever
-        wide = {"layout": ipywidgets.Layout(width="auto")}
-        self._listed = {
-            f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)
-        }
-        hint = "choose a question, or type your own and press Enter"
-        box = {"placeholder": hint, "description": "Question", "continuous_update": False}
-        self.chooser = ipywidgets.Combobox(options=[*self._listed], **box, **wide)
-        self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
-        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
-        reach = {
-            "min": 0,
-            "max": int(self._cutoffs[-1]),
-            "step": step,
-            "value": cutoff // step * step,
-        }
-        hint = "tokens of retrieved text that the reader would see"
-        self.slider = ipywidgets.IntSlider(description="Cut at N", tooltip=hint, **reach, **wide)
-        self.summary = ipywidgets.HTML()
-        flow = ipywidgets.Layout(
-            flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
-        )
-        self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
-        for text in self.columns.values():
-            text.add_class("rb-column")
-        buttons, texts = (
-            row(each, grid_gap="6px")
-            for each in ([self.previous, self.next], self.columns.values())
-        )
-        super().__init__(
-            [self.chooser, buttons, self.slider, self.summary, texts], "Retrieval explorer", _STYLE
-        )
+        # by question: hits, and errors, by retriever
+        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+        self._make_controls(cutoff // step * step)
+        self._make_columns()
+        buttons = row([self.previous, self.next], grid_gap="6px")
+        texts = row(self.columns.values(), grid_gap="6px")
+        children = [self.chooser, buttons, self.slider, self.summary, texts]
+        super().__init__(children, "Retrieval explorer", _STYLE)
         self._ask(1, self._questions[0])
         self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
+
+    def _make_controls(self, cutoff: int) -> None:
+        """Make the list of questions, the buttons and the slider."""
+        self._listed = {}
+        for number, question in enumerate(self._questions, 1):
+            self._listed[f"{number}. {' '.join(question.text.split())}"] = number
+        wide = ipywidgets.Layout(width="auto")
+        self.chooser = ipywidgets.Combobox(
+            options=[*self._listed],
+            placeholder="choose a question, or type your own and press Enter",
+            description="Question",
+            continuous_update=False,
+            layout=wide,
+        )
+        self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
+        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
+        self.slider = ipywidgets.IntSlider(
+            value=cutoff,
+            min=0,
+            max=int(self._cutoffs[-1]),
+            step=int(self._cutoffs[1]),
+            description="Cut at N",
+            tooltip="tokens of retrieved text that the reader would see",
+            layout=wide,
+        )
+
+    def _make_columns(self) -> None:
+        """Make a text for each retriever, and the table above them."""
+        self.summary = ipywidgets.HTML()
+        self.columns = {}
+        for name in self._retrievers:
+            layout = ipywidgets.Layout(
+                flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
+            )
+            self.columns[name] = ipywidgets.HTML(layout=layout)
+            self.columns[name].add_class("rb-column")
 
     @property
     def scores(self) -> dict[str, float]:
@@ -149,13 +157,14 @@ class RetrievalExplorer(Panel):
             self.chooser.value = [*self._listed][self._number + by - 1]
 
     def _chosen(self, text: str) -> None:
+        if not text.strip():
+            return
         number = self._listed.get(text, 0)
-        if text.strip():
-            with self.guarded():
-                self._ask(
-                    number,
-                    self._questions[number - 1] if number else Question("typed", text.strip(), ""),
-                )
+        question = Question("typed", text.strip(), "")
+        if number:
+            question = self._questions[number - 1]
+        with self.guarded():
+            self._ask(number, question)
 
     def _ask(self, number: int, question: Question) -> None:
         """Search with every retriever (once per question) and score all cut-offs;
@@ -182,9 +191,8 @@ class RetrievalExplorer(Panel):
             name: _ScoredHits(ranking, question.references, self._cutoffs, self._offsets)
             for name, ranking in hits.items()
         }
-        self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(
-            question.id, {}
-        )
+        judged = judgements(Dataset("shown", (question,), self._documents))
+        self.relevant = judged.get(question.id, {})
         self.ranks = {name: rank_scores(ranking, self.relevant) for name, ranking in hits.items()}
         self._draw()
 
@@ -195,9 +203,7 @@ class RetrievalExplorer(Panel):
             k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
             try:
                 (hits[name],) = retriever.search([text], k)
-            except (
-                RagbenchError
-            ) as error:  # one retriever without its server should not take the others along
+            except RagbenchError as error:  # a retriever without its server: the others answer
                 failed[name] = str(error)
         return hits, failed
 
@@ -205,45 +211,48 @@ class RetrievalExplorer(Panel):
         tokens = self.slider.value
         self.summary.value = self._summary(tokens)
         for name, ranking in self.rankings.items():
-            self.columns[name].value = column(name, ranking, self._at, tokens)
-        for name, error in self._hits[self.question.text][1].items():
+            self.columns[name].value = ranking.column(name, self._at, tokens)
+        _, errors = self._hits[self.question.text]
+        for name, error in errors.items():
             said = f'<div class="rb-message rb-error">{escape(error)}</div>'
             self.columns[name].value = f"<h4>{escape(name)}</h4>{said}"
 
     def _summary(self, tokens: int) -> str:
+        """The question, its answer, and a table of scores by retriever, as HTML."""
         question = self.question
-        answer = (
-            f'<div><span class="rb-quiet">answer</span> {escape(question.answer)}</div>'
-            if question.answer
-            else ""
-        )
+        parts = [f"<div><b>{escape(question.text)}</b></div>"]
+        if question.answer:
+            answer = escape(question.answer)
+            parts.append(f'<div><span class="rb-quiet">answer</span> {answer}</div>')
+        if not question.references:
+            parts.append(
+                "<div>This question has no supporting facts, so there is no IR score.</div>"
+            )
         rows = [[f"<b>IR score at {tokens} tokens</b>", *map(_score, self.scores.values())]]
         for i, fact in enumerate(question.references):
-            shares = [ranking.shares[i, self._at] for ranking in self.rankings.values()]
-            cells = ["-" if np.isnan(share) else f"{share:.0%}" for share in shares]
+            cells = [_percent(ranking.shares[i, self._at]) for ranking in self.rankings.values()]
             rows.append([f"{tag(i + 1)} {mark(i + 1, escape(fact))}", *cells])
-        over = (
-            f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
-        )
-        for measure in MEASURES if self.relevant else ():
-            values = [f"{values[measure]:.3f}" for values in self.ranks.values()]
-            rows.append([f"<b>{measure}</b> {over}", *values])
-        no_facts = "<div>This question has no supporting facts, so there is no IR score.</div>"
-        note = "" if question.references else no_facts
+        if self.relevant:
+            over = f"over all hits, {len(self.relevant)} relevant documents"
+            for measure in MEASURES:
+                head = f'<b>{measure}</b> <span class="rb-quiet">{over}</span>'
+                rows.append([head, *(f"{values[measure]:.3f}" for values in self.ranks.values())])
         heads = ["of each fact, the longest match before the cut", *map(escape, self.rankings)]
-        return f"<div><b>{escape(question.text)}</b></div>{answer}{note}{number_table(heads, rows)}"
+        return "".join([*parts, number_table(heads, rows)])
 
 
 def _as_questions(questions: Any) -> list[Question]:
-    given = questions.questions if isinstance(questions, Dataset) else questions
-    listed = [] if isinstance(given, str) else list(given)
-    if not listed or not all(isinstance(q, str | Question) for q in listed):
-        kinds = ", ".join(sorted({type(q).__name__ for q in listed})) or "none"
-        got = f"questions is {type(given).__name__} of {kinds}"
+    if isinstance(questions, Dataset):
+        questions = questions.questions
+    listed = [] if isinstance(questions, str) else list(questions)
+    if not listed or not all(isinstance(one, str | Question) for one in listed):
+        kinds = ", ".join(sorted({type(one).__name__ for one in listed})) or "none"
+        got = f"questions is {type(questions).__name__} of {kinds}"
         raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
-    return [
-        q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)
-    ]
+    for number, one in enumerate(listed):
+        if isinstance(one, str):
+            listed[number] = Question(str(number + 1), one, "")
+    return listed
 
 
 class _ScoredHits:
@@ -278,9 +287,9 @@ class _ScoredHits:
         (0, 0) without any.
         """
         share = self.shares[fact, cutoff]
-        whole = self.compared[0][fact]
-        within = self.compared[1]
-        length = 0 if np.isnan(share) else round(share * len(whole))
+        facts, within = self.compared
+        whole = facts[fact]
+        length = round(np.nan_to_num(share) * len(whole))
         if not length:
             return 0, 0
         pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
@@ -289,55 +298,57 @@ class _ScoredHits:
         start = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
         return within.span(start, start + length)
 
+    def column(self, name: str, cutoff: int, tokens: int) -> str:
+        """HTML of the chunks: facts' matches marked, a line at cut-off number ``cutoff``, at
+        ``tokens``.
+        """
+        cut = int(self.cuts[cutoff])
+        spans = [(*self.span(i, cutoff), i + 1) for i in range(len(self.facts))]
+        score = f'<span>IR score <b class="rb-score">{_score(self.scores[cutoff])}</b></span>'
+        parts = [f"<header><h4>{escape(name)}</h4> {score}</header>"]
+        start = 0
+        for hit in self.hits:
+            stop = start + len(hit.chunk.text)
+            seen = min(max(cut, start), stop)
+            text = _marked(hit.chunk.text, start, seen, spans)
+            if start <= cut <= stop and cut < len(self.text):
+                text += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
+            if beyond := hit.chunk.text[seen - start :]:
+                text += f'<span class="rb-beyond">{escape(beyond)}</span>'
+            parts.append(f"<article><div>{_head(hit)}</div><p>{text}</p></article>")
+            start = stop + 1
+        if not self.hits:
+            parts.append('<div class="rb-cut rb-all">nothing was found</div>')
+        elif cut >= len(self.text):
+            label = f"all {self.tokens} tokens are within {tokens}"
+            parts.append(f'<div class="rb-cut rb-all">{label}</div>')
+        return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
 
-def column(name: str, ranking: _ScoredHits, cutoff: int, tokens: int) -> str:
-    """HTML of one retriever's chunks:
 
-    facts' matches marked, a line at cut-off number ``cutoff``, at ``tokens``.
-    """
-    cut = int(ranking.cuts[cutoff])
-    spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]
-    score = f'<span>IR score <b class="rb-score">{_score(ranking.scores[cutoff])}</b></span>'
-    parts = [f"<header><h4>{escape(name)}</h4> {score}</header>"]
-    start = 0
-    for hit in ranking.hits:
-        chunk = hit.chunk
-        stop = start + len(hit.chunk.text)
-        seen = min(max(cut, start), stop)
-        before = _marked(chunk.text, start, seen, spans)
-        after = escape(chunk.text[seen - start :])
-        if start <= cut <= stop and cut < len(ranking.text):
-            before += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
-        beyond = f'<span class="rb-beyond">{after}</span>' if after else ""
-        title = f" {escape(chunk.title)}" if chunk.title else ""
-        note = f'<span class="rb-quiet" title="{escape(chunk.id)}">score {hit.score:.4g}</span>'
-        parts.append(
-            f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{beyond}</p></article>"
-        )
-        start = stop + 1
-    if cut >= len(ranking.text):
-        label = (
-            f"all {ranking.tokens} tokens are within {tokens}"
-            if ranking.hits
-            else "nothing was found"
-        )
-        parts.append(f'<div class="rb-cut rb-all">{label}</div>')
-    return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
+def _head(hit: Hit) -> str:
+    """Rank, title and score of a hit as HTML."""
+    title = f" {escape(hit.chunk.title)}" if hit.chunk.title else ""
+    note = f'<span class="rb-quiet" title="{escape(hit.chunk.id)}">score {hit.score:.4g}</span>'
+    return f"<b>{hit.rank}.</b>{title} {note}"
 
 
 def _score(score: float) -> str:
     return "-" if np.isnan(score) else f"{score:.3f}"
 
 
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{share:.0%}"
+
+
 def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:
     """HTML of ``text``, which begins at ``start`` of the joined text, up to ``stop`` there, with
     the matches marked.
     """
-    edges = sorted(
-        {start, stop, *(e for low, high, _ in spans for e in (low, high) if start < e < stop)}
-    )
+    edges = {start, stop}
+    for low, high, _ in spans:
+        edges |= {edge for edge in (low, high) if start < edge < stop}
     html = []
-    for low, high in pairwise(edges):
+    for low, high in pairwise(sorted(edges)):
         content = escape(text[low - start : high - start])
         inside = [(begin, number) for begin, end, number in spans if begin <= low and high <= end]
         labels = "".join(tag(number) for begin, number in inside if low in (begin, start))

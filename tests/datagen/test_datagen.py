@@ -28,8 +28,8 @@ from ragbench.datagen.checks import (
     states,
     unfounded_numbers,
 )
-from ragbench.datagen.configuration import _usable_values
-from ragbench.datagen.document import _document, _founded_sentences
+from ragbench.datagen.configuration import value_fault
+from ragbench.datagen.document import _document
 from ragbench.datagen.parts import Rejected, Section, Unfit
 from ragbench.errors import DataError
 
@@ -104,39 +104,24 @@ def test_the_share_of_words_is_over_words_of_four_letters_and_more():
 # Values
 
 
-def test_values_that_cannot_be_used_are_left_out_with_the_reason():
-    seeds = ["Harrow Vale grew in 2018."]
-    reply = {
-        "company": " Tarn Trawlers. ",
-        "owner": "Tarn Trawlers",
-        "revenue": "",
-        "profit": "[amount]",
-        "rival": "harrow vale",
-        "year": "2018",
-        "plan": "x" * 160,
-    }
-    values, faults = _usable_values(reply, seeds)
-    assert values == {"company": "Tarn Trawlers", "year": "2018"}
-    assert {fault.id: fault.reason for fault in faults} == {
-        "owner": "the value of another field",
-        "revenue": "an empty value",
-        "profit": "a placeholder",
-        "rival": "a value copied from a seed document",
-        "plan": "a value that is cut off",
-    }
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("2018", ""),
+        ("Tarn Trawlers", "another field"),
+        ("", "empty"),
+        ("[amount]", "placeholder"),
+        ("harrow vale", "seed document"),
+        ("x" * 160, "cut off"),
+    ],
+)
+def test_a_value_that_cannot_be_used_has_its_reason(value, fault):
+    reason = value_fault(value, ["Tarn Trawlers"], ["Harrow Vale grew in 2018."])
+    assert fault in reason
+    assert bool(reason) == bool(fault)
 
 
 # Documents
-
-
-def test_a_sentence_with_an_invented_number_is_rejected():
-    text = (
-        "Vole Books had revenue of 50 million crowns. It sold 700 books. After the profit 48 "
-        "million were left."
-    )
-    sentences, faults = _founded_sentences(text, VOLE, "en")
-    assert [fault.detail for fault in faults] == ["It sold 700 books."]
-    assert len(sentences) == 2
 
 
 def test_what_a_document_does_not_state_is_lost():

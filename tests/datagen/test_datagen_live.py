@@ -48,17 +48,21 @@ def model(script):
         yield chat_model("ollama:llama3:8b", host=server.url)
 
 
-def reasons(result):
-    return [(one.id, one.reason) for one in result.rejected]
+@pytest.fixture
+def writer(model):
+    return datagen.Writer(model)
+
+
+def reasons(writer):
+    return [(one.id, one.reason) for one in writer.rejected]
 
 
 # Schema
 
 
-def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script, model):
+def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script, writer):
     script.on("Design a record", RECORD)
-    result = datagen.summarise_schema(model, "finance", SEEDS)
-    (schema,) = result.made
+    schema = datagen.summarise_schema(writer, "finance", SEEDS)
     assert schema.fields == (
         "company",
         "revenue",
@@ -70,21 +74,20 @@ def test_a_schema_is_summed_up_from_the_seeds_and_each_field_stands_once(script,
     )
     assert [section.heading for section in schema.sections] == ["Business and results", "Events"]
     assert schema.subdomains == ("fishing", "publishing")
-    assert [one.detail for one in result.rejected] == ["company", "cause"]
+    assert [one.detail for one in writer.rejected] == ["company", "cause"]
     assert SEEDS[0] in script.prompts[0]
 
 
-def test_a_schema_with_too_few_fields_is_none(script, model):
+def test_a_schema_with_too_few_fields_is_none(script, writer):
     script.on(
         "Design a record", RECORD | {"sections": [{"heading": "Events", "keys": ["cause"] * 4}] * 2}
     )
-    result = datagen.summarise_schema(model, "finance", SEEDS)
-    assert result.made == ()
-    assert reasons(result)[-1] == ("finance", "too few fields")
+    assert datagen.summarise_schema(writer, "finance", SEEDS) is None
+    assert reasons(writer)[-1] == ("finance", "too few fields")
     with pytest.raises(ModelError, match="no usable schema"):
-        datagen.generate_set(model, "finance", SEEDS, 1)
+        datagen.generate_set(writer.model, "finance", SEEDS, 1)
     with pytest.raises(DataError, match="no seed documents"):
-        datagen.summarise_schema(model, "finance", [])
+        datagen.summarise_schema(writer, "finance", [])
 
 
 # Configurations
@@ -96,13 +99,13 @@ def filled(prompt):
     return {name: f"{industry} {name.replace('_', ' ')}" for name in SCHEMA.fields}
 
 
-def test_subdomains_take_turns(script, model):
+def test_subdomains_take_turns(script, writer):
     script.on("You fill in a record", filled)
-    result = datagen.make_configurations(model, SCHEMA, 2)
-    assert [configuration.subdomain for configuration in result.made] == ["fishing", "publishing"]
-    assert result.made[1].values["revenue"] == "publishing revenue"
+    result = datagen.make_configurations(writer, SCHEMA, 2)
+    assert [configuration.subdomain for configuration in result] == ["fishing", "publishing"]
+    assert result[1].values["revenue"] == "publishing revenue"
     with pytest.raises(ConfigError, match="documents=0"):
-        datagen.make_configurations(model, SCHEMA, 0)
+        datagen.make_configurations(writer, SCHEMA, 0)
 
 
 @pytest.mark.parametrize(
@@ -113,21 +116,21 @@ def test_subdomains_take_turns(script, model):
     ],
 )
 def test_a_configuration_without_a_name_or_with_few_values_is_rejected(
-    script, model, spoilt, reason
+    script, writer, spoilt, reason
 ):
     script.on("You fill in a record", lambda prompt: filled(prompt) | dict.fromkeys(spoilt, "n/a"))
-    result = datagen.make_configurations(model, SCHEMA, 1)
-    assert result.made == ()
-    assert reasons(result) == [(f"finance-01/{name}", "a placeholder") for name in spoilt] + [
+    result = datagen.make_configurations(writer, SCHEMA, 1)
+    assert result == []
+    assert reasons(writer) == [(f"finance-01/{name}", "a placeholder") for name in spoilt] + [
         ("finance-01", reason)
     ]
 
 
-def test_a_name_that_is_taken_makes_no_second_document(script, model):
+def test_a_name_that_is_taken_makes_no_second_document(script, writer):
     script.on("You fill in a record", lambda prompt: filled(prompt) | {"company": "Tarn Trawlers"})
-    result = datagen.make_configurations(model, SCHEMA, 2)
-    assert len(result.made) == 1
-    assert reasons(result) == [("finance-02", "the name of its subject is taken")]
+    result = datagen.make_configurations(writer, SCHEMA, 2)
+    assert len(result) == 1
+    assert reasons(writer) == [("finance-02", "the name of its subject is taken")]
 
 
 # Documents
@@ -139,10 +142,10 @@ def section_text(prompt):
     return " ".join(f"The {name} is {value}." for name, value in facts)
 
 
-def test_a_document_is_written_section_by_section_from_its_facts(script, model):
+def test_a_document_is_written_section_by_section_from_its_facts(script, writer):
     script.on("You write one section", section_text)
-    result = datagen.write_documents(model, SCHEMA, CONFIGURATIONS)
-    first = result.made[0]
+    result = datagen.write_documents(writer, SCHEMA, CONFIGURATIONS)
+    first = result[0]
     assert (first.title, first.lost) == ("Tarn Trawlers", ())
     assert [section.heading for section in first.sections] == ["Results", "Events"]
     assert first.sections[1].sentences[0] == "The company is Tarn Trawlers."
@@ -150,17 +153,17 @@ def test_a_document_is_written_section_by_section_from_its_facts(script, model):
     assert not any("Vole" in prompt for prompt in script.prompts[:2])
 
 
-def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_document(script, model):
+def test_facts_that_the_model_leaves_out_are_lost_and_too_many_reject_the_document(script, writer):
     script.on(
         "Section: Results",
         lambda prompt: section_text(prompt).replace("80 million", "eighty million"),
     )
     script.on("Section: Events", section_text)
-    assert datagen.write_documents(model, SCHEMA, [TARN]).made[0].lost == ("revenue",)
+    assert datagen.write_documents(writer, SCHEMA, [TARN])[0].lost == ("revenue",)
     script.rules.insert(0, ("You write one section", "All went well. It sold 700 books."))
-    result = datagen.write_documents(model, SCHEMA, [TARN])
-    assert result.made == ()
-    assert reasons(result) == [
+    result = datagen.write_documents(writer, SCHEMA, [TARN])
+    assert result == []
+    assert reasons(writer) == [
         ("finance-01", "a sentence with an invented number"),
         ("finance-01", "a sentence with an invented number"),
         ("finance-01", "states fewer than half of its values"),
@@ -180,15 +183,15 @@ def asked(prompt):
     }
 
 
-def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, model):
+def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, writer):
     script.on("You write a question", asked)
-    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS)
-    assert len(result.made) == 7 + 4
-    assert reasons(result) == [
+    result = datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, DOCUMENTS)
+    assert len(result) == 7 + 4
+    assert reasons(writer) == [
         (f"finance-02 {kind}", "needs a second document")
         for kind in ("information integration", "numerical comparison", "temporal sequence")
     ]
-    by_id = {question.id: question for question in result.made}
+    by_id = {question.id: question for question in result}
     both = by_id["finance-01 temporal sequence"]
     assert both.doc_ids == ("finance-01", "finance-02")
     assert (
@@ -208,40 +211,40 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
         ("For Tarn Trawlers, what is the revenue?", "the question asks for no fact that was lost"),
     ],
 )
-def test_a_question_that_fails_its_check_goes_no_further(script, model, question, reason):
+def test_a_question_that_fails_its_check_goes_no_further(script, writer, question, reason):
     script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
-    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"])
-    assert (result.made, reasons(result)) == ((), [("finance-01 unanswerable", reason)])
+    result = datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"])
+    assert (result, reasons(writer)) == ([], [("finance-01 unanswerable", reason)])
 
 
-def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, model):
+def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, writer):
     question = "For Tarn Trawlers, what is the plan?"
     script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
     result = datagen.ask_questions(
-        model, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["factual", "summary"]
+        writer, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["factual", "summary"]
     )
-    assert [made.kind for made in result.made] == ["factual"]
-    assert reasons(result) == [("finance-01 summary", "the question was asked before")]
+    assert [made.kind for made in result] == ["factual"]
+    assert reasons(writer) == [("finance-01 summary", "the question was asked before")]
 
 
-def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, model):
+def test_a_document_that_lost_nothing_has_no_unanswerable_question(script, writer):
     script.on("You write a question", asked)
     whole = replace(DOCUMENTS[0], lost=())
-    result = datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, [whole], ["unanswerable"])
-    assert (result.made, reasons(result)) == (
-        (),
+    result = datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, [whole], ["unanswerable"])
+    assert (result, reasons(writer)) == (
+        [],
         [("finance-01 unanswerable", "the document lost no fact")],
     )
     with pytest.raises(ConfigError, match="unknown type of question"):
-        datagen.ask_questions(model, SCHEMA, CONFIGURATIONS, DOCUMENTS, ["riddle"])
+        datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, DOCUMENTS, ["riddle"])
 
 
 # References, refinement, key points
 
 
-def test_references_are_chosen_by_number_and_are_copies(script, model):
+def test_references_are_chosen_by_number_and_are_copies(script, writer):
     script.on("You look for evidence", {"sentences": [3, 1, 3]})
-    (found,) = datagen.find_references(model, [FACTUAL], TEXTS).made
+    (found,) = datagen.find_references(writer, [FACTUAL], TEXTS)
     assert [reference.text for reference in found.references] == [
         DOCUMENTS[0].sentences[0],
         CHAIRMAN,
@@ -250,25 +253,25 @@ def test_references_are_chosen_by_number_and_are_copies(script, model):
 
 
 def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_summary(
-    script, model
+    script, writer
 ):
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     references = tuple(datagen.Reference("finance-01", text) for text in DOCUMENTS[0].sentences[:2])
     factual = replace(FACTUAL, references=references)
     summary = replace(factual, id="finance-01 summary", kind="summary")
-    result = datagen.refine_answers(model, [factual, summary], TEXTS)
-    assert [question.kind for question in result.made] == ["summary"]
-    assert reasons(result) == [(FACTUAL.id, "references to more than half of the sentences")]
+    result = datagen.refine_answers(writer, [factual, summary], TEXTS)
+    assert [question.kind for question in result] == ["summary"]
+    assert reasons(writer) == [(FACTUAL.id, "references to more than half of the sentences")]
 
 
 @pytest.mark.parametrize("number", [0, 4])
-def test_a_number_without_a_sentence_is_rejected(script, model, number):
+def test_a_number_without_a_sentence_is_rejected(script, writer, number):
     script.on("You look for evidence", {"sentences": [number]})
-    result = datagen.find_references(model, [FACTUAL], TEXTS)
-    assert (result.made, reasons(result)) == ((), [(FACTUAL.id, "a sentence that does not exist")])
+    result = datagen.find_references(writer, [FACTUAL], TEXTS)
+    assert (result, reasons(writer)) == ([], [(FACTUAL.id, "a sentence that does not exist")])
 
 
-def test_answers_are_refined_by_the_papers_rules(script, model):
+def test_answers_are_refined_by_the_papers_rules(script, writer):
     draft = replace(
         FACTUAL,
         statements=("It is rich.", "Ada Ruck is chairman.", "It had revenue of 80 million crowns."),
@@ -283,7 +286,7 @@ def test_answers_are_refined_by_the_papers_rules(script, model):
         ],
     }
     script.on("You compare an answer", report)
-    (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
+    (refined,) = datagen.refine_answers(writer, [draft], TEXTS)
     assert refined.statements == (*draft.statements[1:], "The net profit was 6 million crowns.")
     assert [reference.text for reference in refined.references] == [
         DOCUMENTS[0].sentences[0],
@@ -297,10 +300,10 @@ def test_answers_are_refined_by_the_papers_rules(script, model):
     assert "2. Ada Ruck is chairman." in script.prompts[0]
 
 
-def test_a_sentence_that_the_model_overlooked_is_looked_up(script, model):
+def test_a_sentence_that_the_model_overlooked_is_looked_up(script, writer):
     draft = replace(FACTUAL, statements=(*FACTUAL.statements, CHAIRMAN))
     script.on("You compare an answer", {"unsupported": [], "missing": []})
-    (refined,) = datagen.refine_answers(model, [draft], TEXTS).made
+    (refined,) = datagen.refine_answers(writer, [draft], TEXTS)
     assert refined.changes == (f"reference looked up: {CHAIRMAN}",)
     assert [reference.text for reference in refined.references] == [
         DOCUMENTS[0].sentences[0],
@@ -309,37 +312,39 @@ def test_a_sentence_that_the_model_overlooked_is_looked_up(script, model):
 
 
 @pytest.mark.parametrize(("statement", "sentence"), [(0, 0), (3, 0), (1, 4), (1, -1)])
-def test_a_report_about_what_does_not_exist_is_rejected(script, model, statement, sentence):
+def test_a_report_about_what_does_not_exist_is_rejected(script, writer, statement, sentence):
     report = {"unsupported": [{"statement": statement, "sentence": sentence}], "missing": []}
     script.on("You compare an answer", report)
-    result = datagen.refine_answers(model, [FACTUAL], TEXTS)
-    assert result.made == ()
-    assert "does not exist" in result.rejected[0].reason
+    result = datagen.refine_answers(writer, [FACTUAL], TEXTS)
+    assert result == []
+    assert "does not exist" in writer.rejected[0].reason
 
 
-def test_unanswerable_questions_keep_their_place_without_being_asked(script, model):
+def test_unanswerable_questions_keep_their_place_without_being_asked(script, writer):
     script.on("You look for evidence", {"sentences": [1]})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     for step in (datagen.find_references, datagen.refine_answers):
-        assert [question.id for question in step(model, [LOST, FACTUAL], TEXTS).made] == [
+        assert [question.id for question in step(writer, [LOST, FACTUAL], TEXTS)] == [
             LOST.id,
             FACTUAL.id,
         ]
     assert len(script.prompts) == 2
 
 
-def test_key_points_are_three_to_five_or_the_question_is_rejected(script, model):
+def test_key_points_are_three_to_five_or_the_question_is_rejected(script, writer):
     script.on(FACTUAL.question, {"keypoints": [" One.", "Two.", "Three."]})
     script.on(LOST.question, {"keypoints": ["One.", "Two."]})
-    result = datagen.extract_keypoints(model, [FACTUAL, LOST])
-    assert [question.keypoints for question in result.made] == [("One.", "Two.", "Three.")]
-    assert reasons(result) == [(LOST.id, "no readable reply")]
+    result = datagen.extract_keypoints(writer, [FACTUAL, LOST])
+    assert [question.keypoints for question in result] == [("One.", "Two.", "Three.")]
+    assert reasons(writer) == [(LOST.id, "no readable reply")]
 
 
 # All of it
 
 
-def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(script, model, tmp_path):
+def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(
+    script, writer, tmp_path
+):
     script.on("Design a record", RECORD)
     script.on("You fill in a record", lambda prompt: filled_from(prompt))
     script.on("You write one section", section_text)
@@ -349,7 +354,7 @@ def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(scrip
     script.on("take the key points", {"keypoints": ["A revenue.", "A company.", "A point."]})
     kinds = ("factual", "numerical comparison", "unanswerable")
     cassette = tmp_path / "set.sqlite"
-    made = datagen.generate_set(model, "finance", SEEDS, 2, kinds, cassette=cassette)
+    made = datagen.generate_set(writer.model, "finance", SEEDS, 2, kinds, cassette=cassette)
     assert len(made.documents) == 2
     assert [question.id for question in made.questions] == [
         "finance-01 factual",
@@ -360,7 +365,7 @@ def test_the_whole_way_ends_in_a_checked_set_and_resumes_from_its_cassette(scrip
     assert steps["question", "needs a second document"] == 1
     assert steps["refine", "no reference of a document"] == 1
     sent = len(script.prompts)
-    assert datagen.generate_set(model, "finance", SEEDS, 2, kinds, cassette=cassette) == made
+    assert datagen.generate_set(writer.model, "finance", SEEDS, 2, kinds, cassette=cassette) == made
     assert len(script.prompts) == sent
 
 

@@ -500,24 +500,3 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     assert not [
         line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())
     ]
-
-
-def test_questions_are_one_cluster_where_documents_tie_them_together_or_else_their_topic(tmp_path):
-    meta = [
-        {"doc_ids": ["d1", "d2"]},
-        {"doc_ids": ["d2"]},
-        {"doc_ids": ["d3"]},
-        {"topic": "x"},
-        {"topic": "x"},
-        {},
-    ]
-    questions = tuple(
-        Question(f"q{i}", "Who?", "Ann", meta=m | {"domain": "law"}) for i, m in enumerate(meta)
-    )
-    documents = tuple(Document(name, name, "Text.") for name in ("d1", "d2", "d3"))
-    data = Dataset("made", questions, documents)
-    cluster = rc.question_clusters(data)
-    groups = {frozenset(q for q in cluster if cluster[q] == c) for c in cluster.values()}
-    assert groups == {frozenset(g) for g in (("q0", "q1"), ("q2",), ("q3", "q4"), ("q5",))}
-    scored = rc.gold_scores(*run(data, tmp_path, wanted=[dg.DEFAULT]))
-    assert dict(zip(scored["question_id"], scored["cluster"], strict=True)) == cluster

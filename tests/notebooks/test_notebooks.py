@@ -244,7 +244,7 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
 def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tmp_path):
     ran = []
 
-    def execute(path, parameters, out, moved, kernel):
+    def execute(path, parameters, out, kernel):
         ran.append(path.stem)
         if len(ran) == 1:
             raise NotebookError("cell 3", "a clean run", "read it")
@@ -259,9 +259,8 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
 def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch, capsys):
     ran = []
 
-    def execute(path, parameters, out, moved, kernel):
+    def execute(path, parameters, out, kernel):
         ran.append((path, out, kernel))
-        moved(1.0)
 
     monkeypatch.setattr(notebooks, "execute", execute)
     run_all(publish=True)
@@ -273,7 +272,9 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
         assert len({kernel for _, kernel in mine}) == 1
     # packages are loaded once for each of two lanes
     assert len({kernel for _, _, kernel in ran}) <= 2
-    assert "100%" in capsys.readouterr().err  # the bar goes on with them
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [path.stem for path, _, _ in ran]
+    assert lines[-1].endswith("all done")
 
 
 def notebook(path, *cells):
@@ -300,17 +301,25 @@ def book(tmp_path):
     return notebook(tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), parameters, shown)
 
 
-def test_a_notebook_runs_with_other_parameters_stays_as_it_was_and_says_how_far_it_is(
-    book, tmp_path
-):
+def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_path):
     before = book.read_bytes()
-    shares = []
-    assert (
-        said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb", moved=shares.append))[-1]
-        == "42\n"
-    )
+    assert said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb"))[-1] == "42\n"
     assert book.read_bytes() == before
-    assert shares == [1 / 3] * 3  # of the cells with code, the one with the parameters among them
+
+
+def test_what_is_left_of_a_run_is_estimated_by_measured_shares(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(notebooks, "_SECONDS", {"12": 30.0, "13": 60.0})
+    now = iter([0.0, 120.0, 180.0])
+    monkeypatch.setattr(notebooks.time, "perf_counter", lambda: next(now))
+    first, second, last = (tmp_path / f"{name}_a.ipynb" for name in ("12", "13", "99"))
+    progress = notebooks._Progress([first, second, last])
+    progress.done(first, 60.2)
+    progress.done(last, 3.0)
+    # 70 of 100 shares are left after two minutes, 60 after three
+    assert capsys.readouterr().out.splitlines() == [
+        "12_a: 60 s; 2 to go, about 5 min",
+        "99_a: 3 s; 1 to go, about 4 min",
+    ]
 
 
 def test_an_unknown_parameter_is_named(book, tmp_path):

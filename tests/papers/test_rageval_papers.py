@@ -150,14 +150,14 @@ def test_key_points_are_judged_one_by_one_without_their_numbers():
 
 
 def test_verdicts_are_counted_by_answer_with_the_unread_apart():
-    table = rageval.verdict_counts([["covered", "covered", "neither"], [None, "contradicted"], []])
+    table = rageval._verdict_counts([["covered", "covered", "neither"], [None, "contradicted"], []])
     assert table.to_numpy().tolist() == [[2, 0, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0]]
     assert list(table) == ["covered", "contradicted", "neither", "unread"]
 
 
 def test_answers_become_rows_with_the_released_codes_rouge_l():
     answers = [Answer("q1", "It rose.", "m", meta={"finish": "stop"}), Answer("q2", "", "m")]
-    rows = rageval.answer_rows([question(1), question(2)], answers)
+    rows = rageval._answer_rows([question(1), question(2)], answers)
     # Distinct words: "It rose" of "It rose, It fell", 2 of 2 and of 3 words.
     assert rows["rouge_l"].tolist()[0] == pytest.approx(2 * (2 / 2) * (2 / 3) / (2 / 2 + 2 / 3))
     assert math.isnan(rows["rouge_l"][1])
@@ -177,20 +177,20 @@ def test_another_questions_true_answer_is_the_next_one_of_its_kind():
         ("summary", "e"),
     ]
     questions = [of_kind(number, *each) for number, each in enumerate(kinds)]
-    assert rageval.answers_of_others(questions) == ["c", "e", "d", "a", "b"]
+    assert rageval._answers_of_others(questions) == ["c", "e", "d", "a", "b"]
 
 
 def test_one_key_point_of_each_drawn_answerable_question_is_a_control():
     questions = [
         of_kind(number, "unanswerable" if number % 2 else "factual", "a") for number in range(40)
     ]
-    drawn = rageval.stray_points(questions, 9)
+    drawn = rageval._stray_points(questions, 9)
     assert len(drawn) == 9
     assert all(place % 2 == 0 and point in POINTS for place, point in drawn.items())
     assert len(set(drawn.values())) > 1
-    assert drawn == rageval.stray_points(questions, 9)
-    assert drawn != rageval.stray_points(questions, 9, seed=1)
-    assert len(rageval.stray_points(questions)) == 20
+    assert drawn == rageval._stray_points(questions, 9)
+    assert drawn != rageval._stray_points(questions, 9, seed=1)
+    assert len(rageval._stray_points(questions)) == 20
 
 
 def test_a_finance_table_judges_four_answers_and_holds_no_text():

@@ -15,7 +15,6 @@ from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText, read_ragchecker
 from ragbench.metrics.claims import CHECKS
 from ragbench.paths import packaged_data
-from ragbench.recordings import distinct_answers
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, 
     chosen = script.census(rows)
     assert (
         len(chosen)
-        == len(distinct_answers(rows))
+        == len(script.distinct_answers(rows))
         == rows.drop_duplicates(["question_id", "answer"]).shape[0]
     )
     assert chosen["question_id"].tolist() != sorted(chosen["question_id"])

@@ -19,8 +19,8 @@ from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.tokens import TokenOffsets
-from ragbench.widgets import Panel, RetrievalExplorer, escape, figure, mark, tag
-from ragbench.widgets.explorer import _ScoredHits, column
+from ragbench.widgets import Panel, RetrievalExplorer, escape, mark, tag
+from ragbench.widgets.explorer import _ScoredHits
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
 TEXTS = ("Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.")
@@ -240,7 +240,7 @@ def test_hostile_text_is_shown_and_never_runs():
 def test_facts_that_overlap_are_both_marked():
     (hits,) = Fixed(texts=("abcdefgh",)).search(["q"], 1)
     ranking = _ScoredHits(hits, ["abcdef", "cdefgh"], [5], TokenOffsets(words))
-    drawn = column("x", ranking, 0, 5)
+    drawn = ranking.column("x", 0, 5)
     both = mark(1, mark(2, "cdef"))
     assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in drawn
 
@@ -259,7 +259,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
     (hits,) = Fixed(texts=tuple(chunks), title="").search(["q"], 9)
     ranking = _ScoredHits(hits, facts, range(60), TokenOffsets(characters), "exact")
     for n in (0, 1, 3, 8, 20, 59):
-        drawn = column("x", ranking, n, n)
+        drawn = ranking.column("x", n, n)
         found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)
         assert [
             shown(re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", p)) for p in found
@@ -318,12 +318,7 @@ def test_message_is_escaped_and_cleared():
     assert message.value == ""
 
 
-def test_figure_needs_words_and_keeps_them_apart_from_markup():
-    assert figure("<svg></svg>", 'a "picture"') == (
-        '<div role="img" aria-label="a &quot;picture&quot;"><svg></svg></div>'
-    )
-    with pytest.raises(ConfigError, match="empty alt text"):
-        figure("<svg></svg>", "  ")
+def test_escaped_text_has_no_markup():
     assert escape("<'\">") == "&lt;&#x27;&quot;&gt;"
 
 
