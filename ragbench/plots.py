@@ -316,17 +316,18 @@ def save_figure(
     *,
     folder: Path | None = None,
     dpi: int = 150,
+    kinds: Sequence[str] = ("png",),
 ) -> dict[str, Path]:
-    """Write a figure as PNG and PDF, the numbers it shows as CSV, and what it shows in words.
+    """Write a figure as PNG and the numbers it shows as CSV; return paths by kind.
 
     Parameters
     ----------
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
     table : the numbers drawn; in the CSV no cell is a formula to a spreadsheet.
-    alt : the picture in words, stored in the PNG's description and beside it as text.
+    alt : the picture in words: the PNG's description, and the image's alternative text wherever a
+        notebook shows the figure afterwards.
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
-
-    Returned are the paths by kind. Letters of the PDF are text, in TrueType.
+    kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
     """
     check_alt(alt)
     # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
@@ -336,22 +337,28 @@ def save_figure(
         raise ConfigError(got, f"at most {WIDEST}", "draw fewer panels or split it")
     folder = folder or figures_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {kind: folder / f"{name}.{kind}" for kind in ("png", "pdf", "csv")}
-    paths["alt"] = folder / f"{name}.txt"
-    undated = {"CreationDate": None, "Producer": None, "Creator": None}
-    with plt.rc_context({"pdf.fonttype": 42}):  # TrueType: publishers refuse Type 3
-        figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None, "Description": alt})
-        # The first drawing has laid the panels out; doing it again would double the time.
+    paths = {kind: folder / f"{name}.{kind}" for kind in (*kinds, "csv")}
+    # TrueType: publishers refuse Type 3. The salt makes the ids of an SVG the same at each run.
+    with plt.rc_context({"pdf.fonttype": 42, "svg.hashsalt": name}):
         layout = figure.get_layout_engine()
-        figure.set_layout_engine("none")
-        figure.savefig(paths["pdf"], metadata=undated)
+        for kind in kinds:
+            figure.savefig(paths[kind], dpi=dpi, metadata=_metadata(kind, alt))
+            # The first drawing has laid the panels out; doing it again would double the time.
+            figure.set_layout_engine("none")
         figure.set_layout_engine(layout)
     in_csv(table).to_csv(paths["csv"], index=False, float_format="%.6g", lineterminator="\n")
-    paths["alt"].write_text(alt.strip() + "\n", encoding="utf-8")
+    # IPython asks an object for this, and draws the picture itself.
+    figure._repr_mimebundle_ = lambda **_: ({}, {"image/png": {"alt": alt.strip()}})
     return paths
 
 
-# -- kinds of figures
+def _metadata(kind: str, alt: str) -> dict[str, str | None]:
+    """Return what an image file says of itself: no date and no program, so that bytes repeat."""
+    if kind == "png":
+        return {"Software": None, "Description": alt}
+    if kind == "pdf":
+        return {"CreationDate": None, "Producer": None, "Creator": None}
+    return {"Date": None, "Creator": None, "Description": alt}
 
 
 def ir_score_curves(

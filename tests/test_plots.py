@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -91,8 +92,8 @@ def test_bars_stand_in_groups_with_their_intervals():
 def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, curves):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
     figure = plots.ir_score_curves(curves)
-    paths = plots.save_figure(figure, "99_x", curves, "Two curves.")
-    names = {"png": "99_x.png", "pdf": "99_x.pdf", "csv": "99_x.csv", "alt": "99_x.txt"}
+    paths = plots.save_figure(figure, "99_x", curves, "Two curves.", kinds=("png", "pdf", "svg"))
+    names = {kind: f"99_x.{kind}" for kind in ("png", "pdf", "svg", "csv")}
     assert {kind: path.name for kind, path in paths.items()} == names
     assert paths["png"].read_bytes()[:4] == b"\x89PNG"
     assert b"Two curves." in paths["png"].read_bytes()
@@ -105,7 +106,8 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
     pd.testing.assert_frame_equal(pd.read_csv(paths["csv"]), curves)
     first = {k: p.read_bytes() for k, p in paths.items()}
-    plots.save_figure(plots.ir_score_curves(curves), "99_x", curves, "Two curves.")
+    again = plots.ir_score_curves(curves)
+    plots.save_figure(again, "99_x", curves, "Two curves.", kinds=("png", "pdf", "svg"))
     # the same numbers give the same bytes
     assert first == {k: p.read_bytes() for k, p in paths.items()}
     with pytest.raises(ConfigError, match="empty alt text"):
@@ -113,6 +115,18 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     figure.set_size_inches(17, 4)  # too wide for a page
     with pytest.raises(ConfigError, match=r"17\.0 inches wide"):
         plots.save_figure(figure, "99_x", curves, "Two curves.")
+
+
+def test_a_notebook_shows_a_saved_figure_with_its_words(tmp_path, curves):
+    figure = plots.ir_score_curves(curves)
+    paths = plots.save_figure(figure, "99_x", curves, " Two curves.\n", folder=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["99_x.csv", "99_x.png"]
+    assert {*paths} == {"png", "csv"}
+    formatter = DisplayFormatter()
+    formatter.formatters["image/png"].for_type(type(figure), lambda _: b"drawn")
+    data, metadata = formatter.format(figure)
+    assert data["image/png"] == b"drawn"
+    assert metadata["image/png"] == {"alt": "Two curves."}
 
 
 def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():

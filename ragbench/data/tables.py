@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from pydantic import BaseModel
 
 from ragbench.data.files import EXPORT, MAX_UNPACKED, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
@@ -158,12 +160,29 @@ def as_table(source: Any) -> Table:
         return Table(
             "the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True)
         )
-    rows = list(source) if isinstance(source, Iterable) else [source]
+    alone = _is_object(source) or not isinstance(source, Iterable)
+    rows = [_fields(row) if _is_object(row) else row for row in ([source] if alone else source)]
     if strange := [row for row in rows if not isinstance(row, Mapping | RagResult)]:
-        expected = "a data frame, a list of dicts, or a path"
+        expected = "a data frame, a list of dicts or of objects with fields, or a path"
         do = "bring it into one of these forms"
         raise DataError(f"a table as {type(strange[0]).__name__}", expected, do)
     return Table("the rows", [f"row {i}" for i in range(len(rows))], _of_dicts(rows))
+
+
+def _is_object(row: Any) -> bool:
+    """Tell whether a row is an object with named fields, as ragas and DeepEval keep theirs."""
+    if isinstance(row, RagResult | type):
+        return False
+    return dataclasses.is_dataclass(row) or isinstance(row, BaseModel)
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """Return an object's fields that hold something, by name."""
+    if isinstance(row, BaseModel):
+        values = dict(row)
+    else:
+        values = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _file(path: Path) -> Table:

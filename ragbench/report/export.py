@@ -638,7 +638,13 @@ def _write(
         alts = {}
         for stem, figure, numbers, alts[stem] in figures:
             paths = plots.save_figure(
-                figure, stem, numbers, alts[stem], folder=folder / "figures", dpi=_DPI
+                figure,
+                stem,
+                numbers,
+                alts[stem],
+                folder=folder / "figures",
+                dpi=_DPI,
+                kinds=("png", "pdf"),
             )
             done.files += [f"figures/{path.name}" for path in paths.values()]
         write("methods.md", [methods.markdown])

@@ -8,10 +8,12 @@ from __future__ import annotations
 import gzip
 import json
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 
 import ragbench as rb
 from ragbench.data import tables
@@ -58,6 +60,29 @@ class HasPandas:
         )
 
 
+class Sample(BaseModel):
+    """ragas' SingleTurnSample, as far as it is read: most fields are empty."""
+
+    user_input: str
+    response: str
+    reference: str
+    retrieved_contexts: list[str]
+    rubrics: dict[str, str] | None = None
+
+
+@dataclass
+class TestCase:
+    """DeepEval's LLMTestCase, as far as it is read."""
+
+    __test__ = False
+
+    input: str
+    actual_output: str
+    expected_output: str
+    retrieval_context: list[str]
+    context: list[str] | None = None
+
+
 def stored(folder, kind, rows):
     """Write rows in a format, as its usual tool does."""
     frame = pd.DataFrame(rows)
@@ -101,6 +126,22 @@ def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file
     frame = read_answers(stored(tmp_path, kind, [row]))
     assert ours(frame) == OURS
     assert frame["question_id"].tolist() == ["q1"]
+
+
+@pytest.mark.parametrize("made", [Sample(**RAGAS), TestCase(**DEEPEVAL)])
+def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_columns(made):
+    for source in (made, [made], (made for _ in range(1))):
+        frame = read_answers(source)
+        assert ours(frame) == OURS
+        assert {*frame.columns} == {*OURS, "question_id"}
+    assert len(read_answers([made, made])) == 2
+    scores = rb.score([made], ["rouge_l", "contained"])
+    assert scores.loc[0, "rouge_l"] == rb.rouge_l(ANSWER, TRUTH)
+
+
+def test_a_class_in_place_of_its_objects_is_named():
+    with pytest.raises(DataError, match="list of dicts"):
+        read_answers([Sample])
 
 
 def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(tmp_path):

@@ -65,9 +65,7 @@ def differences(committed, now) -> pd.DataFrame:
 
 @pytest.fixture
 def copy(tmp_path):
-    shutil.copytree(
-        published_figures(), tmp_path / "copy", ignore=shutil.ignore_patterns("*.p*", "*.txt")
-    )
+    shutil.copytree(published_figures(), tmp_path / "copy", ignore=shutil.ignore_patterns("*.png"))
     return tmp_path / "copy"
 
 

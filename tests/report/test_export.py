@@ -32,6 +32,7 @@ from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
 from label_replies import reply as label_reply
+from PIL import Image
 
 import ragbench as rb
 from ragbench import plots
@@ -301,6 +302,11 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
     assert [name for name in exported.files if f"- `{name}`" not in listed] == ["README.md"]
 
 
+def alt_of(png):
+    with Image.open(png) as picture:
+        return picture.text["Description"]
+
+
 def test_the_page_holds_all_of_it_and_loads_nothing(exported):
     text = (exported.folder / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'(?:src|href)="(?!data:)', text) == []
@@ -311,7 +317,7 @@ def test_the_page_holds_all_of_it_and_loads_nothing(exported):
         picture = base64.b64encode(
             (exported.folder / "figures" / f"{stem}.png").read_bytes()
         ).decode()
-        alt = (exported.folder / "figures" / f"{stem}.txt").read_text(encoding="utf-8").strip()
+        alt = alt_of(exported.folder / "figures" / f"{stem}.png")
         assert f'alt="{html.escape(alt)}" src="data:image/png;base64,{picture}"' in text
     methods = (exported.folder / "methods.md").read_text(encoding="utf-8")
     paragraphs = [part for part in methods.strip().split("\n\n") if part[0] not in "#-"]
@@ -552,7 +558,7 @@ def test_fonts_are_embedded_as_truetype_and_pictures_fit_a_page(exported):
         )
         assert width <= plots.WIDEST * 72
         assert height <= 20 * 72
-    assert "Mean IR score" in (exported.folder / "figures" / "ir_score.txt").read_text()
+    assert "Mean IR score" in alt_of(exported.folder / "figures" / "ir_score.png")
 
 
 def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn, monkeypatch):
@@ -739,7 +745,7 @@ def test_bars_say_the_whole_system_and_no_reader_is_called_a_language_model(tmp_
     made = export(tmp_path / "r", tmp_path / "p", html=True)
     bars = pd.read_csv(made.folder / "figures" / "grades.csv")["cell"].tolist()
     assert bars == ["no documents", "whole, BM25, k = 1, N = 20", "whole, BM25, k = 2, N = 20"]
-    for name in ("figures/grades.txt", "report.html", "tables/grades.md", "methods.md"):
+    for name in ("figures/grades.csv", "report.html", "tables/grades.md", "methods.md"):
         assert "LLM only" not in (made.folder / name).read_text(encoding="utf-8"), name
 
 
