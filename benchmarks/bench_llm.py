@@ -211,7 +211,7 @@ def fill(path: Path, model, prompts: list[str], schema: type[BaseModel] | None) 
         "uncounted": 0,
         "prompt_seconds": 0.1,
     }
-    usage |= {"output_seconds": 0.1, "seconds": 0.2, "cost": None}
+    usage |= {"output_seconds": 0.1, "seconds": 0.2}
     answer = {
         "ok": True,
         "text": text,

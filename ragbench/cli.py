@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import ragbench as rb  # its modules load when they are first used
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.notebooks import SERIES, create_project, run_all
@@ -118,6 +120,13 @@ _EXPERIMENT = _arg(
     ),
 )
 _HOST = _arg("--host", help="address of the model's server (default: OLLAMA_HOST, or this machine)")
+_OPTIONS = _arg(
+    "--options",
+    nargs="*",
+    default=[],
+    metavar="NAME=VALUE",
+    help="of the model, such as num_ctx=4096 num_predict=200 reasoning=false",
+)
 _TO = _arg("--to", required=True, help="folder to make; an earlier export is replaced")
 
 
@@ -141,12 +150,17 @@ def _as_flags(message: str, in_yaml: bool) -> str:
     return re.sub(r"\blabels='([^']*)'", r"labels: \1" if in_yaml else r"--labels \1", message)
 
 
-def _as_mapping(pairs: Sequence[str]) -> dict[str, str]:
+def _as_mapping(pairs: Sequence[str], flag: str = "--columns") -> dict[str, str]:
     if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise ConfigError(
-            f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer"
-        )
+        example = "reference=gold_answer" if flag == "--columns" else "num_ctx=4096"
+        raise ConfigError(f"{flag} {wrong[0]}", "OURS=YOURS", f"write for instance {example}")
     return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _chat_model(given: _Given, **defaults: Any) -> Any:
+    pairs = _as_mapping(given.options, "--options")
+    options = {name: yaml.safe_load(value) for name, value in pairs.items()}
+    return rb.chat_model(given.model, given.host, **(defaults | options))
 
 
 def _count(number: int, word: str) -> str:
@@ -350,9 +364,9 @@ def _export(given: _Given) -> None:
 
 @_command(
     "doctor",
-    _arg("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b or smollm2"),
+    _arg("--model", help="also ask this model two questions, e.g. ollama:llama3:8b or smollm2"),
     _HOST,
-    _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
+    _OPTIONS,
     _arg("--pull", action="store_true", help="let Ollama fetch the model first"),
 )
 def _doctor(given: _Given) -> int:
@@ -361,12 +375,12 @@ def _doctor(given: _Given) -> int:
     print(rb.doctor.check_lines(results))
     good = all(check.ok or check.optional for check in results)
     if given.model:
-        chat = rb.chat_model(given.model, host=given.host, num_ctx=given.num_ctx)
+        chat = _chat_model(given)
         if given.pull:
             rb.llm.planning.pull(chat)
-        report = rb.llm.fitness(chat)
-        print(f"\n{report}")
-        good = good and report.fit
+        results = rb.doctor.model_checks(chat)
+        print(f"\n{rb.doctor.check_lines(results)}")
+        good = good and all(check.ok for check in results)
     return 0 if good else 1
 
 
@@ -467,8 +481,7 @@ def _data_fetch(given: _Given) -> None:
         help='such as "single fact" "two documents" unanswerable (default: all)',
     ),
     _HOST,
-    _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
-    _arg("--num-predict", type=int, default=256, help="tokens of a reply, at most (default 256)"),
+    _OPTIONS,
     _arg(
         "--cassette",
         help=(
@@ -480,9 +493,7 @@ def _data_fetch(given: _Given) -> None:
 def _data_draft(given: _Given) -> None:
     """Draft questions about documents of your own, with a model, and check each draft."""
     path = Path(given.to)
-    model = rb.chat_model(
-        given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict
-    )
+    model = _chat_model(given, num_predict=256)
     options = {"cassette": given.cassette or str(path.with_suffix(".sqlite"))}
     options |= {"types": given.types} if given.types else {}
     drafts = rb.draft_questions(given.documents, model, given.per_document, **options)
@@ -502,8 +513,7 @@ def _data_draft(given: _Given) -> None:
     _arg("--documents", type=int, default=10, help="how many (default 10)"),
     _arg("--language", default="en", help="en or zh (default en)"),
     _HOST,
-    _arg("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)"),
-    _arg("--num-predict", type=int, default=640, help="tokens of a reply, at most (default 640)"),
+    _OPTIONS,
     _arg(
         "--cassette",
         help=(
@@ -516,9 +526,7 @@ def _data_draft(given: _Given) -> None:
 def _data_generate(given: _Given) -> None:
     """Let a model write documents and questions of a domain, and check them (RAGEval)."""
     seeds = [document.text for document in rb.data.load_documents(given.seeds)]
-    model = rb.chat_model(
-        given.model, given.host, num_ctx=given.num_ctx, num_predict=given.num_predict
-    )
+    model = _chat_model(given, num_predict=640)
     cassette = given.cassette or str(Path(given.out).with_suffix(".sqlite"))
     generated = rb.datagen.generate_set(
         model, given.domain, seeds, given.documents, language=given.language, cassette=cassette

@@ -8,10 +8,20 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from ragbench import llm
 from ragbench.errors import RagbenchError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 
+_WORDS = 300  # of the prompt whose reading is timed; each is one token
+_TOKENS = 48  # of a reply, so that a model that does not stop takes seconds
+DEADLINE_S = 120.0
+_LONG_PROMPT = "lake hill tree road bird wind " * (_WORDS // 6) + "\nWhich words stand above?"
+_LABEL_PROMPT = (
+    "Text: The library opens at nine.\nDoes the text say when the library opens? "
+    'Answer with JSON: {"labels": ["yes"]} or {"labels": ["no"]}.'
+)
 _SHARED = {
     "RAGChecker meta-evaluation": "ragchecker/meta_evaluation",
     "WikiEval": "wikieval/wikieval.jsonl",
@@ -93,6 +103,29 @@ def _weights() -> Iterator[Check]:
             yield Check(f"{name} weights", True, f"{weights}, sha256 as published")
         except RagbenchError as error:
             yield Check(f"{name} weights", False, error.got, error.do, optional=name != "MiniLM")
+
+
+def model_checks(model: Any) -> list[Check]:
+    """Ask a chat model two short questions: does it answer, how fast, and does it keep to labels?"""
+    settings = {"retries": 0, "progress": False, "deadline_s": DEADLINE_S}
+    answer = llm.ask(model, [_LONG_PROMPT], num_predict=_TOKENS, on_length="keep", **settings)[0]
+    if answer.error is not None:
+        what = f"{answer.error.kind}: {answer.error.got}"
+        if answer.error.kind == "timeout":
+            what = f"slower than {_TOKENS} tokens in {DEADLINE_S:.0f} s"
+        return [Check("model", False, f"{answer.model}: {what}", answer.error.do)]
+    speeds = f"{answer.seconds:.1f} s for {answer.usage.output_tokens} tokens"
+    if answer.usage.prompt_seconds:
+        read = _WORDS / answer.usage.prompt_seconds
+        speeds += f"; {read:.0f} tokens/s read, {answer.usage.tokens_per_second:.1f} written"
+    checks = [Check("model", True, f"{answer.model}, digest {answer.digest[:12] or 'none'}")]
+    checks.append(Check("speed", True, speeds))
+    schema = llm.label_schema(1, ("yes", "no"))
+    label = llm.ask(model, [_LABEL_PROMPT], schema, num_predict=_TOKENS, **settings)[0]
+    do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
+    got = "kept to at once" if label.ok and not label.repairs else "kept to after a repair try"
+    checks.append(Check("labels", label.ok, got if label.ok else f"{label.error.got}", do))
+    return checks
 
 
 def data_checks() -> Iterator[Check]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from experiment_parts import Named, experiment, write_lines
-from fake_ollama import FakeOllama
+from fake_ollama import FakeOllama, Fault
 from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA
 from label_replies import reply
 
@@ -70,14 +70,26 @@ def test_doctor_lists_the_models_of_a_running_ollama(fake, monkeypatch):
     assert (check.ok, check.what) == (True, "1 models: llama3:8b")
 
 
-def test_doctor_tries_a_model_as_judge(command, fake, capsys):
-    cli.main(["doctor", "--model", "ollama:llama3:8b", "--host", fake.url])
+def test_doctor_asks_a_model_two_questions_with_its_options(command, fake, capsys):
+    model = ["doctor", "--model", "ollama:llama3:8b", "--host", fake.url]
+    cli.main([*model, "--options", "num_ctx=2048", "reasoning=false"])
     out = capsys.readouterr().out
-    assert f"llama3:8b at {fake.url}" in out
-    assert "deterministic  yes (3 calls)" in out
-    assert "NOT FIT" in command(
-        "doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1
-    )
+    assert "ok  model   ollama:llama3:8b, digest" in out
+    assert "ok  speed" in out
+    assert "ok  labels  kept to at once" in out
+    assert [(call.body["options"]["num_ctx"], call.body["think"]) for call in fake.calls] == [
+        (2048, False)
+    ] * 2
+    fake.fault = lambda prompt, before: Fault("answer", "not JSON") if "library" in prompt else None
+    assert "NO  labels" in command(*model, status=1)
+    assert "NO  model" in command(*model[:-1], "127.0.0.1:9", status=1)
+
+
+def test_doctor_says_slower_than_instead_of_a_speed_it_did_not_see(fake, monkeypatch):
+    monkeypatch.setattr(doctor, "DEADLINE_S", 0.2)
+    fake.latency_s = 2
+    (check,) = doctor.model_checks(fake.model())
+    assert "slower than 48 tokens in" in check.what
 
 
 def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
@@ -85,7 +97,7 @@ def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
     said = capsys.readouterr()
     assert "qwen3:4b" in fake.models
     assert "200/200" in said.err
-    assert "ollama:qwen3:4b at" in said.out
+    assert "ollama:qwen3:4b, digest" in said.out
     assert cli.main(["doctor", "--model", "ollama:nope", "--host", fake.url, "--pull"]) == 2
     assert "pull model manifest" in capsys.readouterr().err
 

@@ -29,7 +29,7 @@ from ragbench.datagen.sets import json_lines, question_row
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
 from ragbench.labelling.statements import extract_sentences
-from ragbench.llm.endpoints import endpoints_of
+from ragbench.llm import model_name
 from ragbench.paths import written_whole
 from ragbench.prompts import Prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
@@ -157,7 +157,7 @@ def draft_questions(
     drafts, passages = _write_drafts(writer, documents, per_document, types, seed, prompt)
     written = [draft for draft in drafts.values() if draft.question]
     supported = find_references(writer, written, passages, "draft_references")
-    drafted_by = endpoints_of(model)[0].model
+    drafted_by = model_name(model)
     questions = {draft.id: _question(draft, drafted_by) for draft in supported}
     problems = validate(Dataset("drafts", tuple(questions.values()), documents))
     faults = {problem.question_id: problem.what for problem in problems} | _faults(supported)

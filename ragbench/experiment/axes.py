@@ -46,13 +46,11 @@ MODELS: Mapping[str, Callable] = {
 # Of a chat model, in a file or a mapping.
 MODEL_OPTIONS = (
     "host",
-    "hosts",
     "temperature",
     "seed",
     "num_ctx",
     "num_predict",
     "deadline_s",
-    "price",
     "digest",
 )
 MODEL_OPTIONS += ("top_p", "top_k", "stop", "reasoning", "keep_alive", "cloud")
@@ -78,8 +76,7 @@ def make_generator(name: str | Mapping[str, Any], **options: Any) -> Any:
     one of `GENERATORS`.
 
     Or by a mapping as in an experiment file, ``{"use": "ollama:llama3:8b", "num_predict": 200}``.
-    ``options`` are of the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of
-    addresses, makes one model on several hosts.
+    ``options`` are of the entry in the table, or of `ragbench.llm.chat_model`.
     """
     use, named = _use("generator", name)
     return _model("generator", use, options | named)
@@ -92,9 +89,7 @@ def make_judge(name: str | Mapping[str, Any], **options: Any) -> Any:
 
 
 def is_model(value: Any) -> bool:
-    """Say whether an axis value is a chat model (or a name of one, or one model on several hosts)."""
-    if isinstance(value, list | tuple):
-        return bool(value) and all(map(is_model, value))
+    """Say whether an axis value is a chat model or a name of one."""
     return isinstance(value, str) or hasattr(value, "ainvoke")
 
 
@@ -296,10 +291,7 @@ def _retriever(
 
 
 def _model(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path()) -> Any:
-    """Make who answers, grades or labels:
-
-    of the axis's table, or a chat model, or one model on several hosts.
-    """
+    """Make who answers, grades or labels: of the axis's table, or a chat model."""
     if use in _TABLES[axis]:
         _check_options(use, _TABLES[axis][use], options, ("self",))
         return _TABLES[axis][use](**options)
@@ -309,18 +301,13 @@ def _model(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path(
             error.got, error.expected, error.do if "did you mean" in error.do else TWO_WAYS
         )
     check_known(f"option of {use}", options, MODEL_OPTIONS)
-    others = {key: value for key, value in options.items() if key != "hosts"}
     for key in ("temperature", "seed", "num_ctx", "num_predict", "deadline_s"):
         value = options.get(key)
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0
         ):
             raise ConfigError(f"{key} is {value!r}", "a number of at least 0", f"mend {key}")
-    if (hosts := options.get("hosts")) is None:
-        return chat_model(_beside(folder, use), **others)
-    if not isinstance(hosts, list | tuple) or not hosts:
-        raise ConfigError(f"hosts is {hosts!r}", "a list of addresses", "mend hosts")
-    return [chat_model(_beside(folder, use), host=str(host), **others) for host in hosts]
+    return chat_model(_beside(folder, use), **options)
 
 
 _MAKERS: Mapping[str, Callable] = {

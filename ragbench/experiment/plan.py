@@ -23,7 +23,7 @@ def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank"
     (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette.
     ``speeds`` are for `ragbench.llm.plan`: ``seconds_per_call`` of a step of which nothing is
-    recorded, ``price``.
+    recorded.
     """
     plan = Plan()
     with experiment.open_cassette(make=False) as cassette:
@@ -92,9 +92,7 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
 
 
 def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
-    return Plan(
-        (PlannedStep(step, calls, remaining=calls, seconds=seconds, cost=0.0, basis=basis),)
-    )
+    return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, basis=basis),))
 
 
 def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:

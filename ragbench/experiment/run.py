@@ -516,8 +516,7 @@ class Experiment(Grid):
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever
     "LLM only".
     generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat
-    model, list of one
-        model on several hosts, function (question, context) -> answer, or object with ``answer``,
+    model, function (question, context) -> answer, or object with ``answer``,
         such as a pipeline of your own. None: retrieval only.
     judge : the same for grades; an object of your own has ``grade_all``. None: answers without
     grades.

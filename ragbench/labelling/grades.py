@@ -147,8 +147,7 @@ def grade(
 
     Parameters
     ----------
-    judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an
-    object of your own with
+    judge : a LangChain chat model, a name for ``chat_model``, or an object of your own with
         ``grade_all(questions, answers)``, which needs no prompt.
     per_prompt : which answers share a prompt, see `group_answers`.
     order : None shows answers as given; a seed shuffles them within each prompt, so that order

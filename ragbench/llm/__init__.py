@@ -1,7 +1,7 @@
 """Talking to models: Ollama and others, recorded, resumable, and never silently wrong.
 
 Reading order: ``models`` (a name becomes a chat model) -> ``endpoints`` (its digest, one call
-through LangChain) -> ``asking`` (many prompts, one Reply each: retries, hosts, repair) with
+through LangChain) -> ``asking`` (many prompts, one Reply each: retries, repair) with
 ``structured`` and ``context`` (is the reply whole?), ``failures`` (eight kinds) and ``cassette``
 (what is recorded). Before a run: ``planning``.
 """
@@ -12,6 +12,6 @@ from ragbench.llm.context import estimate_tokens
 from ragbench.llm.endpoints import ModelFacts, model_facts, model_name
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model
-from ragbench.llm.planning import Plan, PlannedStep, fitness, plan
+from ragbench.llm.planning import Plan, PlannedStep, plan
 from ragbench.llm.reply import Reply, Usage
 from ragbench.llm.structured import label_schema

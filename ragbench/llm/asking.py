@@ -21,9 +21,9 @@ from ragbench.llm.endpoints import (
     LONGEST_PAUSE_S,
     Endpoint,
     Received,
-    agreed_digest,
-    endpoints_of,
+    endpoint_of,
     run,
+    served_digest,
 )
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
 from ragbench.llm.models import BOUNDS, DEADLINE_S
@@ -78,8 +78,7 @@ def ask(
 
     Parameters
     ----------
-    model : a LangChain chat model, or a name or mapping for ``chat_model``; or a list of one model
-    on several hosts.
+    model : a LangChain chat model, or a name or mapping for ``chat_model``.
     prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists
     of these.
     schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A
@@ -88,7 +87,7 @@ def ask(
     cassette : where replies are recorded and looked up; a path means record mode. With one, equal
     prompts are asked
         once.
-    concurrency : most calls under way to one host at a time.
+    concurrency : most calls under way at a time.
     deadline_s : seconds for one whole call. Default: the model's own, else 600.
     retries : how often a failure that may pass is tried again; one that ran into its deadline once.
     progress : a bar. Default: from 20 prompts on, when somebody looks.
@@ -101,24 +100,23 @@ def ask(
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind
     ``truncated`` (``"fail"``,
         for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers).
-    groups : what each prompt belongs to (its question, say). The prompts of one group go to one
-    host, one after
-        another, so that its prompt cache helps. Default: each prompt is a group.
+    groups : what each prompt belongs to (its question, say). The prompts of one group are asked one
+    after another, so that the server's prompt cache helps. Default: each prompt is a group.
 
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
     under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
     the cassette has it too.
     """
-    endpoints = endpoints_of(model, num_predict)
+    endpoint = endpoint_of(model, num_predict)
     check_known("on_miss", [on_miss], ("raise", "reply"))
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    tasks = _tasks(prompts, schema, ids, groups, endpoints[0])
-    deadline_s = deadline_s or endpoints[0].deadline_s or DEADLINE_S
+    tasks = _tasks(prompts, schema, ids, groups, endpoint)
+    deadline_s = deadline_s or endpoint.deadline_s or DEADLINE_S
     limits = (concurrency, deadline_s, retries, patience_s, backoff_s)
-    job = _Job(endpoints, tasks, tape, step, on_length == "keep", *limits)
+    job = _Job(endpoint, tasks, tape, step, on_length == "keep", *limits)
     if tape is not None and tape.mode == "replay":
         job.replay(tape, on_miss == "raise")
     elif tasks:
@@ -224,7 +222,7 @@ def _run(job: _Job, progress: bool | None) -> None:
 class _Job:
     """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
 
-    endpoints: Sequence[Endpoint]
+    endpoint: Endpoint
     tasks: list[_Task]
     cassette: Cassette | None
     step: str
@@ -248,7 +246,7 @@ class _Job:
 
         what is missing is a failure, or raised if strict.
         """
-        first = self.endpoints[0]
+        first = self.endpoint
         of = len(self.tasks)
         missing = self._look_up(tape, first.pinned_digest)
         if missing and strict:
@@ -263,7 +261,7 @@ class _Job:
 
         return the rest. A recorded failure is served in replay mode only.
         """
-        first = self.endpoints[0]
+        first = self.endpoint
         digest = tape.choose_digest(first.provider, first.name, on_server)
         if digest is None:
             return self.tasks
@@ -289,7 +287,7 @@ class _Job:
 
         a structured one is validated again, so that new validators hold for old replies.
         """
-        first = self.endpoints[0]
+        first = self.endpoint
         error = None
         parsed = None
         if not answer["ok"]:
@@ -314,9 +312,9 @@ class _Job:
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every task."""
-        # As long as everything is on the cassette, no host needs to be there.
-        on_server = await agreed_digest(self.endpoints, self.patience_s, self.backoff_s)
-        first = self.endpoints[0]
+        # As long as everything is on the cassette, no server needs to be there.
+        on_server = await served_digest(self.endpoint, self.patience_s, self.backoff_s)
+        first = self.endpoint
         missing = self.tasks
         if self.cassette is None:
             self.digest = on_server or ""
@@ -332,26 +330,16 @@ class _Job:
             deque(sorted(group, key=lambda task: len(str(task.messages))))
             for group in groups.values()
         )
-        while (
-            queue
-            and self.replaced is None
-            and (alive := [each for each in self.endpoints if each.dead is None])
-        ):
-            most = {
-                each: max(1, min(self.concurrency, each.slots or self.concurrency))
-                for each in alive
-            }
-            await asyncio.gather(
-                *(self._work(each, queue) for each in alive for _ in range(most[each]))
-            )
-        reason = self.replaced or next((each.dead for each in self.endpoints if each.dead), None)
+        workers = max(1, min(self.concurrency, first.slots or self.concurrency))
+        await asyncio.gather(*(self._work(first, queue) for _ in range(workers)))
+        reason = self.replaced or first.dead
         for task in (task for group in queue for task in group):
             self._settle(task, self._reply(task, first, reason))
         if self.replaced:
             log.warning("%s", self.replaced)
 
     async def _work(self, endpoint: Endpoint, queue: deque[deque[_Task]]) -> None:
-        """Ask one host for one group after the other, until there is none, or the host is gone."""
+        """Ask for one group after the other, until there is none, or the server is gone."""
         while queue and endpoint.dead is None and self.replaced is None:
             group = queue.popleft()
             while group:
@@ -361,7 +349,7 @@ class _Job:
                 except CallError as error:
                     if error.kind in HOST_FAILURES:
                         endpoint.dead = endpoint.dead or error
-                        queue.appendleft(group)  # for another host
+                        queue.appendleft(group)
                         break
                     reply = self._reply(task, endpoint, error)
                 except Exception as unnamed:
@@ -404,10 +392,7 @@ class _Job:
             if error.kind == "busy":
                 return waited + (error.retry_after or 0) <= self.patience_s
             if error.kind == "down":
-                others = any(
-                    other.dead is None for other in self.endpoints if other is not endpoint
-                )
-                return endpoint.spoke and not others and waited <= OUTAGE_S
+                return endpoint.spoke and waited <= OUTAGE_S
             return state.attempt_number <= (
                 min(1, self.retries) if error.kind == "timeout" else self.retries
             )
@@ -439,7 +424,7 @@ class _Job:
             task.attempts += 1
             start = time.perf_counter()
             received = await endpoint.call(messages, schema, self.deadline_s)
-            task.spent += received.usage(time.perf_counter() - start, endpoint.price)
+            task.spent += received.usage(time.perf_counter() - start)
             if any(secret in received.text for secret in endpoint.secrets):
                 do = "ask another server"
                 raise endpoint.fail(
@@ -496,7 +481,7 @@ class _Job:
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        first = self.endpoints[0]
+        first = self.endpoint
         late = first.fail("interrupted", "not answered yet")
         return [
             self.replies.get(n) or self._reply(task, first, late)

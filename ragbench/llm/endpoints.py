@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import os
 import re
 import threading
@@ -61,21 +60,12 @@ class Received:
     output_seconds: float = 0.0
     form: str = ""
 
-    def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
-        """Return what the call cost."""
+    def usage(self, seconds: float) -> Usage:
+        """Return the tokens and the time of the call."""
         counted = self.prompt_tokens is not None and self.output_tokens is not None
-        read = self.prompt_tokens or 0
-        written = self.output_tokens or 0
-        cost = (read * price[0] + written * price[1]) / 1e6 if price and counted else math.nan
+        tokens = (self.prompt_tokens or 0, self.output_tokens or 0)
         return Usage(
-            1,
-            read,
-            written,
-            int(not counted),
-            self.prompt_seconds,
-            self.output_seconds,
-            seconds,
-            cost,
+            1, *tokens, int(not counted), self.prompt_seconds, self.output_seconds, seconds
         )
 
 
@@ -103,7 +93,6 @@ class Endpoint:
         self.num_ctx: int | None = getattr(model, "num_ctx", None)
         self.num_predict = getattr(model, "num_predict", None) or getattr(model, "max_tokens", None)
         self.deadline_s = getattr(model, "deadline_s", None)
-        self.price = getattr(model, "price", None)
         self.pinned_digest = getattr(model, "digest", None)
         fields = [
             (name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})
@@ -435,55 +424,25 @@ def endpoint_of(model: Any, num_predict: int | None = None) -> Endpoint:
     return endpoint
 
 
-def endpoints_of(model: Any, num_predict: int | None = None) -> list[Endpoint]:
-    """Return the endpoints of one model on one or several hosts.
-
-    ConfigError for different models.
-    """
-    models = list(model) if isinstance(model, list | tuple) else [model]
-    if not models:
-        raise ConfigError(
-            "no model", "a chat model, or a sequence of the same model on several hosts", "pass one"
-        )
-    endpoints = [endpoint_of(each, num_predict) for each in models]
-    kinds = list(dict.fromkeys(canonical([each.model, each.options]) for each in endpoints))
-    if len(kinds) > 1:
-        same = "one model with the same options on every host"
-        raise ConfigError(
-            f"two different models: {kinds[0]} and {kinds[1]}", same, "call ask once per model"
-        )
-    return endpoints
-
-
-async def agreed_digest(
-    endpoints: Sequence[Endpoint], patience_s: float = 0.0, backoff_s: float = 0.5
+async def served_digest(
+    endpoint: Endpoint, patience_s: float = 0.0, backoff_s: float = 0.5
 ) -> str | None:
-    """Ask the hosts of a model for its weights; return the one digest that they give (None: no host
-    says).
+    """Ask a server for the digest of a model's weights; None where it cannot be asked.
 
-    A host that cannot be asked is ``dead``. ``patience_s``: for a server that still loads its
-    model. Raises CallError for several digests.
+    Then the endpoint is ``dead``. ``patience_s``: for a server that still loads its model.
     """
     busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
     pause = wait_random_exponential(backoff_s, max=LONGEST_PAUSE_S)
     patiently = AsyncRetrying(
         retry=busy, stop=stop_after_delay(patience_s), wait=pause, reraise=True
     )
-    for each in endpoints:
-        try:
-            each.found = await patiently(each.digest)
-            await each.check()
-            each.spoke = True
-        except CallError as error:
-            each.dead = error
-    said = {each.found: each for each in endpoints if each.found is not None}
-    if len(said) > 1:
-        digests_at = ", ".join(f"{digest[:12]} at {each.host}" for digest, each in said.items())
-        do = "pull the same model on every host"
-        raise next(iter(said.values())).fail(
-            "digest", f"two digests under one name: {digests_at}", do=do
-        )
-    return next(iter(said), None)
+    try:
+        endpoint.found = await patiently(endpoint.digest)
+        await endpoint.check()
+        endpoint.spoke = True
+    except CallError as error:
+        endpoint.dead = error
+    return endpoint.found
 
 
 def model_name(model: Any) -> str:
@@ -518,7 +477,7 @@ def _response_format(schema: dict, form: str) -> dict[str, Any]:
 # Where a model is, how long to wait, and what to log: none of it changes a reply.
 _NO_OPTION = re.compile(
     r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
-    r"|organization|disable_streaming|^name$|profile|output_version|deadline|price|api.?key|secret|password|credential"
+    r"|organization|disable_streaming|^name$|profile|output_version|deadline|api.?key|secret|password|credential"
     r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
     re.IGNORECASE,
 )
@@ -553,14 +512,13 @@ class ModelFacts:
     digest: str | None
     options: dict[str, Any]
     num_ctx: int | None
-    hosts: int = 1
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a manifest says."""
         return {
             name: getattr(self, name)
-            for name in ("provider", "model", "digest", "options", "num_ctx", "hosts")
+            for name in ("provider", "model", "digest", "options", "num_ctx")
         }
 
     def row(self) -> dict[str, Any]:
@@ -582,38 +540,30 @@ def model_facts(
     ask_server: bool = True,
     num_predict: int | None = None,
 ) -> ModelFacts:
-    """Return who a chat model is (a name, an object, or one model on several hosts).
+    """Return who a chat model is (a name or an object).
 
     The server is not asked without ``ask_server``, and where the cassette is in replay mode; then
     the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
-    when no server answers and nothing says which weights are meant, or where the hosts have
-    different ones.
+    when no server answers and nothing says which weights are meant.
     """
-    endpoints = endpoints_of(model, num_predict)
-    first = endpoints[0]
-    digest = endpoints[0].pinned_digest
+    endpoint = endpoint_of(model, num_predict)
+    digest = endpoint.pinned_digest
     if ask_server and not (cassette is not None and cassette.mode == "replay"):
-        found = run(agreed_digest(endpoints))  # "": a server that says nothing of its weights
+        found = run(served_digest(endpoint))  # "": a server that says nothing of its weights
         digest = digest if found is None else found
-    dead = [each.dead for each in endpoints if each.dead]
-    if refused := [error for error in dead if error.kind != "down"]:
-        raise refused[0]
+    if endpoint.dead is not None and endpoint.dead.kind != "down":
+        raise endpoint.dead
     if digest is None and cassette is not None and cassette.mode != "off":
-        digest = cassette.choose_digest(first.provider, first.name, None)
-    if digest is None and dead:
-        raise dead[0]
-    secrets = tuple(secret for each in endpoints for secret in each.secrets)
-    return ModelFacts(
-        first.provider, first.name, digest, first.options, first.num_ctx, len(endpoints), secrets
-    )
+        digest = cassette.choose_digest(endpoint.provider, endpoint.name, None)
+    if digest is None and endpoint.dead is not None:
+        raise endpoint.dead
+    about = (endpoint.provider, endpoint.name, digest, endpoint.options, endpoint.num_ctx)
+    return ModelFacts(*about, endpoint.secrets)
 
 
 def window(model: Any) -> int | None:
-    """Return the window that a model works with at its first host:
-
-    the server's own, where it says and is loaded.
-    """
-    endpoint = endpoints_of(model)[0]
+    """Return the window that a model works with: the server's own, where it says and is loaded."""
+    endpoint = endpoint_of(model)
     run(endpoint.loaded())
     return endpoint.num_ctx
 

@@ -3,8 +3,7 @@
 llama.cpp's own server (package ``xllamacpp``) runs as a child process, ``python -m
 ragbench.llm.local``: one thread, loopback only, behind a random key. It starts at the first call,
 again when it has died, and ends when its standard input closes, so that a killed parent leaves no
-orphan. It never runs in this process: an exit with a request under way would crash the kernel. Two
-of one thread are the fastest on two cores: barriers spin when cores are shared.
+orphan. It never runs in this process: an exit with a request under way would crash the kernel.
 
 Its prompt cache reads a shared beginning once; in exchange a reply can depend on what was asked
 before, seed or not. Where that matters: ``chat_model("smollm2", extra_body={"cache_prompt":
@@ -30,7 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ragbench.errors import ConfigError
 from ragbench.llm.failures import CallError, failure
 from ragbench.paths import package_folder, sha256_of
 
@@ -109,17 +107,14 @@ def _sha256(path: Path, *_: int) -> str:
 class _Server:
     """One llama.cpp server in a child process, shared by all models of this process with these
     settings.
-
-    ``number`` tells several servers of one model apart.
     """
 
-    def __init__(self, file: _Gguf, num_ctx: int, number: int) -> None:
+    def __init__(self, file: _Gguf, num_ctx: int) -> None:
         self.file = file
         self.num_ctx = num_ctx
-        self.number = number
         about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
         # in place of an address, which changes with every start
-        self.label = f"local-server-{number}-{about[:6]}"
+        self.label = f"local-server-{about[:6]}"
         # other users of the machine reach the loopback address too
         self.key = secrets.token_hex(16)
         self._port = 0
@@ -214,21 +209,12 @@ def _close(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-_servers: dict[tuple[_Gguf, int, int], _Server] = {}
+_servers: dict[tuple[_Gguf, int], _Server] = {}
 
 
-def server_for(file: _Gguf, num_ctx: int, host: str | int | None) -> _Server:
-    """Return the server of these settings;
-
-    it is not started yet. ``host`` is its number, from 1.
-    """
-    number = str(host or 1)
-    if not (number.isdecimal() and int(number)):
-        do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
-        expected = "the number of a server on this machine: '1', '2' ..."
-        raise ConfigError(f"host={host!r} for gguf:{file.name}", expected, do)
-    key = file, num_ctx, int(number)
-    return _servers.setdefault(key, _Server(*key))
+def server_for(file: _Gguf, num_ctx: int) -> _Server:
+    """Return the server of these settings; it is not started yet."""
+    return _servers.setdefault((file, num_ctx), _Server(file, num_ctx))
 
 
 @atexit.register

@@ -42,7 +42,6 @@ class OllamaChat(ChatOllama):
     """``langchain_ollama.ChatOllama`` with what `ragbench.llm.ask` has to know beside it."""
 
     deadline_s: float | None = None
-    price: tuple[float, float] | None = None
     digest: str | None = None
     api_key: SecretStr | None = Field(default=None, repr=False)
     userinfo: SecretStr | None = Field(default=None, repr=False)
@@ -86,7 +85,6 @@ def chat_model(
     *,
     api_key: str | None = None,
     deadline_s: float = DEADLINE_S,
-    price: tuple[float, float] | None = None,
     digest: str | None = None,
     cloud: bool = False,
     **options: Any,
@@ -105,8 +103,6 @@ def chat_model(
         "num_predict": 200}``.
     host : address of the server. Default: OLLAMA_HOST or http://localhost:11434; OPENAI_BASE_URL or
     OpenAI itself.
-        For a GGUF file the number of its server on this machine: a list of models with "1" and "2"
-        uses two cores.
     num_ctx : context window in tokens, prompt and reply together; Ollama and llama.cpp are told to
     use it (default
         8192). An OpenAI-compatible server has its own; give its size here to have the counts
@@ -117,7 +113,6 @@ def chat_model(
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds for one whole call of `ask`, from the first byte sent to the last byte
     received.
-    price : money per million (prompt tokens, output tokens), where known.
     digest : name of the exact weights for providers that have none of their own. For a GGUF file:
     the sha256 that it
         must have.
@@ -146,7 +141,6 @@ def chat_model(
             "num_predict": num_predict,
             "api_key": api_key,
             "deadline_s": deadline_s,
-            "price": price,
         }
         settings = {key: value for key, value in spec.items() if key != "use"}
         return chat_model(str(spec.get("use", "")), **(given | {"digest": digest} | settings))
@@ -188,7 +182,7 @@ def chat_model(
         "num_ctx": num_ctx,
         "deadline_s": deadline_s,
     }
-    settings |= {"price": price, "digest": digest}
+    settings |= {"digest": digest}
     if provider == "ollama":
         return _ollama(name, host, num_predict, api_key, settings)
     if provider == "gguf":
@@ -210,7 +204,10 @@ def _ollama(
 
 def _local(name: str, host: str | None, num_predict: int | None, settings: dict) -> Any:
     file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
-    server = local.server_for(file, settings["num_ctx"], host)
+    if host is not None:
+        do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
+        raise ConfigError(f"host={host!r} for gguf:{file.name}", "a model on this machine", do)
+    server = local.server_for(file, settings["num_ctx"])
     hooks = {"request": [server.reach_async]}
     settings["http_client"] = httpx.Client(trust_env=False, event_hooks={"request": [server.reach]})
     settings["http_async_client"] = httpx.AsyncClient(transport=Transport(), event_hooks=hooks)
@@ -257,7 +254,6 @@ def _openai_chat() -> Any:
 
         num_ctx: int | None = None
         deadline_s: float | None = None
-        price: tuple[float, float] | None = None
         digest: str | None = None
         userinfo: SecretStr | None = Field(default=None, repr=False)
         default_headers: Mapping[str, str] | None = Field(default=None, repr=False)

@@ -17,7 +17,7 @@ CUT_SHORT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, time and money of one or more calls. Add two with ``+``.
+    """Tokens and time of one or more calls. Add two with ``+``.
 
     Attributes
     ----------
@@ -28,7 +28,6 @@ class Usage:
     prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server
     says (else 0).
     seconds : wall-clock time of the calls, seen from here.
-    cost : money in the currency of the price; NaN where no price is known.
     """
 
     calls: int = 0
@@ -38,18 +37,9 @@ class Usage:
     prompt_seconds: float = 0.0
     output_seconds: float = 0.0
     seconds: float = 0.0
-    cost: float = math.nan
 
     def __add__(self, other: Usage) -> Usage:
-        sums = {
-            f.name: getattr(self, f.name) + getattr(other, f.name)
-            for f in fields(self)
-            if f.name != "cost"
-        }
-        known = [part.cost for part in (self, other) if part.calls]
-        cost = math.fsum(known) if known else math.nan
-        # the one NaN object, so that == works
-        return Usage(**sums, cost=math.nan if math.isnan(cost) else cost)
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def tokens_per_second(self) -> float:
@@ -61,13 +51,13 @@ class Usage:
         return self.output_tokens / seconds if seconds and self.output_tokens else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON, an unknown cost as None."""
-        return {**asdict(self), "cost": None if math.isnan(self.cost) else self.cost}
+        """Return the fields for JSON."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Usage:
-        """Rebuild what ``to_dict`` gave."""
-        return cls(**{**values, "cost": math.nan if values["cost"] is None else values["cost"]})
+        """Rebuild what ``to_dict`` gave; older recordings have a field for money, which is left out."""
+        return cls(**{f.name: values[f.name] for f in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)

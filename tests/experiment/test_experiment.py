@@ -375,16 +375,10 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
         tmp_path,
         chunker={"small": {"use": "token_chunks", "size": 5, "overlap": 0}},
         retriever={"mine": {"use": "BM25", "tokenizer": "english"}},
-        generator={
-            "small": {
-                "use": "ollama:llama3:8b",
-                "num_predict": 96,
-                "hosts": ["gpu1:11434", "gpu2:11434"],
-            }
-        },
+        generator={"small": {"use": "ollama:llama3:8b", "num_predict": 96, "host": "gpu1:11434"}},
         judge="ollama:llama3:8b",
     )
-    assert [model.num_predict for model in made.generator["small"]] == [96, 96]
+    assert made.generator["small"].num_predict == 96
     assert made.retriever["mine"].keywords == {"tokenizer": "english"}
     assert len(made.chunker["small"](people(1).documents)) == 3
 

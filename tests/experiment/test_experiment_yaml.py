@@ -92,14 +92,11 @@ def test_own_files_are_found_beside_the_file(tmp_path, name, between):
     assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
 
 
-def test_a_model_takes_its_options_and_hosts(tmp_path):
-    text = (
-        HEAD
-        + 'generator: {l: {use: "ollama:llama3:8b", hosts: [gpu1, gpu2], num_ctx: 2048, seed: 7}}\n'
-    )
-    models = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
-    assert [model.base_url for model in models] == ["http://gpu1:11434", "http://gpu2:11434"]
-    assert {(model.num_ctx, model.seed) for model in models} == {(2048, 7)}
+def test_a_model_takes_its_options(tmp_path):
+    text = HEAD + 'generator: {l: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 2048, seed: 7}}\n'
+    model = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
+    assert model.base_url == "http://gpu1:11434"
+    assert (model.num_ctx, model.seed) == (2048, 7)
     one = Experiment.from_yaml(
         write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n")
     )
@@ -162,10 +159,6 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (
             HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n",
             r"generator\.l: unknown option of ollama:x 'heat'",
-        ),
-        (
-            HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n",
-            r"generator\.l: hosts is 'gpu1'",
         ),
         (
             HEAD + "generator: {l: {use: 'olama:x'}}\n",
@@ -238,10 +231,6 @@ def test_generators_and_judges_have_names_and_an_object_of_your_own_gets_one(tmp
     for nobody in (make_generator, make_judge):
         with pytest.raises(ConfigError, match=r"is named(.|\n)*ollama:llama3:8b.*smollm2"):
             nobody(None)
-    assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == [
-        "http://a:11434",
-        "http://b:11434",
-    ]
     monkeypatch.setitem(GENERATORS, "shout", Shouter)
     assert make_generator("shout", mark="?").answer("q", "ely") == "ELY?"
     axis = Experiment.from_yaml(

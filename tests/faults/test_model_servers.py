@@ -16,12 +16,12 @@ import pytest
 from experiment_parts import QUICK, experiment, graded
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LIMITS, SMALL, Said, mocked, served, with_content
+from test_odd_servers import CHAT, LIMITS, SMALL, mocked, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import Cassette, ask, chat_model, fitness
+from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.report.audit import audit, render
 
@@ -117,21 +117,6 @@ def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_ro
             assert len(fake.calls) == asked
 
 
-def test_the_weaker_form_is_kept_for_one_host_and_not_for_another():
-    with FakeOllama(openai_schema="json_object") as weak, FakeOllama() as strong:
-        models = [chat_model("openai:llama3:8b", host=f"{fake.url}/v1") for fake in (weak, strong)]
-        replies = ask(
-            models, [f"p{n}" for n in range(12)], schema=Said, **{**LIMITS, "concurrency": 1}
-        )
-        assert {reply.form for reply in replies if reply.host.startswith(weak.url)} == {
-            "json_object"
-        }
-        assert {reply.form for reply in replies if reply.host.startswith(strong.url)} == {
-            "json_schema"
-        }
-        assert {call.body["response_format"]["type"] for call in strong.calls} == {"json_schema"}
-
-
 # -- streams and loops
 # -------------------------------------------------------------------------------------------------
 
@@ -160,14 +145,6 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
 
 # -- the window
 # --------------------------------------------------------------------------------------------------------
-
-
-def test_the_doctor_goes_on_after_a_reply_that_was_cut(capsys):
-    with FakeOllama(
-        fault=lambda prompt, before: None if "Statement" in prompt else Fault("truncated")
-    ) as fake:
-        found = fitness(fake.model())
-    assert found.asked == 4
 
 
 # -- limits

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from experiment_parts import experiment, people
 
 from ragbench.experiment import load_rows
-from ragbench.llm import Cassette, ask, chat_model, fitness, local
+from ragbench.llm import Cassette, ask, chat_model, local
 
 pytestmark = [pytest.mark.posix, pytest.mark.live, pytest.mark.slow]
 QUESTIONS = 10
@@ -178,9 +178,7 @@ def test_a_prompt_longer_than_a_slot_is_refused_with_its_numbers_and_never_cut(t
     assert (long.error.kind, long.attempts) == ("truncated", 1)
     assert 512 < int(re.search(r"request \((\d+)", str(long.error))[1]) < 1024
     assert short.ok
-    found = fitness(chat_model("openai:SmolLM2", host=two_slots, num_predict=24))
-    assert found.digest == short.digest
-    assert found.digest.startswith("told-")
+    assert short.digest.startswith("told-")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """ask():
 
-one Reply per prompt in order, hosts and concurrency, busy servers, interrupts, notebooks, progress.
+one Reply per prompt in order, concurrency, busy servers, interrupts, notebooks, progress.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError
-from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
+from ragbench.llm import Cassette, Interrupted, ask, asking, chat_model
 from ragbench.llm.endpoints import _retry_after
 from ragbench.llm.models import full_name
 
@@ -79,14 +79,6 @@ def test_ask_works_inside_a_running_loop_and_beside_invoke(fake):
     asked = asyncio.run(cell())
     assert fake.model(num_predict=99).invoke("hello").content == asked
     assert asyncio.run(fake.model(num_predict=99).ainvoke("hello")).content == asked
-
-
-def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
-    prompts = [f"{name}: {n}" for name in "ab" for n in range(5)]
-    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
-        ask([one.model(), two.model()], prompts, groups=[p[0] for p in prompts], concurrency=1)
-        asked = [[call.prompt for call in server.calls] for server in (one, two)]
-    assert sorted(asked) == [prompts[:5], prompts[5:]]
 
 
 @pytest.mark.parametrize(
@@ -154,36 +146,6 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
         "assistant",
         "user",
     ]
-
-
-def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
-    prompts = [f"p{n:02} {'x' * n}" for n in range(40)]
-    with FakeOllama(latency_s=0.05) as one, FakeOllama(latency_s=0.05) as two:
-        replies = ask([one.model(), two.model()], prompts, concurrency=3)
-    assert Counter(call.prompt for call in one.calls + two.calls) == dict.fromkeys(prompts, 1)
-    assert (one.most_at_once, two.most_at_once) == (3, 3)
-    assert min(Counter(reply.host for reply in replies)[fake.url] for fake in (one, two)) >= 8
-
-
-def test_a_host_that_dies_leaves_its_prompts_to_the_other():
-    with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
-        one.reply = at_call(10, one.stop)
-        start = time.monotonic()
-        replies = ask([one.model(), two.model()], numbered(60), concurrency=2, **FAST)
-    # nobody waits for a host while another is there
-    assert time.monotonic() - start < asking.OUTAGE_S
-    assert all(reply.ok for reply in replies)
-    assert sum(reply.host == two.url for reply in replies) > 30
-
-
-def test_the_last_prompt_of_a_host_that_fails_goes_to_one_that_had_nothing_left_to_do():
-    with (
-        FakeOllama(latency_s=0.3, fault=lambda prompt, before: Fault("404")) as one,
-        FakeOllama() as two,
-    ):
-        replies = ask([one.model(), two.model()], numbered(2), concurrency=1, **FAST)
-        assert len(one.calls) == 1
-    assert [reply.host for reply in replies] == [two.url] * 2
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date():
@@ -314,8 +276,7 @@ def test_no_prompts_give_no_replies_and_no_call(fake):
         ({"schema": dict}, "a pydantic BaseModel class"),
         ({"model": "llama3:8b"}, "unknown model provider 'llama3'"),
         ({"model": object()}, "a LangChain chat model"),
-        ({"model": []}, "no model"),
-        ({"model": ["ollama:m", {"use": "ollama:m", "temperature": 0.5}]}, "two different models"),
+        ({"model": ["ollama:m"]}, "a LangChain chat model"),
         ({"on_miss": "ignore"}, "unknown on_miss 'ignore'"),
     ],
 )
@@ -323,14 +284,6 @@ def test_arguments_that_cannot_work_are_refused_in_words(fake, change, words):
     given = {"model": fake.model(), "prompts": ["p"], **change}
     with pytest.raises(ConfigError, match=words):
         ask(given.pop("model"), given.pop("prompts"), **given)
-
-
-def test_hosts_with_different_weights_under_one_name_are_refused():
-    with FakeOllama() as one, FakeOllama(models={"llama3:8b": "0" * 64}) as two:
-        with pytest.raises(CallError, match="two digests under one name") as caught:
-            ask([one.model(), two.model()], ["p"])
-        assert not one.calls
-    assert caught.value.kind == "digest"
 
 
 @pytest.mark.posix

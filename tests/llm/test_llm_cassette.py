@@ -100,7 +100,7 @@ def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path)
     cassette = Cassette(path)
     run(fake, cassette, keep_alive="5m")
     with FakeOllama() as elsewhere:
-        model = elsewhere.model(deadline_s=7, keep_alive=-1, price=(1, 1))
+        model = elsewhere.model(deadline_s=7, keep_alive=-1)
         more = {"retries": 9, "concurrency": 1, "deadline_s": 3, "step": "other", "progress": False}
         replies = ask(model, ["p2", "p0", "p1"], cassette=cassette, **more)
         assert all(reply.cached for reply in replies)

@@ -154,7 +154,7 @@ def test_addresses_are_completed_and_user_and_password_taken_out(host, expected)
         ("smollm", {}, "did you mean 'smollm2'"),
         ("ollama:", {}, "ollama:NAME"),
         ("gguf:", {}, "gguf:FILE"),
-        ("smollm2", {"host": "gpu1:8000"}, "number of a server on this machine"),
+        ("smollm2", {"host": "gpu1:8000"}, "a model on this machine"),
         ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
         ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),
         ("openai:gpt-4o-mini", {}, "OPENAI_API_KEY"),
@@ -208,13 +208,7 @@ def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
 
 
 def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
-    more = {
-        "temperature": 0.5,
-        "seed": 3,
-        "num_predict": 50,
-        "price": (1.0, 2.0),
-        "digest": "d" * 9,
-    }
+    more = {"temperature": 0.5, "seed": 3, "num_predict": 50, "digest": "d" * 9}
     reply = ask(fake.model("openai:made", **more), ["a b"])[0]
     sent = fake.calls[0].body
     assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (
@@ -229,7 +223,6 @@ def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
         "stop",
         "d" * 9,
     )
-    assert reply.usage.cost == pytest.approx((6 * 1.0 + reply.usage.output_tokens * 2.0) / 1e6)
 
 
 @pytest.mark.parametrize("form", ["json_schema", "json_object"])

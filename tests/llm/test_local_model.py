@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.experiment import Experiment
 from ragbench.generation import generate
-from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, fitness, local
+from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.records import Question
 
@@ -130,11 +130,8 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
         "BM25\nN: [0]\n"
     )
     path = tmp_path / "e.yaml"
-    path.write_text(
-        head + "generator: {a: {use: smollm2, hosts: [1, 2]}, b: {use: 'gguf:models/some.gguf'}}\n"
-    )
+    path.write_text(head + "generator: {a: smollm2, b: {use: 'gguf:models/some.gguf'}}\n")
     made = Experiment.from_yaml(path).generator
-    assert [model._server.number for model in made["a"]] == [1, 2]
     assert made["b"]._server.file.path == tmp_path / "models" / "some.gguf"
 
 
@@ -143,18 +140,10 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 
 
 @pytest.mark.live
-def test_equal_settings_share_one_server_and_numbers_make_several():
+def test_equal_settings_share_one_server():
     one = small()
     same = small(temperature=0.5)
-    two = small(host="2")
     assert one._server is same._server
-    replies = ask([one, two], claims(4), on_length="keep")
-    assert all(reply.ok for reply in replies)
-    assert {reply.host.split("-")[2] for reply in replies} == {"1", "2"}
-    pids = {one._server.pid, two._server.pid}
-    assert len(pids) == 2
-    two._server.stop()
-    assert all(map(gone, pids - {one._server.pid}))
 
 
 @pytest.mark.live
@@ -327,14 +316,6 @@ def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers():
     assert (reply.error.kind, reply.attempts) == ("truncated", 1)
     assert f"available context size ({NUM_CTX} tokens)" in str(reply.error)
     assert "num_ctx" in reply.error.do
-
-
-@pytest.mark.live
-def test_the_doctor_finds_that_this_model_obeys_and_is_no_judge():
-    found = fitness(small(num_ctx=2048, num_predict=60))
-    assert (found.asked, found.obeyed + found.repaired) == (4, 4)
-    assert found.about == {"window": "num_ctx 2048"}
-    assert (found.digest, found.fit) == (local.SMOLLM2_SHA256, False)
 
 
 def test_the_child_ends_without_settings():

@@ -213,18 +213,6 @@ def test_four_callers_wait_for_a_server_with_a_queue_of_one(program, models, tmp
         tally(path, len(PROMPTS))
 
 
-def test_of_two_servers_one_may_die(program, models, ollama, tmp_path, tally):
-    port = serve_ollama.free_port()
-    path = tmp_path / "two.sqlite"
-    dying = contextlib.ExitStack()
-    address = dying.enter_context(serve_ollama.serving(models, port, program))
-    thread = after(4, path, dying.close)
-    replies = ask_all([model_of(address), model_of(ollama)], path)
-    thread.join()
-    assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
-    tally(path, len(PROMPTS), under_way=2)
-
-
 def test_ctrl_c_keeps_what_was_answered_and_the_server_stops_writing(ollama, tmp_path, tally):
     path = tmp_path / "stopped.sqlite"
     script = textwrap.dedent(f"""

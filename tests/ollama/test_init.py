@@ -62,7 +62,7 @@ def test_the_commented_lines_work_with_pulled_names(ollama, tmp_path, monkeypatc
 @pytest.mark.costly
 @pytest.mark.parametrize("command", [command for command in commands() if "ollama:" in command])
 def test_a_command_of_the_docs_runs_as_it_stands(command, ollama, tmp_path, monkeypatch, capsys):
-    """The model that it names is SmolLM2 here, which is no judge: the doctor says so."""
+    """The model that it names is SmolLM2 here."""
     Client(ollama).create(
         model="llama3:8b", from_="smollm2", parameters={"num_predict": 48, "num_thread": 1}
     )
@@ -75,7 +75,5 @@ def test_a_command_of_the_docs_runs_as_it_stands(command, ollama, tmp_path, monk
     (tmp_path / "answers.csv").write_text(
         "question,answer,reference,chunks\nWho?,Ada,Ada,Ada did it.\n"
     )
-    status = cli.main(shlex.split(command)[1:])
-    said = capsys.readouterr()
-    assert status == int("NOT FIT" in said.out), said
-    assert said.out
+    assert cli.main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out
