@@ -80,31 +80,6 @@ def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
     assert server.most_at_once == 3
 
 
-def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(
-    tmp_path,
-):
-    with (
-        FakeOllama(reply=towns, latency_s=0.01) as one,
-        FakeOllama(reply=towns, latency_s=0.01) as two,
-    ):
-        settings = {
-            "generator": {"llama": [one.model(), two.model()]},
-            "judge": None,
-            "options": QUICK,
-        }
-        experiment(tmp_path / "a", 8, **settings).run(progress=False)
-        assert min(len(one.calls), len(two.calls)) >= 3
-        assert len(one.calls) + len(two.calls) == 24
-        one.calls.clear()
-        one.fault = lambda prompt, before: Fault("402")
-        without_money = experiment(tmp_path / "b", 8, **settings).run(progress=False)
-        assert one.calls
-        one.fault = None
-        two.stop()
-        dead = experiment(tmp_path / "c", 8, **settings).run(progress=False)
-    assert set(without_money["status"]) == set(dead["status"]) == {"ok"}
-
-
 def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_path, server):
     def fault(prompt, before):
         grading = "characters." in prompt
