@@ -19,7 +19,6 @@ from ragbench.stats import (
     bootstrap_ci,
     kappa,
     paired_permutation_test,
-    paired_power,
     power_analysis,
     ppi_mean,
     ppi_shares,
@@ -169,7 +168,9 @@ def power_by_clusters(runs: int) -> pd.DataFrame:
     The last columns are the shares of plans by clusters with a power below 0.6: for the difference
     that is true, and for the one that the pilot happened to show.
     """
-    rows, sd = [], np.sqrt(0.4**2 + 0.4**2 / 4)  # of the clusters' means
+    rows = []
+    sd = np.sqrt(0.4**2 + 0.4**2 / 4)  # of the clusters' means
+    enough = power_analysis([-sd / np.sqrt(2), sd / np.sqrt(2)], difference=0.2, power=0.6).needed
     for pilot in (30, 100):
         rng = np.random.default_rng(pilot)
         found = np.zeros(2)
@@ -181,10 +182,8 @@ def power_by_clusters(runs: int) -> pd.DataFrame:
             observed = power_analysis(
                 difference, difference=difference.mean(), cluster=cluster
             ).needed
-            low += [
-                paired_power(int(min(needed, 10_000)), 0.2, sd) < 0.6
-                for needed in (by_clusters, observed)
-            ]
+            # A plan has the power of a run in which the clusters' means have their true sd.
+            low += [plan < enough for plan in (by_clusters, observed)]
             for i, needed in enumerate((by_questions, by_clusters)):
                 new, groups = paired_run(rng, int(np.ceil(max(needed, 6))))
                 test = paired_permutation_test(

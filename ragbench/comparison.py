@@ -20,7 +20,7 @@ from ragbench.errors import DataError, check_known
 from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import KNOWN, question_clusters, with_measures
+from ragbench.stats.tables import KNOWN, known_clusters, with_measures
 
 Pair = tuple[str, str]
 IR_SCORE = "IR score"
@@ -89,7 +89,7 @@ def compare_scores(
     pairs : two names of systems each; None: every two.
     cluster : which questions stand or fall together, and are resampled and flipped together.
     Default: what the columns
-        of the table say (see `ragbench.stats.tables.question_clusters`); or a column such as topic;
+        of the table say (see `ragbench.stats.tables.known_clusters`); or a column such as topic;
         None: each question is on its own.
     options : for `ragbench.stats.compare_pairs`: ``difference``, ``power``, ``alpha``, ``seed`` ...
 
@@ -112,7 +112,7 @@ def compare_scores(
             "why a row failed"
         )
         raise DataError("no pair of systems has a question scored for both", "scores of both", do)
-    clusters = question_clusters(table, cluster)
+    clusters = known_clusters(table, cluster)
     if clusters is not None:
         options["groups"] = dict.fromkeys(scores, clusters.reindex(table["question_id"].unique()))
     return compare_pairs(scores, ("a", "b", "measure"), **options)

@@ -23,7 +23,7 @@ from ragbench.labelling.grades import grade
 from ragbench.metrics.lexical import contained
 from ragbench.paths import packaged_data
 from ragbench.records import GRADES, Answer, Question
-from ragbench.stats import Interval, bootstrap_ci, confusion_matrix, kappa
+from ragbench.stats import Interval, bootstrap_ci, kappa
 
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
 _SPLITS = ("dev", "test")
@@ -114,7 +114,6 @@ def judge_report(
     table["given"] = pd.Series(
         [getattr(given, "value", given) for given in predicted], dtype=object
     )
-    confusion_matrix(table["gold"], table["given"], list(GRADES))  # names a grade that is none
     if questions is not None:
         true = {question.id: question.answer for question in questions}
         table["contained"] = [contained(answer.text, true[answer.question_id]) for answer in gold]

@@ -32,7 +32,7 @@ from ragbench.stats.intervals import (
     T_CLUSTERS,
     T,
 )
-from ragbench.stats.tables import question_clusters
+from ragbench.stats.tables import known_clusters
 from ragbench.text.escape import in_latex, in_markdown
 
 CLAIMS = "What may be claimed"
@@ -272,7 +272,7 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
     checker = table.attrs.get("checker")
     labelled = "labelled_by" in table
     compared = are_compared(table)
-    clusters = question_clusters(table) if compared else None
+    clusters = known_clusters(table) if compared else None
     facts = {
         "clusters": 0 if clusters is None else clusters.nunique() + int(clusters.isna().sum()),
         "intervals": _interval_words(intervals),

@@ -9,19 +9,13 @@ twice.
 from ragbench._lazy import lazy
 
 _HOMES = {
-    "agreement": (
-        "annotator_agreement confusion_matrix kappa PairwiseAgreement "
-        "pairwise_agreement repeat_changes"
+    "agreement": "kappa PairwiseAgreement pairwise_agreement",
+    "association": "correlation preference_correlation preference_difference",
+    "intervals": (
+        "binomial_ci bootstrap_ci Interval interval_text is_share MISSING p_of_no_difference "
+        "paired_bootstrap_difference with_interval"
     ),
-    "association": (
-        "conditional_logit correlation preference_correlation preference_difference WithinOdds"
-    ),
-    "intervals": "binomial_ci bootstrap_ci Interval interval_text is_share MISSING "
-    "p_of_no_difference "
-    "paired_bootstrap_difference with_interval",
-    "paired": "detectable_difference holm PermutationTest PowerAnalysis paired_permutation_test "
-    "paired_power "
-    "power_analysis questions_needed",
+    "paired": "holm PermutationTest PowerAnalysis paired_permutation_test power_analysis",
     "ppi": "ppi_difference ppi_mean ppi_shares stratified_draw",
     "tables": "compare compare_pairs means",
 }

@@ -1,50 +1,21 @@
-"""Agreement of judges with each other and with people."""
+"""Agreement of judges with each other, and of metrics with people."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, same_length
-from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, effective_number
+from ragbench.stats.intervals import Interval, binomial_ci, without_bounds
 
 BAYESIAN = "Bayesian bootstrap"
 _SPREAD = 2  # items (or groups) spread over all cells of a table of labels
-
-
-def confusion_matrix(
-    truth: Sequence[Any], predicted: Sequence[Any], labels: Sequence[Hashable] | None = None
-) -> pd.DataFrame:
-    """Count how often each true label (rows) was given each predicted one (columns).
-
-    An item with None or NaN on a side is left out. ``labels``: the possible ones in order; default:
-    those that occur, sorted. DataError for lengths that differ, or a label that is not among
-    ``labels`` (with its position).
-    """
-    same_length(truth=truth, predicted=predicted)
-    pairs = pd.DataFrame(
-        {"truth": np.asarray(truth, object), "predicted": np.asarray(predicted, object)}
-    ).dropna()
-    present = pairs.stack()
-    try:
-        labels = sorted(present.unique()) if labels is None else list(labels)
-    except TypeError:
-        raise DataError(
-            "labels of types that have no common order", "all numbers or all text"
-        ) from None
-    if len(strange := present[~present.isin(labels)]):
-        got = f"label {strange.iloc[0]!r} at position {strange.index[0][0]}"
-        raise DataError(got, f"one of {', '.join(map(repr, labels))}")
-    return pd.crosstab(pairs["truth"], pairs["predicted"]).reindex(
-        index=labels, columns=labels, fill_value=0
-    )
 
 
 def kappa(
@@ -60,14 +31,15 @@ def kappa(
 ) -> Interval:
     """Cohen's kappa of two judges, in [-1, 1].
 
+        kappa = 1 - (observed disagreement) / (disagreement expected by chance)
+
     Parameters
     ----------
     a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
     weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for
-    ordered labels.
+        ordered labels, whose disagreement is their distance, or its square.
     labels : the possible labels in order, needed for weights unless they are numbers, whose
-    distance is their
-        difference.
+        distance is their difference.
     groups : labels, shape (n,): items of one group (the answers to one question) belong together.
 
     The interval is of a Bayesian bootstrap: each item (or group) gets a random weight, and two more
@@ -78,104 +50,83 @@ def kappa(
     possible by chance.
 
     Source: Cohen (1960); weighted: Cohen (1968); interval: Rubin (1981), The Annals of Statistics
-    9.
+    9. The values are those of scikit-learn's ``cohen_kappa_score``, which has no interval.
     """
-    if weights not in (None, "linear", "quadratic"):
-        raise unknown("weights", weights, ("None", "linear", "quadratic"))
-    matrix = confusion_matrix(a, b, labels)
-    cost = _cost(matrix, weights, ordered=labels is not None)
-    counts = matrix.to_numpy()
-    n = int(matrix.to_numpy().sum())
-    interval = Interval(float("nan"), float("nan"), float("nan"), n, len(a) - n, level)
-    if not n:
-        return interval
-    estimate = float(_kappas(counts[None], cost)[0])
-    cells = _cells(a, b, matrix)
-    index, n_groups = group_index(groups, len(cells), cells >= 0)
-    if groups is not None:
-        interval = replace(
-            interval, clusters=n_groups, effective=effective_number(np.bincount(index))
-        )
+    check_known("weights", [weights or "linear"], ("linear", "quadratic"))
+    same_length(a=a, b=b)
+    pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
+    present = pairs.notna().all(axis=1).to_numpy()
+    pairs = pairs[present]
+    names = _labels(pairs, labels)
+    cost = _costs(names, weights, ordered=labels is not None)
+    cell = names.get_indexer(pairs["a"]) * len(names) + names.get_indexer(pairs["b"])
+    index, n_groups = group_index(groups, len(present), present)
+    # Items by group (rows) and cell of the table of labels (columns).
+    counts = np.zeros((n_groups, len(names) ** 2))
+    np.add.at(counts, (index, cell), 1.0)
+    estimate = float("nan")
+    if len(pairs):
+        estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
+    clusters = None if groups is None else index
+    interval = without_bounds(estimate, len(pairs), int((~present).sum()), level, clusters)
     if n_groups < 2 or not resamples or np.isnan(estimate):
-        return replace(interval, estimate=estimate)
-    by_group = np.zeros((n_groups, counts.size))
-    np.add.at(by_group, (index, cells[cells >= 0]), 1.0)
-    drawn = _weighted_tables(by_group, resamples, np.random.default_rng(seed))
-    low, high = percentiles(_kappas(drawn.reshape(-1, *counts.shape), cost), level)
-    low = min(low, estimate)
-    high = max(high, estimate)
-    return replace(interval, estimate=estimate, low=low, high=high, method=BAYESIAN)
+        return interval
+    low, high = percentiles(_kappas(_weighted_tables(counts, resamples, seed), cost), level)
+    return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 
-def _cost(matrix: pd.DataFrame, weights: str | None, *, ordered: bool) -> np.ndarray:
-    """What each pair of labels counts as disagreement:
+def _labels(pairs: pd.DataFrame, labels: Sequence[Hashable] | None) -> pd.Index:
+    """Return the possible labels in order; DataError for one that is not among them."""
+    present = pairs.stack()
+    if labels is None:
+        try:
+            labels = sorted(present.unique())
+        except TypeError:
+            got = "labels of types that have no common order"
+            raise DataError(got, "all numbers or all text") from None
+    strange = present[~present.isin(list(labels))]
+    if len(strange):
+        got = f"label {strange.iloc[0]!r} at position {strange.index[0][0]}"
+        raise DataError(got, f"one of {', '.join(map(repr, labels))}")
+    return pd.Index(list(labels), dtype=object)
 
-    1 unless equal; their distance; its square.
-    """
-    places: Any = np.arange(len(matrix))
-    if weights is not None and not ordered:
-        if not all(isinstance(label, Real) for label in matrix.index):
-            got = (
-                f"weights={weights!r} for labels without a given order: "
-                f"{', '.join(map(str, matrix.index))}"
-            )
-            raise ConfigError(
-                got, "their order, from least to most", "pass labels=('low', 'mid', 'high')"
-            )
-        places = np.array(matrix.index, float)
-    distance = np.abs(np.subtract.outer(places, places)).astype(float)
+
+def _costs(names: pd.Index, weights: str | None, *, ordered: bool) -> np.ndarray:
+    """What each pair of labels counts as disagreement: 1 unless equal, distance, or its square."""
+    places = np.arange(len(names), dtype=float)
+    if weights and not ordered:
+        if not all(isinstance(name, Real) for name in names):
+            got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, names))}"
+            do = "pass labels=('low', 'mid', 'high')"
+            raise ConfigError(got, "their order, from least to most", do)
+        places = names.to_numpy(float)
+    distance = np.abs(np.subtract.outer(places, places))
     if weights is None:
         return (distance > 0).astype(float)
     return distance if weights == "linear" else distance**2
 
 
-def _cells(a: Sequence[Any], b: Sequence[Any], matrix: pd.DataFrame) -> np.ndarray:
-    """Number the cell of the table of labels for each item; -1 where a side is missing."""
-    row, column = (matrix.index.get_indexer(pd.Series(list(side), dtype=object)) for side in (a, b))
-    return np.where((row < 0) | (column < 0), -1, row * len(matrix) + column)
+def _weighted_tables(counts: np.ndarray, resamples: int, seed: Seed) -> np.ndarray:
+    """Return tables of labels under random weights of the groups: shape (resamples, cells).
 
-
-def _weighted_tables(table: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return tables of labels under random weights of the groups, with `_SPREAD` groups spread over
-    all cells.
-
-    ``table`` counts labels by group, shape (groups, cells). Weights are of an exponential
-    distribution; those of the items of one cell sum to gamma's, so without groups this is a draw
-    from the posterior of Dirichlet.
+    Weights are of an exponential distribution; those of the items of one cell sum to gamma's, so
+    without groups this is a draw from the posterior of Dirichlet, `_SPREAD` items its prior.
     """
-    groups, cells = table.shape
-    weights = rng.standard_exponential((resamples, groups))
+    groups, cells = counts.shape
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_exponential((resamples, groups))
     prior = rng.standard_gamma(_SPREAD / cells, (resamples, cells))
-    return weights @ table + prior * table.sum() / groups
+    return weight @ counts + prior * counts.sum() / groups
 
 
-def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """1 - observed / expected disagreement of tables of labels, shape (tables, k, k).
-
-    All resamples at once: scikit-learn's cohen_kappa_score takes one pair of label lists, and 500
-    times as long for an interval. A test compares the two.
-    """
-    observed = (counts * cost).sum((1, 2))
-    by_chance = np.einsum("ri,rj,ij->r", counts.sum(2), counts.sum(1), cost) / counts.sum((1, 2))
-    undefined = by_chance == 0
-    return np.where(undefined, np.nan, 1 - observed / np.where(undefined, 1.0, by_chance))
-
-
-def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> Interval:
-    """Share of items, shape (n, 2), on which two annotators differ by at most ``within``; exact
-    binomial interval.
-
-    Source: RAGChecker, section 4.2 (human agreement rate |h - h'| <= 1; paper value 90.95%).
-    """
-    h = np.asarray(labels, float)
-    if h.ndim != 2 or h.shape[1] != 2:
-        raise DataError(f"labels of shape {h.shape}", "shape (n, 2): two annotators")
-    gaps = np.abs(h[:, 0] - h[:, 1])
-    known = gaps[~np.isnan(gaps)]
-    return replace(
-        binomial_ci(int((known <= within).sum()), known.size, level),
-        n_missing=gaps.size - known.size,
-    )
+def _kappas(tables: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """1 - observed / expected disagreement of tables of labels, each a row of all its cells."""
+    tables = tables.reshape(-1, *cost.shape)
+    observed = (tables * cost).sum(axis=(1, 2))
+    of_a = tables.sum(axis=2)
+    of_b = tables.sum(axis=1)
+    expected = np.einsum("ti,tj,ij->t", of_a, of_b, cost) / tables.sum(axis=(1, 2))
+    return 1 - np.divide(observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,31 +155,13 @@ def pairwise_agreement(
 
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
-    margins = np.subtract(*as_paired(better=better, worse=worse))
-    known = margins[~np.isnan(margins)]
-    wins = int((known > 0).sum())
-    ties = int((known == 0).sum())
-    expected = replace(
-        binomial_ci(wins + ties / 2, known.size, level), n_missing=margins.size - known.size
-    )
-    lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
-    random = (wins + lucky) / known.size if known.size else float("nan")
-    return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
-
-
-def repeat_changes(labels: Any, **options: Any) -> Interval:
-    """Share of pairs of repeats in which a judge gave the same item two different labels; 0: it
-    repeats itself.
-
-    ``labels`` has shape (items, repeats), such as three grades of each answer; None or NaN where
-    one is unread. The interval, by `bootstrap_ci` and its options, is over items. Unlike the share
-    of items that change at all, this does not grow with the number of repeats. An item with fewer
-    than two labels is left out and counted.
-
-    >>> repeat_changes([[5, 5, 5], [5, 5, 4]]).estimate.__round__(3)
-    0.333
-    """
-    pairs = [list(combinations([x for x in row if x is not None and x == x], 2)) for row in labels]
-    return bootstrap_ci(
-        [np.mean([a != b for a, b in some]) if some else np.nan for some in pairs], **options
-    )
+    first, second = as_paired(better=better, worse=worse)
+    margins = first - second
+    present = margins[~np.isnan(margins)]
+    n = present.size
+    wins = int((present > 0).sum())
+    ties = int((present == 0).sum())
+    expected = replace(binomial_ci(wins + ties / 2, n, level), n_missing=margins.size - n)
+    broken = int(np.random.default_rng(seed).binomial(ties, 0.5))
+    random = (wins + broken) / n if n else float("nan")
+    return PairwiseAgreement(expected, random, wins, ties, n - wins - ties)

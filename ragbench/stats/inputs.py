@@ -94,30 +94,21 @@ def group_index(
     By first appearance, or by name. A point without a label (None, NaN) is a group of its own, with
     a warning.
     """
+    if present is None:
+        present = np.ones(n, dtype=bool)
     if groups is None:
-        n = n if present is None else int(present.sum())
+        n = int(present.sum())
         return np.arange(n), n
     labels = pd.Series(list(groups), dtype=object)
     if len(labels) != n:
         raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
-    if present is not None:
-        labels = labels[present]
-    index, names = pd.factorize(labels, sort=sort)
+    index, names = pd.factorize(labels[present], sort=sort)
     lacking = np.flatnonzero(index < 0)
     if lacking.size:
-        said = (
-            f"{lacking.size} of {len(labels)} values have no group: each of them counts as "
-            "one of its own"
-        )
-        warnings.warn(said, stacklevel=3)
+        values = f"{lacking.size} of {index.size} values"
+        warnings.warn(f"{values} have no group: each counts as one of its own", stacklevel=3)
         index[lacking] = len(names) + np.arange(lacking.size)
     return index, len(names) + lacking.size
-
-
-def check_resamples(resamples: int) -> None:
-    """ConfigError unless a number of resamples is a whole number, at least 0."""
-    if resamples != int(resamples) or resamples < 0:
-        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
 
 
 def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
@@ -126,13 +117,17 @@ def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarr
 
     Nothing for fewer than two groups.
     """
-    check_resamples(resamples)
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
+    if n_groups < 2:
+        return
     rng = np.random.default_rng(seed)
-    block = max(1, _DRAWS // max(n_groups, 1))
-    for start in range(0, int(resamples) if n_groups > 1 else 0, block):
+    block = max(1, _DRAWS // n_groups)
+    for start in range(0, int(resamples), block):
         rows = min(block, int(resamples) - start)
-        draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
-        yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
+        drawn = rng.integers(0, n_groups, (rows, n_groups))
+        place = drawn + n_groups * np.arange(rows)[:, None]
+        yield np.bincount(place.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
 
 
 def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
@@ -152,5 +147,5 @@ def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
     defined = samples[~np.isnan(samples)]
     if not defined.size or np.ptp(defined) < 1e-12:
         return float("nan"), float("nan")
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return float(low), float(high)
+    low, high = np.quantile(defined, [tail, 1 - tail]).tolist()
+    return low, high

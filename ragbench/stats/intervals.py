@@ -16,7 +16,6 @@ from ragbench.stats.inputs import (
     as_floats,
     as_paired,
     as_tail,
-    check_resamples,
     group_counts,
     group_index,
     percentiles,
@@ -59,15 +58,12 @@ class Interval:
     method: str = ""
 
     def __str__(self) -> str:
-        missing = f", {self.n_missing} missing" if self.n_missing else ""
-        clusters = (
-            f" in {self.clusters} clusters, effectively {self.effective:.1f}"
-            if self.clusters
-            else ""
-        )
-        return (
-            f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{clusters}{missing})"
-        )
+        counts = f"n = {self.n}"
+        if self.clusters:
+            counts += f" in {self.clusters} clusters, effectively {self.effective:.1f}"
+        if self.n_missing:
+            counts += f", {self.n_missing} missing"
+        return f"{interval_text(self.estimate, self.low, self.high)} ({counts})"
 
     def columns(self, name: str) -> dict[str, float]:
         """Return estimate and bounds as a table's columns:
@@ -106,6 +102,18 @@ def is_share(values: Any) -> bool:
     return set(numbers[~np.isnan(numbers)]) == {0.0, 1.0}
 
 
+def without_bounds(
+    estimate: float, n: int, n_missing: int, level: float, cluster: np.ndarray | None = None
+) -> Interval:
+    """Return an interval whose bounds are NaN; ``cluster`` numbers the cluster of each value."""
+    nan = float("nan")
+    interval = Interval(estimate, nan, nan, n, n_missing, level)
+    if cluster is None or not n:
+        return interval
+    sizes = np.bincount(cluster)
+    return replace(interval, clusters=sizes.size, effective=effective_number(sizes))
+
+
 def bootstrap_ci(
     values: Any,
     statistic: Callable[[np.ndarray], Any] = np.mean,
@@ -123,10 +131,10 @@ def bootstrap_ci(
     values : numbers, shape (n,); NaN and None are left out and counted.
     statistic : a function of an array, such as ``np.median``.
     groups : labels, shape (n,): points of one group (the systems of one question) belong together.
-    A value without a
-        label is a group of its own, with a warning. None: each value is on its own.
+        A value without a label is a group of its own, with a warning. None: each value is on its
+        own.
     share : whether 0 and 1 mean no and yes; None: where values are booleans, or 0 and 1 and both
-    occur.
+        occur.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
 
@@ -137,8 +145,7 @@ def bootstrap_ci(
     - of a share: exact binomial (Clopper & Pearson 1934), with groups for their effective number
       (`share_bounds`).
     - of another mean, with an effective number of values (or groups) below `FEW`: a jackknife over
-      them, with t of one
-      degree less than that number.
+      them, with t of one degree less than that number.
     - else: percentile bootstrap (Efron & Tibshirani 1993). Of another statistic of few values it is
       narrow.
 
@@ -147,48 +154,62 @@ def bootstrap_ci(
     """
     if share is None:
         share = is_share(values)
-    return mean_interval(as_floats(values), statistic, groups, resamples, level, seed, share=share)
+    values = as_floats(values)
+    if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
+        raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
+    within_0_1 = not (values < 0).any() and not (values > 1).any()
+    kind = "share" if share else "fraction" if within_0_1 else ""
+    return _interval(values, statistic, groups, resamples, level, seed, kind)
 
 
-def mean_interval(
-    sample: np.ndarray,
+def paired_bootstrap_difference(
+    a: Any,
+    b: Any,
+    *,
+    groups: Any = None,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: Seed = 0,
+) -> Interval:
+    """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is
+    left out.
+
+    The interval excludes zero when the systems differ at this level. Differences are no shares.
+    """
+    a, b = as_paired(a=a, b=b)
+    return _interval(a - b, np.mean, groups, resamples, level, seed)
+
+
+def _interval(
+    values: np.ndarray,
     statistic: Callable[[np.ndarray], Any],
     groups: Any,
     resamples: int,
     level: float,
     seed: Seed,
-    *,
-    share: bool,
-    cut: bool = True,
+    kind: str = "",
 ) -> Interval:
-    """As `bootstrap_ci`, of an array;
-
-    ``cut``: an interval of t for values in [0, 1] stays there.
-    """
-    check_resamples(resamples)
-    present = ~np.isnan(sample)
-    kept = sample[present]
-    if share and not np.isin(kept, (0, 1)).all():
-        raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    index, n_groups = group_index(groups, sample.size, present)
-    sizes = np.bincount(index, minlength=n_groups)
+    """Choose the interval; ``kind`` is "share", "fraction" (its t interval is cut at 0 and 1)."""
+    present = ~np.isnan(values)
+    kept = values[present]
+    index, n_groups = group_index(groups, values.size, present)
     estimate = float(statistic(kept)) if kept.size else float("nan")
-    interval = Interval(
-        estimate, float("nan"), float("nan"), kept.size, sample.size - kept.size, level
-    )
-    if groups is not None and n_groups:
-        interval = replace(interval, clusters=n_groups, effective=effective_number(sizes))
+    clusters = None if groups is None else index
+    interval = without_bounds(estimate, kept.size, int((~present).sum()), level, clusters)
     if not resamples or n_groups < 2:
         return interval
-    if statistic is np.mean and share:
-        return _exact_interval(interval, kept, index, sizes)
+    is_mean = statistic is np.mean
+    if is_mean and kind == "share":
+        return _with_exact_bounds(interval, kept, index)
     if (kept == kept[0]).all():
         return interval
-    if statistic is np.mean and effective_number(sizes) < FEW:
-        return _t_interval(
-            interval, kept, index, sizes, cut=cut and kept.min() >= 0 and kept.max() <= 1
-        )
-    draws = _draws(kept, statistic, index, sizes, resamples, seed)
+    if is_mean and effective_number(np.bincount(index)) < FEW:
+        return _with_t_bounds(interval, kept, index, cut=kind == "fraction")
+    if is_mean:
+        draws = _resampled_means(kept, index, resamples, seed)
+    else:
+        places = resampled(index, n_groups, resamples, seed)
+        draws = np.array([statistic(kept[i]) for i in places], float)
     low, high = percentiles(draws, level)
     return _bounded(interval, low, high, BOOTSTRAP, BOOTSTRAP_CLUSTERS)
 
@@ -196,30 +217,34 @@ def mean_interval(
 def _bounded(interval: Interval, low: float, high: float, alone: str, clustered: str) -> Interval:
     """Add bounds, and which of two methods they are of."""
     method = alone if interval.clusters in (0, interval.n) else clustered
-    return replace(
-        interval, low=float(low), high=float(high), method="" if np.isnan(low) else method
-    )
+    if np.isnan(low):
+        method = ""
+    return replace(interval, low=float(low), high=float(high), method=method)
 
 
-def _exact_interval(
-    interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray
-) -> Interval:
-    effective = effective_number(sizes)
+def _with_exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> Interval:
+    sizes = np.bincount(index)
     if sizes.max() == 1:
         exact = binomial_ci(kept.sum(), kept.size, interval.level)
         return _bounded(interval, exact.low, exact.high, EXACT, EXACT)
-    variance = jackknife_variance(kept, index, sizes)
-    effect = design_effect(interval.estimate, kept.size, variance, rarer(kept), effective)
-    quantile = t_quantile(effective, interval.level)
-    low, high = share_bounds(interval.estimate, kept.size / effect, quantile, interval.level)
+    effective = effective_number(sizes)
+    low, high = share_bounds(
+        interval.estimate,
+        kept.size,
+        variance=_jackknife_variance(kept, index),
+        rarer=min(kept.sum(), kept.size - kept.sum()),
+        effective=effective,
+        quantile=t_quantile(effective, interval.level),
+        level=interval.level,
+    )
     return _bounded(interval, low, high, EXACT, EXACT_CLUSTERS)
 
 
-def _t_interval(
-    interval: Interval, kept: np.ndarray, index: np.ndarray, sizes: np.ndarray, *, cut: bool
+def _with_t_bounds(
+    interval: Interval, kept: np.ndarray, index: np.ndarray, *, cut: bool
 ) -> Interval:
-    error = np.sqrt(jackknife_variance(kept, index, sizes))
-    half = t_quantile(effective_number(sizes), interval.level) * error
+    standard_error = np.sqrt(_jackknife_variance(kept, index))
+    half = t_quantile(effective_number(np.bincount(index)), interval.level) * standard_error
     low = interval.estimate - half
     high = interval.estimate + half
     if cut:
@@ -228,75 +253,62 @@ def _t_interval(
     return _bounded(interval, low, high, T, T_CLUSTERS)
 
 
-def _draws(
-    kept: np.ndarray,
-    statistic: Callable[[np.ndarray], Any],
-    index: np.ndarray,
-    sizes: np.ndarray,
-    resamples: int,
-    seed: Seed,
-) -> np.ndarray:
-    """Return the statistic of resamples of whole groups."""
-    n_groups = sizes.size
-    if statistic is not np.mean:
-        return np.array(
-            [statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float
-        )
-    # The mean of a resample needs only the sum and the size of each group: two matrix products for
-    # all resamples.
-    estimate = float(np.mean(kept))
-    sums = np.bincount(index, kept - estimate, n_groups)
-    blocks = [
-        estimate + (counts @ sums) / (counts @ sizes)
-        for counts in group_counts(n_groups, resamples, seed)
-    ]
-    return np.concatenate(blocks)
+def _resampled_means(kept: np.ndarray, index: np.ndarray, resamples: int, seed: Seed) -> np.ndarray:
+    """Return the means of resamples of whole groups: sums of the drawn groups over their sizes."""
+    estimate = kept.mean()
+    sizes = np.bincount(index)
+    sums = np.bincount(index, kept - estimate)
+    blocks = group_counts(sizes.size, resamples, seed)
+    return np.concatenate([estimate + (drawn @ sums) / (drawn @ sizes) for drawn in blocks])
 
 
-def jackknife_variance(values: np.ndarray, index: np.ndarray, sizes: np.ndarray) -> float:
+def _jackknife_variance(values: np.ndarray, index: np.ndarray) -> float:
     """Return the variance of a mean, by leaving out one group at a time.
 
     (G - 1) / G * sum over groups of (mean without it - mean of these means)^2
     """
+    sizes = np.bincount(index)
     without = (values.sum() - np.bincount(index, values)) / (values.size - sizes)
-    groups = sizes.size
-    return float((groups - 1) / groups * ((without - without.mean()) ** 2).sum())
+    G = sizes.size
+    return float((G - 1) / G * ((without - without.mean()) ** 2).sum())
 
 
-def rarer(values: np.ndarray) -> float:
-    """Count the ones or the zeros, whichever are fewer."""
-    ones = float(values.sum())
-    return min(ones, values.size - ones)
+def share_bounds(
+    p: float,
+    n: float,
+    *,
+    variance: float,
+    rarer: float,
+    effective: float,
+    quantile: float,
+    level: float,
+) -> tuple[float, float]:
+    """Return the exact binomial bounds of a share, for an effective number of values.
 
+        measured = variance / (p (1 - p) / n)
+        worst = n / effective
+        design effect = (rarer * measured + LENT * worst) / (rarer + LENT)
+        n* = n / design effect * (z / quantile)^2
 
-def design_effect(p: float, n: float, variance: float, rarer: float, effective: float) -> float:
-    """Return by how much the variance of a share exceeds that of n independent values, p (1 - p) /
-    n.
-
-        (rarer * variance / (p (1 - p) / n) + LENT * n / effective) / (rarer + LENT)
-
+    The design effect is by how much the variance of the share exceeds that of n independent values.
     Few values of the rarer kind do not tell it. So `LENT` more are added for which all values of a
-    cluster are alike, which is the worst case: n / effective. Without any of the rarer kind it is
-    taken to be that.
+    cluster are alike, the worst case. Without any of the rarer kind it is taken to be that.
+
+    Parameters
+    ----------
+    p, variance : the share, and its variance. n : values.
+    rarer : values of the rarer kind, the ones or the zeros.
+    effective : number of clusters that would tell as much (`effective_number`).
+    quantile : of t, which allows for few clusters; z is the normal's.
+
+    Source: Korn & Graubard (1998), Survey Methodology 24; Clopper & Pearson for n* values.
     """
-    worst = n / effective
-    if not 0 < p < 1 or np.isnan(variance):
-        return worst
-    measured = variance / (p * (1 - p) / n)
-    return (rarer * measured + LENT * worst) / (rarer + LENT)
-
-
-def share_bounds(p: float, n: float, quantile: float, level: float) -> tuple[float, float]:
-    """Return the exact binomial bounds of a share for an effective number of values, by quantiles
-    of beta.
-
-    ``quantile`` of t, which allows for few clusters: n is divided by its square over that of the
-    normal's.
-
-    Source: Korn & Graubard (1998), Survey Methodology 24.
-    """
+    effect = n / effective
+    if 0 < p < 1 and not np.isnan(variance):
+        measured = variance / (p * (1 - p) / n)
+        effect = (rarer * measured + LENT * effect) / (rarer + LENT)
     tail = as_tail(level)
-    n = n * (ndtri(tail) / quantile) ** 2
+    n = n / effect * (ndtri(tail) / quantile) ** 2
     return _clopper_pearson(n * p, n, tail)
 
 
@@ -344,36 +356,14 @@ def p_of_no_difference(difference: Interval) -> float:
     width = difference.high - difference.low
     if not width > 0:
         return float("nan")
-    aside = abs(difference.high + difference.low - 2 * difference.estimate)
+    middle = (difference.high + difference.low) / 2
+    aside = abs(middle - difference.estimate)
     if difference.clusters < 2 or aside > 1e-9 * width:
-        got = f"an interval over {difference.clusters} clusters, {aside / 2:.3g} off its estimate"
-        raise DataError(
-            got,
-            "a symmetric one over clusters",
-            "take a difference with clusters, as of ppi_difference",
-        )
+        got = f"an interval over {difference.clusters} clusters, {aside:.3g} off its estimate"
+        do = "take a difference with clusters, as of ppi_difference"
+        raise DataError(got, "a symmetric one over clusters", do)
     error = width / 2 / t_quantile(difference.clusters, difference.level)
     return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
-
-
-def paired_bootstrap_difference(
-    a: Any,
-    b: Any,
-    *,
-    groups: Any = None,
-    resamples: int = 2000,
-    level: float = 0.95,
-    seed: Seed = 0,
-) -> Interval:
-    """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is
-    left out.
-
-    The interval excludes zero when the systems differ at this level. Differences are no shares.
-    """
-    differences = np.subtract(*as_paired(a=a, b=b))
-    return mean_interval(
-        differences, np.mean, groups, resamples, level, seed, share=False, cut=False
-    )
 
 
 def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:

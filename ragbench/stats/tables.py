@@ -16,14 +16,13 @@ import pandas as pd
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import Seed
-from ragbench.stats.intervals import Interval, is_share, mean_interval, paired_bootstrap_difference
-from ragbench.stats.paired import (
-    detectable_difference,
-    holm,
-    paired_permutation_test,
-    questions_needed,
-    spread,
+from ragbench.stats.intervals import (
+    Interval,
+    bootstrap_ci,
+    is_share,
+    paired_bootstrap_difference,
 )
+from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
 
 QUESTIONS = "questions"  # the default groups of `means`
 KNOWN = "known"  # the default cluster of `compare`
@@ -38,8 +37,6 @@ YES_OR_NO = (
     *(f"grade {n}" for n in range(1, 6)),
 )
 _SYSTEM = "the system's name"  # a column beside those of the caller
-_MAX_GROUPS = 50  # of a column that is offered to tell rows apart
-_COUNTS = ("clusters", "effective")
 _MEASURED = (
     "mean a",
     "mean b",
@@ -98,45 +95,51 @@ def means(
     """
     rows = rows.reset_index(drop=True)
     by = _several(by)
-    wanted = _several(measures)
-    rows = with_measures(rows, wanted)
-    columns = [] if groups in (QUESTIONS, None) else [groups]
-    check_known("column", [*by, *wanted, *columns], rows.columns)
-    together = question_keys(rows) if groups == QUESTIONS else rows[groups] if groups else None
-    shares = {measure: measure in YES_OR_NO or is_share(rows[measure]) for measure in wanted}
+    columns = _several(measures)
+    rows = with_measures(rows, columns)
+    cluster = None
+    if groups == QUESTIONS:
+        cluster = _question_keys(rows)
+    elif groups is not None:
+        check_known("column", [groups], rows.columns)
+        cluster = rows[groups]
+    check_known("column", [*by, *columns], rows.columns)
+    shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
+    options = {"resamples": resamples, "seed": seed}
     keys = []
     intervals = []
     for key, part in rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]:
-        labels = None if together is None else together[part.index]
-        for measure in wanted:
-            values = part[measure].to_numpy(float)
-            options = {"share": shares[measure]}
-            intervals.append(
-                mean_interval(values, np.mean, labels, resamples, 0.95, seed, **options)
-            )
-            keys.append((*key, measure))
-    table = _means_table(keys, [*by, "metric"], intervals, counted=groups not in (QUESTIONS, None))
-    return table.drop(columns="metric") if isinstance(measures, str) else table
+        labels = None if cluster is None else cluster[part.index]
+        for name in columns:
+            interval = bootstrap_ci(part[name], groups=labels, share=shares[name], **options)
+            intervals.append(interval)
+            keys.append((*key, name))
+    table = pd.DataFrame(keys, columns=[*by, "metric"]).join(_interval_columns(intervals))
+    if groups in (QUESTIONS, None) and all(i.clusters in (0, i.n) for i in intervals):
+        table = table.drop(columns=["clusters", "effective"])  # each question once
+    if isinstance(measures, str):
+        table = table.drop(columns="metric")
+    table.attrs["intervals"] = sorted({i.method for i in intervals} - {""})
+    return table
 
 
 def _several(columns: str | Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-def _means_table(
-    keys: Sequence[tuple], names: Sequence[str], intervals: Sequence[Interval], *, counted: bool
-) -> pd.DataFrame:
-    table = pd.DataFrame(keys, columns=names)
-    table["mean"] = [i.estimate for i in intervals]
-    table["low"] = [i.low for i in intervals]
-    table["high"] = [i.high for i in intervals]
-    table["n"] = [i.n for i in intervals]
-    table["unscored"] = [i.n_missing for i in intervals]
-    if counted or any(i.clusters not in (0, i.n) for i in intervals):
-        table["clusters"] = [i.clusters for i in intervals]
-        table["effective"] = [i.effective for i in intervals]
-    table.attrs["intervals"] = sorted({i.method for i in intervals} - {""})
-    return table
+def _interval_columns(intervals: Sequence[Interval]) -> pd.DataFrame:
+    names = {
+        "estimate": "mean",
+        "low": "low",
+        "high": "high",
+        "n": "n",
+        "n_missing": "unscored",
+        "clusters": "clusters",
+        "effective": "effective",
+    }
+    return pd.DataFrame(
+        {column: [getattr(i, name) for i in intervals] for name, column in names.items()}
+    )
 
 
 def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
@@ -149,7 +152,7 @@ def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     return rows
 
 
-def question_keys(rows: pd.DataFrame) -> pd.Series | None:
+def _question_keys(rows: pd.DataFrame) -> pd.Series | None:
     """Number the questions of rows:
 
     by data set and question_id, or the text of the question; None without either.
@@ -182,7 +185,7 @@ def compare(
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : which questions stand or fall together, and are resampled and flipped together: see
-    `question_clusters`.
+    `known_clusters`.
     options : for `compare_pairs`.
 
     Raises DataError when a system has several rows for a question, ConfigError for grades, which
@@ -195,72 +198,44 @@ def compare(
     names = _several(systems)
     rows = with_measures(rows, [measure])
     check_known("column", [*by, *names, measure, "question_id"], rows.columns)
-    _require_one_row(rows, by, names, measure)
-    named = rows[names[0]] if len(names) == 1 else rows[names].astype(str).agg(", ".join, axis=1)
-    check_known("system", [name for pair in pairs or () for name in pair], named.unique())
-    rows = rows.assign(**{_SYSTEM: named})
+    _require_one_row(rows, [*by, *names])
+    system = rows[names].astype(str).agg(", ".join, axis=1) if len(names) > 1 else rows[names[0]]
+    check_known("system", [name for pair in pairs or () for name in pair], system.unique())
+    rows = rows.assign(**{_SYSTEM: system})
     scores = {}
     groups = {}
     for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
-        clusters = question_clusters(part, cluster)
-        for (a, b), sides in _paired(part, measure, pairs).items():
-            scores[*key, a, b] = sides
+        clusters = known_clusters(part, cluster)
+        wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
+        for a, b in pairs or combinations(dict.fromkeys(part[_SYSTEM]), 2):
+            if not {a, b} <= {*wide.columns}:
+                continue  # answers without documents are one system, in a group of their own
+            scores[*key, a, b] = wide[a], wide[b]
             if clusters is not None:
-                groups[*key, a, b] = clusters.reindex(sides[0].index)
+                groups[*key, a, b] = clusters.reindex(wide.index)
     return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
 
 
-def _paired(
-    part: pd.DataFrame, measure: str, pairs: Sequence[tuple[str, str]] | None
-) -> dict[tuple[str, str], tuple[pd.Series, pd.Series]]:
-    """Return the scores of each pair of systems over the same questions."""
-    wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
-    pairs = pairs or list(combinations(dict.fromkeys(part[_SYSTEM]), 2))
-    # Answers without documents are one system, in a group of their own.
-    return {(a, b): (wide[a], wide[b]) for a, b in pairs if {a, b} <= {*wide.columns}}
-
-
-def _require_one_row(rows: pd.DataFrame, by: list[str], names: list[str], measure: str) -> None:
-    key = [*by, *names, "question_id"]
-    again = rows.duplicated(key, keep=False)
-    if not again.any():
+def _require_one_row(rows: pd.DataFrame, names: list[str]) -> None:
+    twice = rows[rows.duplicated([*names, "question_id"])]
+    if twice.empty:
         return
-    first = rows[again].iloc[0]
-    differ = _told_apart_by(rows, key, measure)
-    do = f"tell them apart: by={[*by, *differ]}" if differ else "keep one of them"
+    first = twice.iloc[0]
     system = ", ".join(str(first[name]) for name in names)
     got = f"{system} has several rows for the question {first['question_id']!r}"
+    do = "name the columns that tell them apart, as by=['N'], or keep one of them"
     raise DataError(got, "one row per question and system", do)
 
 
-def _told_apart_by(rows: pd.DataFrame, key: list[str], measure: str) -> list[str]:
-    """Return the first columns that leave one row for each key; none where no columns do."""
-    found: list[str] = []
-    left = int(rows.duplicated(key).sum())
-    for column in rows.columns.drop([*key, measure]):
-        values = rows[column]
-        if (
-            left
-            and not pd.api.types.is_float_dtype(values)
-            and values.map(lambda v: isinstance(v, str | int)).all()
-        ):
-            now = int(rows.duplicated([*key, *found, column]).sum())
-            if now < left and values.nunique() < _MAX_GROUPS:
-                found = [*found, column]
-                left = now
-    return [] if left else found
-
-
-def question_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series | None:
+def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series | None:
     """Return the cluster of each question, by question_id; None where each question is on its own.
 
     Parameters
     ----------
     cluster : a column with one value a question. "known": the first of the columns `KNOWN_CLUSTERS`
-    that has several
-        values, each for several questions; else the questions that share a relevant document (the
-        column ``relevant``). None: each question is on its own, which is right where the rows'
-        documents are all that there will ever be.
+        that has several values, each for several questions; else the questions that share a
+        relevant document (the column ``relevant``). None: each question is on its own, which is
+        right where the rows' documents are all that there will ever be.
 
     A question without a value is a cluster of its own, with a warning. DataError for a question
     with two values.
@@ -269,22 +244,34 @@ def question_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Ser
         return None
     if cluster != KNOWN:
         check_known("column", [cluster], rows.columns)
-        return _each_its_own(cluster_of_question(rows, cluster))
+        return _each_its_own(_one_value(rows, cluster))
     for column in KNOWN_CLUSTERS:
         if column in rows and rows.groupby("question_id")[column].nunique().max() == 1:
-            clusters = cluster_of_question(rows, column)
+            clusters = _one_value(rows, column)
             if clusters.nunique() > 1 and clusters.dropna().duplicated().any():
                 return _each_its_own(clusters)
-    if "relevant" in rows:
-        judged = rows.drop_duplicates("question_id").set_index("question_id")["relevant"]
-        documents = {
-            name: [*named] if isinstance(named, list | dict) else []
-            for name, named in judged.items()
-        }
-        clusters = pd.Series(linked_questions(documents))
-        if 1 < clusters.nunique() < len(clusters):
-            return clusters
-    return None
+    if "relevant" not in rows:
+        return None
+    relevant = rows.drop_duplicates("question_id").set_index("question_id")["relevant"]
+    documents = {
+        q: list(names) if isinstance(names, list | dict) else [] for q, names in relevant.items()
+    }
+    clusters = pd.Series(linked_questions(documents))
+    return clusters if 1 < clusters.nunique() < len(clusters) else None
+
+
+def _one_value(rows: pd.DataFrame, cluster: str) -> pd.Series:
+    """Return the cluster of each question, missing where it has none."""
+    values = rows.groupby("question_id", sort=False)[cluster]
+    several = values.nunique()[lambda count: count > 1]
+    if len(several):
+        got = (
+            f"question {str(several.index[0])!r} has {several.iloc[0]} values in the "
+            f"column {cluster!r}"
+        )
+        do = "name a column such as topic, or add one"
+        raise DataError(got, "one value for all rows of a question", do)
+    return values.first()
 
 
 def _each_its_own(clusters: pd.Series) -> pd.Series:
@@ -292,31 +279,10 @@ def _each_its_own(clusters: pd.Series) -> pd.Series:
     lacking = clusters.isna()
     if not lacking.any():
         return clusters
-    said = (
-        f"{lacking.sum()} of {len(clusters)} questions have no {clusters.name}: each counts "
-        "as one of its own"
-    )
-    warnings.warn(said, stacklevel=4)
-    names = pd.Series([f"question {name}" for name in clusters.index], clusters.index, dtype=object)
-    return clusters.astype(object).where(~lacking, names)
-
-
-def cluster_of_question(rows: pd.DataFrame, cluster: str) -> pd.Series:
-    """Return the cluster of each question, missing where it has none;
-
-    DataError for a question with two.
-    """
-    each = rows.groupby("question_id", sort=False)[cluster].agg(["nunique", "first"])
-    wrong = each.index[each["nunique"] > 1]
-    if len(wrong):
-        got = (
-            f"question {str(wrong[0])!r} has {each['nunique'].loc[wrong[0]]} values in the "
-            f"column {cluster!r}"
-        )
-        raise DataError(
-            got, "one value for all rows of a question", "name a column such as topic, or add one"
-        )
-    return each["first"].rename(cluster)
+    questions = f"{lacking.sum()} of {len(clusters)} questions have no {clusters.name}"
+    warnings.warn(f"{questions}: each counts as one of its own", stacklevel=4)
+    own = "question " + clusters.index.astype(str).to_series(clusters.index)
+    return clusters.astype(object).where(~lacking, own)
 
 
 def compare_pairs(
@@ -352,32 +318,32 @@ def compare_pairs(
     ``difference`` so; NaN without one). With ``groups`` needed counts clusters, and the table ends
     with clusters (their number) and effective (see `Interval`).
     """
-    each_alpha = alpha / max(len(scores), 1)
+    options = {"power": power, "alpha": alpha / max(len(scores), 1)}
+    groups = groups or {}
     rows = []
-    intervals = []
+    methods = set()
     for key, (first, second) in scores.items():
         a = np.asarray(first, float)
         b = np.asarray(second, float)
-        labels = None if groups is None else groups.get(key)
+        labels = groups.get(key)
         interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
         row = dict(zip(names, key, strict=True)) | _side_by_side(a, b, interval)
         row["p"] = paired_permutation_test(a, b, cluster=labels, seed=seed).p_value
-        row["detectable"] = detectable_difference(a - b, labels, power, each_alpha)
+        plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, **options)
+        row["detectable"] = plan.detectable
         if difference is not None:
-            row["needed"] = questions_needed(difference, spread(a - b, labels), power, each_alpha)
+            row["needed"] = plan.needed
         rows.append(row)
-        intervals.append(interval.method)
-    counts = _COUNTS if groups else ()
+        methods.add(interval.method)
+    counts = ("clusters", "effective") if groups else ()
     table = pd.DataFrame(rows, columns=[*names, *_MEASURED, *counts])
     table["p_holm"] = holm(table["p"])
-    table.attrs["intervals"] = sorted({*intervals} - {""})
+    table.attrs["intervals"] = sorted(methods - {""})
     return table
 
 
 def _side_by_side(a: np.ndarray, b: np.ndarray, interval: Interval) -> dict[str, float]:
-    """Return the means of both over the questions that both have, and the interval of their
-    difference.
-    """
+    """Return the means of both over the questions that both have, and their difference."""
     both = ~np.isnan(a - b)
     return {
         "mean a": a[both].mean() if both.any() else np.nan,

@@ -1,6 +1,4 @@
-"""Questions that belong together, differences from few labels, which to label next, a judge that
-repeats itself.
-"""
+"""Questions that belong together, and differences from few labels."""
 
 from itertools import product
 
@@ -14,7 +12,6 @@ from ragbench.stats import (
     paired_permutation_test,
     ppi_difference,
     ppi_mean,
-    repeat_changes,
     stratified_draw,
 )
 
@@ -137,27 +134,6 @@ def test_intervals_of_a_difference_hold_what_they_say_are_narrower_than_labels_a
             width[i] += got.high - got.low
     assert 0.92 <= held[0] / runs <= 0.98, held / runs
     assert width[0] < 0.9 * width[1], width / runs
-
-
-def test_repeats_of_a_judge_by_hand_and_the_interval_holds():
-    interval = repeat_changes([[5, 5, 5], [5, 5, 4], [1, 2, 3], [None, 5, NAN]])
-    assert interval.estimate == pytest.approx((0 + 2 / 3 + 1) / 3)
-    assert (interval.n, interval.n_missing) == (3, 1)
-    rng = np.random.default_rng(8)
-    runs = 300
-    held = 0
-    for _ in range(runs):
-        # on these a coin is tossed each time: half of the pairs differ
-        unsure = rng.random(150) < 0.3
-        labels = np.where(unsure[:, None], rng.integers(0, 2, (150, 3)), 1)
-        got = repeat_changes(labels, resamples=300)
-        held += got.low <= 0.15 <= got.high
-    assert 0.91 <= held / runs <= 0.98
-    two, three = (
-        repeat_changes(rng.integers(0, 2, (4000, repeats)), resamples=0).estimate
-        for repeats in (2, 3)
-    )
-    assert two == pytest.approx(three, abs=0.03)
 
 
 def test_a_difference_of_independent_questions_agrees_with_ppi_mean():

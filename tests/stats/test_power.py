@@ -29,8 +29,7 @@ def test_a_pilot_worked_by_hand():
     assert found.sd == pytest.approx(math.sqrt(0.025))
     # d = 1.897: G*Power gives 5 pairs for 0.8, below the 6 without which no permutation test
     # reaches 0.05.
-    assert found.needed == stats.questions_needed(0.3, found.sd) == 6
-    assert stats.detectable_difference(np.subtract(*asked)) == found.detectable
+    assert found.needed == 6
 
 
 def test_the_textbook_sizes_come_out_of_differences_with_that_effect():
@@ -52,9 +51,8 @@ def test_simulated_runs_of_the_needed_size_find_the_difference_as_often_as_asked
     rejected = (reference.ttest_1samp(runs, 0, axis=1).pvalue < 0.05).mean()
     assert rejected == pytest.approx(0.9, abs=0.01)
     short = reference.ttest_1samp(runs[:, : int(found.needed) // 2], 0, axis=1).pvalue < 0.05
-    assert short.mean() == pytest.approx(
-        stats.paired_power(int(found.needed) // 2, 0.3, 1.0), abs=0.012
-    )
+    half = stats.power_analysis(pairs(int(found.needed) // 2, 0.1, 1.0), difference=0.3)
+    assert short.mean() == pytest.approx(half.power, abs=0.012)
 
 
 def test_with_clusters_their_means_are_what_varies():
@@ -101,7 +99,8 @@ def test_the_detectable_difference_has_the_power_asked_for(n, power, alpha):
     least = stats.power_analysis(
         pairs(n, 1.0, 0.4), difference=1, power=power, alpha=alpha
     ).detectable
-    assert stats.paired_power(n, least, 0.4, alpha) == pytest.approx(power, abs=1e-6)
+    again = stats.power_analysis(pairs(n, 1.0, 0.4), difference=least, power=power, alpha=alpha)
+    assert again.power == pytest.approx(power, abs=1e-6)
 
 
 def test_undefined_is_nan_and_out_of_reach_is_inf():
