@@ -207,8 +207,7 @@ def repeated_grades(
     repeats: int = 3,
     **options: Any,
 ) -> list[list[int | None]]:
-    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: shape (answers,
-    repeats).
+    """Grade the same answers several times: shape (answers, repeats).
 
     Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first
     grading gives it back. At temperature 0 a model replies alike whatever the seed: measure at the
