@@ -85,7 +85,9 @@ def _packages() -> Iterator[Check]:
     for extra, module in extras.items():
         ok = importlib.util.find_spec(module) is not None
         what = "installed" if ok else "not installed"
-        yield Check(f"extra [{extra}]", ok, what, f"pip install 'ragbench[{extra}]'", optional=True)
+        yield Check(
+            f"extra [{extra}]", ok, what, f"pip install 'ragbench-lab[{extra}]'", optional=True
+        )
 
 
 def _weights() -> Iterator[Check]:

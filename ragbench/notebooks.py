@@ -20,6 +20,8 @@ from ragbench.paths import packaged_data, project_root, results_dir
 
 # the wheel carries these (pyproject.toml)
 TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")
+# What of the manual a student needs beside her files.
+HELP = ("experiment.md", "ollama.md", "study.md", "writing.md")
 SERIES = {
     "start": "0",
     "thesis": "1",
@@ -273,7 +275,7 @@ def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
 def create_project(folder: str | os.PathLike[str]) -> Path:
     """Make a new folder to start from:
 
-    an experiment file, data, template notebooks, the manual in ``help``.
+    an experiment file, data, template notebooks, and of the manual in ``help`` the pages `HELP`.
     """
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -286,11 +288,13 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
         got = f"{target} cannot be made: {error.strerror}"
         raise ConfigError(got, "a folder to write to", "check path and rights") from None
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
-    shutil.copytree(packaged_data("docs"), target / "help")
-    for page in (target / "help").glob("*.md"):
-        page.write_text(
-            _only_links_within(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8"
-        )
+    pages = {name: packaged_data("docs", name).read_text(encoding="utf-8") for name in HELP}
+    (target / "help").mkdir()
+    for name in pages:
+        (target / "help" / name).touch()  # a link to a page is kept where the page is there
+    for name, text in pages.items():
+        page = target / "help" / name
+        page.write_text(_only_links_within(text, page.parent), encoding="utf-8")
     for name in TEMPLATES:
         book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
         _set_to_folder(book)

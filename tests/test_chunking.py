@@ -74,6 +74,13 @@ def test_a_text_splitter_makes_chunks_by_hand():
     ]
 
 
+def test_a_text_splitter_of_langchain_is_passed_as_it_is():
+    splitters = pytest.importorskip("langchain_text_splitters", reason="is in the extra langchain")
+    splitter = splitters.RecursiveCharacterTextSplitter(chunk_size=16, chunk_overlap=0)
+    chunks = split_chunks([doc("One two three. Four five six.")], splitter.split_text)
+    assert [chunk.text for chunk in chunks] == ["One two three.", "Four five six."]
+
+
 def test_a_splitter_by_headers_returns_documents_and_anything_else_is_named():
     def by_header(text):
         return [LangChainDocument(part, metadata={"Header 1": "A"}) for part in text.split("#")]

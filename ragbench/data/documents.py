@@ -122,7 +122,7 @@ def _read(path: Path, ending: str) -> list[str]:
         importlib.import_module(package)
     except ImportError:
         raise ConfigError(
-            f"{path} without {package}", "that package", 'pip install "ragbench[documents]"'
+            f"{path} without {package}", "that package", 'pip install "ragbench-lab[documents]"'
         ) from None
     try:
         texts = {"pypdf": _pdf_pages, "docx": _docx_text, "lxml": _html_text}[package](path)

@@ -108,7 +108,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         import pyarrow.parquet as pq
     except ImportError:
         raise ConfigError(
-            f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"'
+            f"{path} without pyarrow", "that package", 'pip install "ragbench-lab[parquet]"'
         ) from None
     batches = []
     size = 0

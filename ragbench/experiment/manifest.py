@@ -54,7 +54,11 @@ def environment() -> dict[str, Any]:
 @functools.cache
 def _packages() -> dict[str, str]:
     packages = {"ragbench": __version__}
-    needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
+    try:
+        lines = metadata.requires("ragbench-lab") or []
+    except metadata.PackageNotFoundError:  # run from a folder that was not installed
+        lines = []
+    needed = [line for line in lines if "extra ==" not in line]
     for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
         try:
             packages[name] = metadata.version(name)

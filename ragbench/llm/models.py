@@ -95,7 +95,7 @@ def chat_model(
     ----------
     spec : ``"ollama:NAME"`` (a model pulled into Ollama); ``"openai:NAME"`` (OpenAI, or with
     ``host`` any server that
-        speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``);
+        speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench-lab[openai]``);
         ``"gguf:FILE"`` (a model file, run here by llama.cpp); ``"smollm2"`` (the GGUF file that
         `make setup` brings: 135 million parameters, writes answers, no judge); any other provider
         that LangChain's ``init_chat_model`` knows, such as ``"anthropic:NAME"``, if its package is
@@ -247,7 +247,7 @@ def _openai_chat() -> Any:
     except ModuleNotFoundError as error:
         got = f"the package {error.name} is not installed"
         expected = "the extra that openai: and gguf: models need"
-        raise ConfigError(got, expected, "pip install 'ragbench[openai]'") from None
+        raise ConfigError(got, expected, "pip install 'ragbench-lab[openai]'") from None
 
     class OpenAIChat(ChatOpenAI):
         """``langchain_openai.ChatOpenAI`` with what `ragbench.llm.ask` has to know beside it."""

@@ -17,7 +17,7 @@ from ragbench.cli import main
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import run_folder
-from ragbench.notebooks import create_project, execute
+from ragbench.notebooks import HELP, create_project, execute
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
         for page, link, *anchor in links
         if ":" not in link
     ]
-    assert {"models.md", "data.md", "experiment.md"} <= {linked.name for _, linked, *_ in within}
+    assert {"ollama.md", "experiment.md", "study.md"} <= {linked.name for _, linked, *_ in within}
     for page, linked, *anchor in within:
         assert linked.exists(), (page.name, linked)
         names = (
@@ -142,7 +142,10 @@ def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
             else ()
         )
         assert set(anchor) <= set(names), (page.name, linked)
-    assert "see its page" in texts[folder / "help" / "data.md"]
+    assert {page.name for page in (folder / "help").iterdir()} == set(HELP)
+    # what is not there becomes its words
+    assert "has the formats" in texts[folder / "help" / "experiment.md"]
+    assert "data.md)" not in texts[folder / "help" / "experiment.md"]
 
 
 def headings(page):

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory):
     if done.returncode and "hatchling" in done.stderr:
         pytest.skip(f"the build needs hatchling from a package index: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
-    (built,) = out.glob("ragbench-*.whl")
+    (built,) = out.glob("ragbench_lab-*.whl")
     return built
 
 

@@ -281,9 +281,7 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
     tables = {"ir_score", "ir_score_by_n", "seconds", "grades", "thresholds", "audit"}
     wanted = {f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")}
     wanted |= {
-        f"figures/{s}.{k}"
-        for s in ("ir_score", "grades", "seconds")
-        for k in ("png", "pdf", "csv", "txt")
+        f"figures/{s}.{k}" for s in ("ir_score", "grades", "seconds") for k in ("png", "pdf", "csv")
     }
     wanted |= {
         "methods.md",
