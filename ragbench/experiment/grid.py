@@ -165,7 +165,8 @@ class Grid(BaseModel):
                 given.pop(axis, None)
         given["k"] = _depths(given.get("k", 10), given["retriever"])
         given["N"] = _numbers("N", given.get("N", cls.model_fields["N"].default), 0)
-        given["prompts"] = _prompts(given.get("prompts", {}), given.get("generator", {}))
+        generators = given.get("generator", {})
+        given["prompts"] = _prompts(given.get("prompts", {}), generators, folder)
         if isinstance(given.get("metrics"), str | tuple):
             given["metrics"] = (
                 [given["metrics"]] if isinstance(given["metrics"], str) else list(given["metrics"])
@@ -330,15 +331,21 @@ def _check_name(name: Any) -> None:
     check_label("the experiment", name)
 
 
-def _prompts(prompts: Mapping[str, Any], generators: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the prompts by generator; ConfigError for one that cannot be used."""
+def _prompts(
+    prompts: Mapping[str, Any], generators: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Return the prompts by generator, files from ``folder`` on; ConfigError for an unusable one."""
     check_known("generator in prompts", prompts, generators)
+    usable = {}
     for name, prompt in prompts.items():
         if not is_model(generators[name]):
             got = f"a prompt for {name!r}, which is no chat model"
             raise ConfigError(got, "prompts for chat models only", "leave it out")
+        if isinstance(prompt, str) and Path(prompt).suffix:
+            prompt = str(folder / Path(prompt).expanduser())
         fill_prompt(load_prompt(prompt), query="", documents="")
-    return dict(prompts)
+        usable[name] = prompt
+    return usable
 
 
 def _numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:

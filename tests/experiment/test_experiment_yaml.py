@@ -92,6 +92,13 @@ def test_own_files_are_found_beside_the_file(tmp_path, name, between):
     assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
 
 
+def test_a_prompt_is_found_beside_the_file_wherever_the_command_is_given(tmp_path, monkeypatch):
+    (tmp_path / "mine.txt").write_text("In a word: {documents} {query}")
+    text = HEAD + "generator: {a: smollm2}\nprompts: {a: mine.txt}\n"
+    monkeypatch.chdir("/")
+    assert Experiment.from_yaml(write(tmp_path, text)).prompts == {"a": str(tmp_path / "mine.txt")}
+
+
 def test_a_model_takes_its_options(tmp_path):
     text = HEAD + 'generator: {l: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 2048, seed: 7}}\n'
     model = Experiment.from_yaml(write(tmp_path, text)).generator["l"]
