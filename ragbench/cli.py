@@ -227,7 +227,7 @@ def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.models import TWO_WAYS
     from ragbench.llm.reply import CUT_SHORT
-    from ragbench.report.export import save_scores, score_means
+    from ragbench.report.scores import save_scores, score_means
     from ragbench.scoring import without_labels
 
     grid = rb.Experiment.from_yaml(given.experiment)
@@ -310,7 +310,6 @@ def _run_summary(rows: Any) -> str:
         "--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)"
     ),
     _arg("--plan", action="store_true", help="say what the model will be asked, and stop"),
-    _arg("--html", action="store_true", help="also one page with everything, report.html"),
     _arg("--to", help="folder to make; an earlier export is replaced"),
     _arg("--code", help="a Python file with metrics or labels of your own; it is run"),
 )
@@ -318,7 +317,8 @@ def _score(given: _Given) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
     from ragbench.experiment.grid import import_code
     from ragbench.labelling.checkers import make_checker
-    from ragbench.report.export import check_target, export_scores, score_means
+    from ragbench.report.export import check_target, export_scores
+    from ragbench.report.scores import score_means
 
     if given.code:
         import_code(Path.cwd(), given.code)
@@ -345,7 +345,7 @@ def _score(given: _Given) -> None:
         return
     table = rb.score(*asked, **options)
     print(_rounded(score_means(table)))
-    print(export_scores(table, folder, Path(given.answers).name, html=given.html))
+    print(export_scores(table, folder, Path(given.answers).name))
 
 
 @_command(
@@ -353,13 +353,12 @@ def _score(given: _Given) -> None:
     _arg("name", metavar="run", help="name or folder of a run"),
     _TO,
     _arg("--cassette", help="the run's cassette, when it is not in the run's folder"),
-    _arg("--html", action="store_true", help="also one page with everything, report.html"),
 )
 def _export(given: _Given) -> None:
     """Write a run as tables, figures, methods, checks and data."""
     from ragbench.report.export import export
 
-    print(export(given.name, given.to, cassette=given.cassette, html=given.html))
+    print(export(given.name, given.to, cassette=given.cassette))
 
 
 @_command(

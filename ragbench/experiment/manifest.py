@@ -19,9 +19,9 @@ from typing import Any
 
 from ragbench import __version__
 from ragbench.errors import DataError
-from ragbench.experiment.rows import MANIFEST, no_room, run_folder
+from ragbench.experiment.rows import MANIFEST, ROWS, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
-from ragbench.paths import project_root, written_whole
+from ragbench.paths import project_root, sha256_of, written_whole
 from ragbench.records import Dataset
 from ragbench.text.languages import other_languages
 
@@ -119,6 +119,14 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
         raise DataError(
             f"{path} cannot be read: {error}", "the manifest that a run writes", do
         ) from None
+
+
+def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise DataError where the rows of a folder are not those that its manifest describes."""
+    expected = manifest.get("rows_sha256")
+    if expected is not None and sha256_of(folder / ROWS) != expected:
+        got = f"{folder / ROWS} is not what {MANIFEST} beside it describes"
+        raise DataError(got, "rows and manifest of one run", "run the experiment again")
 
 
 def describe(thing: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What leaves the workbench, and what it rests on.
 
 Reading order: ``audit`` (what could have gone wrong in silence, of any rows, a run, the ledger) ->
-``escape`` (one function per medium) -> ``tables`` (a data frame as CSV, Markdown, LaTeX) ->
-``methods`` (a run in words, with references) -> ``export`` (a run as a folder, and on an HTML
-page).
+``tables`` (a data frame as CSV, Markdown, LaTeX) -> ``factors`` (a run factor by factor, as in
+notebook 91) -> ``methods`` (a run in words, with references) -> ``scores`` -> ``export`` (a run as
+a folder).
 """
 
 from ragbench._lazy import lazy, modules

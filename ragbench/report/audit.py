@@ -1,5 +1,4 @@
-"""What could have gone wrong in silence behind a table: counted, and with what it could have done
-to the mean.
+"""What could have gone wrong in silence behind a table: counted, with what it could do to the mean.
 
 An audit never mends anything and never calls a model: it reads what the rows say of themselves.
 
@@ -13,10 +12,10 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,53 +46,84 @@ _LEDGER_BOUNDS = {
 }
 
 
+class _Check(NamedTuple):
+    """A check of rows by their columns."""
+
+    table: str  # of a run
+    columns: tuple[str, ...]  # rows with a value in the first could show it
+    marks: Callable[..., pd.Series]  # a function of these columns: the rows that show it
+    meaning: str
+
+
+def _zero_hits(hits: pd.Series) -> pd.Series:
+    return pd.to_numeric(hits, errors="coerce") > 0
+
+
+def _empty(tokens: pd.Series, n: pd.Series) -> pd.Series:
+    return (n > 0) & pd.to_numeric(tokens, errors="coerce").eq(0)
+
+
+def _truncated_answer(finish: pd.Series, kinds: pd.Series, steps: pd.Series) -> pd.Series:
+    return finish.isin(CUT_SHORT) | (kinds.eq("truncated") & steps.eq("generate"))
+
+
+def _truncated_grade(_: pd.Series, kinds: pd.Series, steps: pd.Series) -> pd.Series:
+    return kinds.eq("truncated") & steps.eq("grade")
+
+
+def _cut(cut: pd.Series) -> pd.Series:
+    return cut.eq(True)
+
+
 def _mixed(digests: pd.Series, models: pd.Series) -> pd.Series:
     """Mark the rows whose model has other weights than most rows under the same name."""
-    return digests.notna() & digests.ne(
-        digests.groupby(models, dropna=False).transform(lambda one: one.mode().get(0))
-    )
+    usual = digests.groupby(models, dropna=False).transform(lambda part: part.mode().get(0))
+    return digests.notna() & digests.ne(usual)
 
 
-def _truncated(kinds: pd.Series, steps: pd.Series, step: str) -> pd.Series:
-    return kinds.eq("truncated") & steps.eq(step)
-
-
-# Check -> the table of a run it belongs to; the columns it needs (rows with a value in the first
-# could show it); a function of these columns that marks the rows which show it; what it means.
-_CHECKS: Mapping[str, tuple[str, tuple[str, ...], Callable[..., pd.Series], str]] = {
-    "zero-score hits": (
+_CHECKS: Mapping[str, _Check] = {
+    "zero-score hits": _Check(
         IR_SCORE,
         ("zero_hits",),
-        lambda hits: pd.to_numeric(hits, errors="coerce") > 0,
+        _zero_hits,
         "chunks that share nothing with the question count as found",
     ),
-    "empty contexts": (
+    "empty contexts": _Check(
         IR_SCORE,
         ("context_tokens", "N"),
-        lambda tokens, n: (n > 0) & pd.to_numeric(tokens, errors="coerce").eq(0),
+        _empty,
         "a budget above 0, and no token of context",
     ),
-    "truncated answers": (
+    "truncated answers": _Check(
         ANSWERS,
         ("finish", "error_kind", "error_step"),
-        lambda finish, *error: finish.isin(CUT_SHORT) | _truncated(*error, "generate"),
+        _truncated_answer,
         "the model ran into its limit of tokens",
     ),
-    "mixed models": (ANSWERS, ("digest", "generator"), _mixed, "other weights, the same name"),
-    "truncated grades": (
+    "mixed models": _Check(
+        ANSWERS, ("digest", "generator"), _mixed, "other weights, the same name"
+    ),
+    "truncated grades": _Check(
         RIGHT,
         ("judge_raw", "error_kind", "error_step"),
-        lambda _, *error: _truncated(*error, "grade"),
+        _truncated_grade,
         "the judge repeated itself, or ran into its limit of tokens",
     ),
-    "answers cut for the judge": (
+    "answers cut for the judge": _Check(
         RIGHT,
         ("judge_answer_cut",),
-        lambda cut: cut.eq(True),
+        _cut,
         "longer than max_chars: graded by their beginning",
     ),
-    "mixed judges": (RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
+    "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
 }
+
+
+class AuditTable(pd.DataFrame):
+    """A frame of checks that a notebook shows as `render` writes it."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(render(self, width=64))}</pre>"  # of a notebook in half a screen
 
 
 def audit_rows(
@@ -103,22 +133,24 @@ def audit_rows(
     *,
     unit: str = "question_id",
     within: Sequence[str] = (),
-) -> pd.DataFrame:
-    """Count silent problems behind the means of a data frame: failed, unscored or doubled rows,
-    unequal n, truncation.
+) -> AuditTable:
+    """Count silent problems behind the means of a data frame.
+
+    They are: failed, unscored or doubled rows, unequal n, truncation.
 
     Parameters
     ----------
     rows : one row per question and cell. Read where they exist: ``status``, ``error_step``,
-    ``error_kind``, ``error``,
-        ``reason``, ``note`` (why a row failed or is unscored), and the columns of the checks above.
+        ``error_kind``, ``error``, ``reason``, ``note`` (why a row failed or is unscored), and the
+        columns of the checks above.
     score : column, or columns, whose mean is reported; or a dict column -> (worst, best) value that
-    it can have, else
-        (0, 1). NaN is unscored.
+        it can have, else (0, 1). NaN is unscored.
     by : columns that make the cells of the table.
     unit : column that names the question.
     within : columns of ``by`` whose values have questions of their own (data sets, languages).
 
+    Returns
+    -------
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in``
     (the cell with most of them), ``detail``. For "unscored" the cell is the one whose mean is the
     least certain.
@@ -139,7 +171,16 @@ def audit_rows(
         twice = rows.duplicated([*by, unit], keep="last")
         detail = "the same question twice in one cell"
         entries.append(_flagged(rows, by, "rows", "duplicates", twice, len(rows), detail))
-    return _as_frame([*entries, *_column_checks(rows, by, "rows", _CHECKS)])
+    for name in _CHECKS:
+        entries += _column_check(rows, by, "rows", name)
+    return _as_table(entries)
+
+
+def _entry(
+    table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = ""
+) -> _Entry:
+    entry = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
+    return entry | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
 
 
 def _flagged(
@@ -161,27 +202,20 @@ def _flagged(
 
 
 def _failures(rows: pd.DataFrame, by: Sequence[str]) -> _Entry:
-    """Count failed rows by kind:
-
-    ``status`` says so, or without that column there is an ``error``.
-    """
+    """Count failed rows by kind: ``status`` says so, or without that column an ``error``."""
     failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
-    return _flagged(
-        rows, by, "rows", "failed", failed, len(failed), _counted(_reasons(rows[failed]))
-    )
+    detail = _counted(_reasons(rows[failed]))
+    return _flagged(rows, by, "rows", "failed", failed, len(failed), detail)
 
 
-def _column_checks(
-    rows: pd.DataFrame, by: Sequence[str], table: str, names: Iterable[str]
-) -> Iterator[_Entry]:
-    """Make those of `_CHECKS` whose columns exist."""
-    for name in names:
-        _, columns, mark, detail = _CHECKS[name]
-        if set(columns) <= set(rows.columns):
-            values = [rows[column] for column in columns]
-            marked = mark(*values).fillna(False)
-            of = int(values[0].notna().sum())
-            yield _flagged(rows, by, table, name, marked, of, detail)
+def _column_check(rows: pd.DataFrame, by: Sequence[str], table: str, name: str) -> Iterator[_Entry]:
+    """Make one of `_CHECKS`, where its columns exist."""
+    check = _CHECKS[name]
+    if set(check.columns) <= set(rows.columns):
+        values = [rows[column] for column in check.columns]
+        marked = check.marks(*values).fillna(False)
+        of = int(values[0].notna().sum())
+        yield _flagged(rows, by, table, name, marked, of, check.meaning)
 
 
 def _score_checks(
@@ -194,39 +228,43 @@ def _score_checks(
     table: str,
     missing: str = "no reason given",
 ) -> Iterator[_Entry]:
-    """Note of one score:
-
-    unscored rows and why, the mean's range, cells that rest on different questions.
-    """
+    """Note of one score: unscored rows and why, the mean's range, cells of different questions."""
     values = pd.to_numeric(rows[score], errors="coerce").astype(float)
     unscored = values.isna()
-    keys, apart = ([rows[name] for name in names] for names in (by, within))
-    cells = values.groupby(keys or (lambda _: 0), **_AS_THEY_COME).agg(["count", "size", "sum"])
-    cells = cells.assign(unscored=cells["size"] - cells["count"], worst=bounds[0], best=bounds[1])
-    cells = cells.rename(columns={"count": "n", "sum": "total"})
-    cells["name"] = list(map(_cell_name, cells.index)) if by else ""
-    yield _unscored(
-        table, cells.reset_index(drop=True), _counted(_reasons(rows[unscored]).replace("", missing))
-    )
+    keys = [rows[name] for name in by] or [pd.Series(0, rows.index)]
+    groups = values.groupby(keys, **_AS_THEY_COME)
+    cells = pd.DataFrame({"n": groups.count(), "total": groups.sum(), "size": groups.size()})
+    cells = cells.assign(unscored=cells["size"] - cells["n"], worst=bounds[0], best=bounds[1])
+    cells["name"] = [_cell_name(key) for key in cells.index] if by else ""
+    why = _counted(_reasons(rows[unscored]).replace("", missing))
+    yield _unscored(table, cells.reset_index(drop=True), why)
     if not by:
         return
-    # Without names, the nth scored row of a cell counts as question n.
-    asked = rows.get(unit, (~unscored).groupby(keys, **_AS_THEY_COME).cumsum()).mask(unscored)
+    # Without a column of names the nth scored row of a cell counts as question n.
+    nth = (~unscored).groupby(keys, **_AS_THEY_COME).cumsum()
+    question = rows.get(unit, nth)
+    yield _unequal(table, question.mask(unscored), keys, [rows[name] for name in within])
+
+
+def _unequal(
+    table: str, question: pd.Series, keys: list[pd.Series], within: list[pd.Series]
+) -> _Entry:
+    """Count the cells that have fewer scored questions than all cells of their part together."""
     fewer = 0
     count = 0
     spans = []
-    for _, part in asked.groupby(apart or (lambda _: 0), **_AS_THEY_COME):
+    for _, part in question.groupby(within or (lambda _: 0), **_AS_THEY_COME):
         sizes = part.groupby(keys, **_AS_THEY_COME).nunique()
         whole = part.nunique()
         count += len(sizes)
         if sizes.min() < whole:
             fewer += int((sizes < whole).sum())
             spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
-    yield _entry(table, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
+    return _entry(table, "cells with unequal n", fewer, count, detail="; ".join(spans[:3]))
 
 
 def _unscored(table: str, cells: pd.DataFrame, detail: str = "") -> _Entry:
-    """Note how many are unscored, and of the cell whose mean is the least certain what it could be.
+    """Note how many are unscored, and what the least certain mean of a cell could be.
 
     ``cells`` : a name, n, unscored and total (the sum of the scores) each, and the worst and best
     value of a score (1 and 0 where less is better). The true mean lies between if_worst and
@@ -234,30 +272,25 @@ def _unscored(table: str, cells: pd.DataFrame, detail: str = "") -> _Entry:
     """
     n = cells["n"]
     unscored = cells["unscored"]
-    total = cells["total"]
     entry = _entry(table, "unscored", unscored.sum(), n.sum() + unscored.sum(), detail=detail)
-    ends = {
-        f"if_{end}": (total + cells[end] * unscored) / (n + unscored) for end in ("worst", "best")
-    }
-    reach = (ends["if_best"] - ends["if_worst"]).abs().where(unscored > 0)
+    worst = (cells["total"] + cells["worst"] * unscored) / (n + unscored)
+    best = (cells["total"] + cells["best"] * unscored) / (n + unscored)
+    reach = (best - worst).abs().where(unscored > 0)
     if reach.notna().any():
         at = reach.idxmax()
-        entry |= {"mean": total[at] / n[at] if n[at] else np.nan} | {
-            name: end[at] for name, end in ends.items()
-        }
-        entry["most_in"] = (
-            f"{cells.at[at, 'name']}: {int(unscored[at])}" if cells.at[at, "name"] else ""
-        )
+        entry["mean"] = cells.at[at, "total"] / n[at] if n[at] else np.nan
+        entry |= {"if_worst": worst[at], "if_best": best[at]}
+        name = cells.at[at, "name"]
+        entry["most_in"] = f"{name}: {int(unscored[at])}" if name else ""
     return entry
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as stripped texts, "" where a value or the column is missing."""
     values = rows[name] if name in rows else [None] * len(rows)
+    texts = ["" if pd.isna(value) else str(value).strip() for value in values]
     # Objects: strings of pyarrow hold no half of a surrogate pair.
-    return pd.Series(
-        ["" if pd.isna(v) else str(v).strip() for v in values], rows.index, dtype=object
-    )
+    return pd.Series(texts, rows.index, dtype=object)
 
 
 def _reasons(rows: pd.DataFrame) -> pd.Series:
@@ -265,9 +298,8 @@ def _reasons(rows: pd.DataFrame) -> pd.Series:
     reason = (_text(rows, "error_step") + ": " + _text(rows, "error_kind")).str.strip(": ")
     for name in ("reason", "error", "note"):
         # Of a long message its kind, which stands before the colon, is what can be counted.
-        reason = reason.where(
-            reason.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60)
-        )
+        kind = _text(rows, name).str.split(":").str[0].str.slice(0, 60)
+        reason = reason.where(reason.ne(""), kind)
     return reason
 
 
@@ -275,132 +307,130 @@ def _counted(values: pd.Series) -> str:
     """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
     sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
     shown = [f"{name} {count}" for name, count in sizes[:5].items()]
-    return ", ".join([*shown, *([f"and {len(sizes) - 5} more"] if len(sizes) > 5 else [])])
+    if len(sizes) > 5:
+        shown.append(f"and {len(sizes) - 5} more")
+    return ", ".join(shown)
 
 
 def _cell_name(values: object) -> str:
     return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
 
 
-def _entry(
-    table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = ""
-) -> _Entry:
-    counts = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
-    return counts | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
+def _as_table(entries: Sequence[_Entry]) -> AuditTable:
+    table = AuditTable(list(entries), columns=list(_COLUMNS))
+    numbers = ["mean", "if_worst", "if_best"]
+    table[numbers] = table[numbers].astype(float)
+    return table
 
 
-class _AuditTable(pd.DataFrame):
-    """A frame of checks that a notebook shows as `render` writes it."""
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(render(self, width=64))}</pre>"  # of a notebook in half a screen
-
-
-def _as_frame(entries: Sequence[_Entry]) -> _AuditTable:
-    frame = _AuditTable(list(entries), columns=list(_COLUMNS))
-    for name in ("mean", "if_worst", "if_best"):
-        frame[name] = pd.to_numeric(frame[name]).astype(float)
-    return frame
+# -- a run
 
 
 def audit(
     run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
-) -> pd.DataFrame:
-    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does.
+) -> AuditTable:
+    """List per table of a run what could have gone wrong in silence, as `audit_rows` does.
 
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows
     there should be, and without the cassette). The tables are "rows", "IR score" (each context
     once, whatever the number of generators and judges), "answers", "share of grade 5" and
     "cassette" (replies that are not as they were recorded).
     """
-    manifest: Mapping[str, Any] = {}
-    tape = None
+    wanted = 0
+    replies = None
     if isinstance(run, pd.DataFrame):
         rows = run
     else:
         rows = load_rows(run)
-        tape = cassette_of(run, cassette)
+        replies = cassette_of(run, cassette)
         with contextlib.suppress(DataError):
-            manifest = load_manifest(run)
+            wanted = load_manifest(run)["runs"][-1]["rows"]
     if rows.empty:
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     rows = name_rows(rows)
-    wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
+    wanted = max(wanted, len(rows))
     stopped = "the run was stopped: run it again to go on"
     entries = [
         _failures(rows, varying(rows, CELL)),
         _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped),
     ]
-    missing = {IR_SCORE: ("ir_score", "no references"), RIGHT: (RIGHT, "no reason given")}
     for table, (part, by) in run_parts(rows).items():
-        if part.empty:
-            continue
-        if table in missing:
-            score, why = missing[table]
-            within = [name for name in by if name == "data"]
-            entries += _score_checks(part, score, (0.0, 1.0), by, "question_id", within, table, why)
-        entries += _column_checks(
-            part, by, table, [name for name, (of, *_) in _CHECKS.items() if of == table]
+        if not part.empty:
+            entries += _run_checks(table, part, by)
+    if replies is not None:
+        entries.append(_changed_replies(replies))
+    return _as_table(entries)
+
+
+def _run_checks(table: str, part: pd.DataFrame, by: list[str]) -> Iterator[_Entry]:
+    within = [name for name in by if name == "data"]
+    share = (0.0, 1.0)
+    if table == IR_SCORE:
+        yield from _score_checks(
+            part, "ir_score", share, by, "question_id", within, table, "no references"
         )
-    if tape is not None:
-        with Cassette(tape, mode="replay") as replies:
-            problems = replies.verify()
-            count = len(replies)
-        entries.append(
-            _entry(
-                "cassette",
-                "changed or damaged",
-                len(problems),
-                count,
-                detail="; ".join(problems[:3]),
-            )
-        )
-    return _as_frame(entries)
+    if table == RIGHT:
+        yield from _score_checks(part, RIGHT, share, by, "question_id", within, table)
+    for name, check in _CHECKS.items():
+        if check.table == table:
+            yield from _column_check(part, by, table, name)
+
+
+def _changed_replies(path: Path) -> _Entry:
+    with Cassette(path, mode="replay") as cassette:
+        problems = cassette.verify()
+        count = len(cassette)
+    detail = "; ".join(problems[:3])
+    return _entry("cassette", "changed or damaged", len(problems), count, detail=detail)
 
 
 def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a run with a plain name for what has no documents:
+    """Return the rows of a run with a plain name for what has no documents.
 
-    the generator need not be an LLM.
+    The generator need not be an LLM.
     """
     return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
 
 
-def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
-    """Return the path of a run's cassette, None where it has none;
+def cassette_of(
+    run: str | os.PathLike[str], path: str | os.PathLike[str] | None = None
+) -> Path | None:
+    """Return the path of a run's cassette, None where it has none.
 
-    DataError when the one given is not there.
+    Raises DataError when ``path`` is named and not there.
     """
-    path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
-    if given is not None and not path.is_file():
-        raise DataError(
-            f"there is no cassette {path}", "the file that recorded the run", "check --cassette"
-        )
-    return path if path.is_file() else None
+    if path is None:
+        beside = run_folder(run) / "cassette.sqlite"
+        return beside if beside.is_file() else None
+    named = Path(path).expanduser()
+    if not named.is_file():
+        expected = "the file that recorded the run"
+        raise DataError(f"there is no cassette {named}", expected, "check --cassette")
+    return named
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
-    """Return contexts, answers and grades of a run, each question once per cell, and the columns
-    that tell cells apart.
+    """Return contexts, answers and grades of a run, and the columns that tell their cells apart.
 
-    Of the rows that share a context or an answer one with a score, or a text, counts. Grades have
-    1.0 for grade 5.
+    Each question is once per cell: of the rows that share a context or an answer one with a score,
+    or a text, counts. Grades have 1.0 for grade 5.
     """
-
-    def once(part: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
-        known_first = part.loc[part[column].isna().sort_values(kind="stable").index]
-        return known_first.drop_duplicates([*cell, "question_id"]).sort_index()
-
-    contexts = once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
-    answers = once(rows[rows["generator"] != NONE], ANSWERED, "answer")
-    grades = rows[rows["judge"] != NONE]
-    grades = grades.assign(**{RIGHT: fully_right(grades)})
-    parts = {IR_SCORE: (contexts, RETRIEVED), ANSWERS: (answers, ANSWERED), RIGHT: (grades, CELL)}
+    graded = rows[rows["judge"] != NONE]
+    graded = graded.assign(**{RIGHT: fully_right(graded)}).reset_index(drop=True)
+    contexts = _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
+    answers = _once(rows[rows["generator"] != NONE], ANSWERED, "answer")
     return {
-        name: (part.reset_index(drop=True), varying(part, cell))
-        for name, (part, cell) in parts.items()
+        IR_SCORE: (contexts, varying(contexts, RETRIEVED)),
+        ANSWERS: (answers, varying(answers, ANSWERED)),
+        RIGHT: (graded, varying(graded, CELL)),
     }
+
+
+def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
+    known_first = rows.loc[rows[column].isna().sort_values(kind="stable").index]
+    once = known_first.drop_duplicates([*cell, "question_id"])
+    return once.sort_index().reset_index(drop=True)
 
 
 def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
@@ -408,12 +438,15 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
     return [name for name in cell if rows[name].nunique(dropna=False) > 1]
 
 
-def audit_ledger(paper: str, item: str) -> pd.DataFrame:
-    """List what could have gone wrong behind the measured cells of one published item, a table per
-    who measured.
+# -- the ledger
 
-    An identity rests on printed numbers and needs no n. ConfigError for an item that was not
-    published.
+
+def audit_ledger(paper: str, item: str) -> AuditTable:
+    """List what could have gone wrong behind the measured cells of one published item.
+
+    There is a table per measurer. An identity rests on printed numbers and needs no n.
+
+    Raises ConfigError for an item that was not published.
     """
     cells = ledger(paper, item)
     if cells.empty:
@@ -424,82 +457,82 @@ def audit_ledger(paper: str, item: str) -> pd.DataFrame:
         value=pd.to_numeric(cells["ours"].fillna(cells["recorded"]), errors="coerce"),
         n=pd.to_numeric(cells["n"], errors="coerce"),
         unscored=pd.to_numeric(cells["unscored"], errors="coerce").fillna(0),
-        unit=None,
     )
-    if item in published_items(paper):
-        known = published(paper, item)
-        # A row of our own has the unit of its column, where the column has one.
-        alike = known.groupby("column")["unit"].agg(
-            lambda units: units.iloc[0] if units.nunique() == 1 else None
-        )
-        cells = cells.drop(columns="unit").merge(
-            known[["row", "column", "unit"]], on=["row", "column"], how="left"
-        )
-        cells["unit"] = cells["unit"].fillna(cells["column"].map(alike))
-    parts = [
-        _ledger_table(f"{item}: {name}", part) for name, part in cells.groupby("who", sort=False)
-    ]
-    return _as_frame([entry for part in parts for entry in part])
+    cells["unit"] = _units(cells, paper, item)
+    entries = []
+    for name, part in cells.groupby("who", sort=False):
+        entries += _ledger_checks(f"{item}: {name}", part)
+    return _as_table(entries)
 
 
-def _ledger_table(table: str, cells: pd.DataFrame) -> list[_Entry]:
+def _units(cells: pd.DataFrame, paper: str, item: str) -> pd.Series:
+    """Return the unit of each cell; a row of our own has that of its column, where all are alike."""
+    if item not in published_items(paper):
+        return pd.Series(None, cells.index, dtype=object)
+    known = published(paper, item)
+    of_cell = known.drop_duplicates(["row", "column"]).set_index(["row", "column"])["unit"]
+    of_column = known.groupby("column")["unit"].agg(["first", "nunique"])
+    alike = of_column.loc[of_column["nunique"] == 1, "first"]
+    places = pd.MultiIndex.from_frame(cells[["row", "column"]])
+    units = pd.Series(of_cell.reindex(places).to_numpy(), cells.index, dtype=object)
+    return units.fillna(cells["column"].map(alike))
+
+
+def _ledger_checks(table: str, cells: pd.DataFrame) -> Iterator[_Entry]:
     names = cells["row"].astype(str) + ", " + cells["column"].astype(str)
-
-    def entry(check: str, flagged: pd.Series, of: float, detail: str = "") -> _Entry:
-        first = names[flagged][:1].sum() or ""
-        more = int(flagged.sum()) - 1
-        return _entry(
-            table,
-            check,
-            more + 1,
-            int(of),
-            first + (f" and {more} more" if more > 0 else ""),
-            detail,
-        )
-
     n = cells["n"]
     empty = cells["value"].isna()
     why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
+    yield _ledger_entry(table, "cells without a number", names[empty], len(cells), _counted(why))
     countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
-    worst, best = zip(
-        *(_LEDGER_BOUNDS.get(unit, (np.nan, np.nan)) for unit in cells["unit"]), strict=True
+    yield _ledger_entry(table, "cells without n", names[countless], len(cells))
+    bounds = [_LEDGER_BOUNDS.get(unit, (np.nan, np.nan)) for unit in cells["unit"]]
+    bounded = cells.assign(
+        name=names,
+        total=cells["value"] * n,
+        worst=[worst for worst, _ in bounds],
+        best=[best for _, best in bounds],
     )
-    return [
-        entry("cells without a number", empty, len(cells), _counted(why)),
-        entry("cells without n", countless, len(cells)),
-        _unscored(
-            table, cells.assign(name=names, total=cells["value"] * n, worst=worst, best=best)
-        ),
-        entry(
-            "cells with unequal n",
-            n < n.max(),
-            n.notna().sum(),
-            f"n from {n.min():g} to {n.max():g}",
-        ),
-    ]
+    yield _unscored(table, bounded.reset_index(drop=True))
+    span = f"n from {n.min():g} to {n.max():g}"
+    yield _ledger_entry(table, "cells with unequal n", names[n < n.max()], n.notna().sum(), span)
+
+
+def _ledger_entry(table: str, check: str, names: pd.Series, of: int, detail: str = "") -> _Entry:
+    first = ""
+    if len(names):
+        first = names.iloc[0]
+    if len(names) > 1:
+        first += f" and {len(names) - 1} more"
+    return _entry(table, check, len(names), of, first, detail)
 
 
 def render(frame: pd.DataFrame, width: int = 78) -> str:
-    """Write an audit for the terminal:
+    """Write an audit for the terminal.
 
-    per table what was found, then what was looked for and not found.
+    Per table: what was found, then what was looked for and not found.
     """
     lines: list[str] = []
     for table, part in frame.groupby("table", sort=False):
-        lines.append(f"{table}")
-        for row in part[part["rows"] > 0].itertuples():
-            mean = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
-            ends = (
-                ""
-                if np.isnan(row.if_worst)
-                else f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
-            )
-            where = f"  most in {row.most_in}" if row.most_in else ""
-            detail = f"  ({row.detail})" if row.detail else ""
-            lines.append(f"  {row.check:24s}{row.rows} of {row.of}{ends}{where}{detail}")
+        lines.append(str(table))
+        lines += [_rendered(row) for row in part[part["rows"] > 0].itertuples()]
         clean = part[(part["rows"] == 0) & (part["of"] > 0)]["check"]
-        lines += [f"  {'none':24s}{', '.join(clean)}"] if len(clean) else []
-    return "\n".join(
+        if len(clean):
+            lines.append(f"  {'none':24s}{', '.join(clean)}")
+    wrapped = [
         textwrap.fill(line, width, subsequent_indent=" " * 26, break_on_hyphens=False)
         for line in lines
-    )
+    ]
+    return "\n".join(wrapped)
+
+
+def _rendered(row: Any) -> str:
+    line = f"  {row.check:24s}{row.rows} of {row.of}"
+    if not np.isnan(row.if_worst):
+        mean = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
+        line += f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
+    if row.most_in:
+        line += f"  most in {row.most_in}"
+    if row.detail:
+        line += f"  ({row.detail})"
+    return line

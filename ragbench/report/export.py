@@ -1,56 +1,56 @@
 """A run, or scores of answers, as a folder to build a thesis from: tables, figures, methods,
 references, data.
 
-Reading order: ``export`` -> the tables of a run (``_run_tables``) -> its figures (``_run_figures``)
--> scores -> the folder (``_write``), which is filled aside and moved into place.
+Reading order: ``export`` -> the tables and figures of a run (``_run_parts``) -> scores
+(``export_scores``) -> the folder (``_write``), which is filled aside and moved into place.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
-from jinja2 import Environment
 from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.experiment import load_manifest, load_rows
+from ragbench.experiment.manifest import check_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.grades import grade_shares
 from ragbench.llm import Cassette
 from ragbench.metrics.table import readable
-from ragbench.metrics.thresholds import fit_thresholds
-from ragbench.paths import written_whole
-from ragbench.plots import GRADE_NAMES as GRADES
+from ragbench.plots import GRADE_NAMES
 from ragbench.report.audit import (
-    ANSWERS,
     CELL,
-    IR_SCORE,
-    NO_DOCUMENTS,
-    RETRIEVED,
     RIGHT,
     audit,
     audit_rows,
     cassette_of,
     name_rows,
-    render,
     run_parts,
-    varying,
+)
+from ragbench.report.factors import (
+    FACTORS,
+    compare_factor,
+    comparison_cells,
+    draw_factor,
+    factor_sentence,
+    measured,
+    measures_of,
+    overview,
+    overview_cells,
+    worst_questions,
 )
 from ragbench.report.methods import (
-    CLAIMS,
     MOST_COMPARED,
     RESAMPLES,
     Methods,
@@ -58,24 +58,41 @@ from ragbench.report.methods import (
     intervals_of,
     methods,
     score_methods,
-    with_citations,
 )
+from ragbench.report.scores import load_scores, score_means
 from ragbench.report.tables import FIT, PREAMBLE, ReportTable, label_of
-from ragbench.stats import binomial_ci, means, with_interval
-from ragbench.text.escape import from_csv, in_csv, in_latex, in_markdown
+from ragbench.stats import with_interval
+from ragbench.text.escape import in_csv, in_latex, in_markdown
 
 MARKER = ".ragbench-export.json"  # lists what an export wrote
 _MAX_SYSTEMS = 40  # of one figure
-_MAX_STEM = 100  # characters of labels in the name of a file
 _BATCH_SIZE = 10_000  # rows written together
-_DPI, _CSS = 300, 120  # pixels an inch: of the PNG files, and on the page
-_ENOUGH = 0.67  # the thesis's threshold k
+_DPI = 300  # of the PNG files
 
-_Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
+
+class _Picture(NamedTuple):
+    stem: str
+    figure: Figure
+    numbers: pd.DataFrame  # that are drawn
+    caption: str  # the picture in words
 
 
 @dataclass
-class _Exported:
+class _Report:
+    """What an export writes."""
+
+    name: str
+    tables: list[ReportTable]
+    pictures: list[_Picture]
+    methods: Methods
+    files: dict[str, Iterable[str]]  # texts by name
+    notes: list[str]  # what is missing and why
+    label: str = ""  # begins the labels of LaTeX
+    cassette: Path | None = None
+
+
+@dataclass
+class Exported:
     """What an export wrote."""
 
     folder: Path
@@ -83,10 +100,10 @@ class _Exported:
     notes: list[str] = field(default_factory=list)  # what is missing and why
 
     def __str__(self) -> str:
-        lines = [
-            f"{len(self.files)} files in {os.path.relpath(self.folder)}, listed in its README.md"
-        ]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        place = os.path.relpath(self.folder)
+        lines = [f"{len(self.files)} files in {place}, listed in its README.md"]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
 
 
 def export(
@@ -94,89 +111,78 @@ def export(
     to: str | os.PathLike[str],
     *,
     cassette: str | os.PathLike[str] | None = None,
-    html: bool = False,
-) -> _Exported:
-    """Write everything a paper or thesis needs of a run into a folder. Two exports of one run
-    differ in no byte.
+) -> Exported:
+    """Write everything a paper or thesis needs of a run into a folder.
+
+    Two exports of one run differ in no byte.
 
     Parameters
     ----------
     to : folder to make, or an earlier export, whose files are replaced; files of yours beside them
-    stay.
+        stay.
     cassette : the run's cassette, when it is not in the run's folder.
-    html : also write ``report.html``: tables, figures, the lowest scores, methods and checks on one
-    page.
 
     Written are ``tables/`` (CSV, Markdown, LaTeX; the audit is one of them), ``figures/`` (PDF,
     PNG, CSV, text), ``methods.md`` and ``.tex``, ``references.bib``, ``all.tex`` (all of it as one
     document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``, ``README.md``.
+
+    Raises DataError where the rows are not those of the manifest beside them.
     """
-    tape = cassette_of(run, cassette)
+    replies = cassette_of(run, cassette)
     # first: of a large run, its copy of the rows and that below do not fit together
-    checks = audit(run, cassette=tape)
+    checks = audit(run, cassette=replies)
     manifest = load_manifest(run)
+    check_rows(run_folder(run), manifest)
     rows = _in_grid_order(load_rows(run), manifest)
     name = str(manifest.get("name", Path(run).name))
+    tables, pictures = _run_parts(measured(name_rows(rows)), name)
+    tables.append(_audit_table(checks, name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {
         "rows": len(rows),
         "failed": int(rows["status"].eq("failed").sum()),
         "missing": missing,
     }
-    tables = [*_run_tables(name_rows(rows), name, checks)]
     paragraphs = methods(manifest, counts, intervals_of(table.frame for table in tables))
-    figures = _run_figures({table.stem: table.frame for table in tables})
-    notes = (
-        [f"the run was stopped: {missing} rows are not made yet; run it again first"]
-        if missing
-        else []
-    )
-    if (scores := _load_scores(run_folder(run))) is not None:
-        score_tables = [*_score_tables(scores, name)]
-        tables += score_tables
-        figures = chain(figures, _score_figures(scores, name))
+    notes = _notes(rows, missing, replies)
+    scores = load_scores(run_folder(run))
+    if scores is not None:
+        score_tables = _score_tables(scores, name)
         kinds = intervals_of(table.frame for table in score_tables)
         paragraphs = paragraphs.with_scores(score_methods(scores, kinds))
-        if len(scores) != len(rows):
-            notes.append(
-                f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again"
-            )
+        tables += score_tables
+        pictures += _score_pictures(scores, name)
+    elif (run_folder(run) / "scores.csv").exists():
+        notes.append("scores.csv is of other rows and left out: run the experiment again")
+    as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
+    label = f"{label_of(name)}:"
+    report = _Report(name, tables, pictures, paragraphs, files, notes, label, replies)
+    return _write(report, to)
+
+
+def _notes(rows: pd.DataFrame, missing: int, replies: Path | None) -> list[str]:
+    notes = []
+    if missing:
+        notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
     read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
     if len(read) and read["ir_score"].isna().all():
         notes.append("no IR score: none of these questions has references (supporting texts)")
-    if tape is None and (rows["digest"].notna().any() or rows["judge_digest"].notna().any()):
-        notes.append(
-            "no cassette in the run's folder: name the one that recorded it with --cassette"
-        )
-    facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-    as_json = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    files = {"rows.csv": _csv(rows), "manifest.json": [as_json]}
-    parts = {
-        "tables": tables,
-        "figures": figures,
-        "methods": paragraphs,
-        "checks": checks,
-        "files": files,
-    }
-    parts |= {"label": f"{label_of(name)}:", "worst": _worst_answers(rows), "cassette": tape}
-    return _write(to, html, name, facts, notes, **parts)
+    by_model = rows["digest"].notna().any() or rows["judge_digest"].notna().any()
+    if by_model and replies is None:
+        do = "name the one that recorded it with --cassette"
+        notes.append(f"no cassette in the run's folder: {do}")
+    return notes
 
 
 def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows by cell, in the order in which the grid names its values;
-
-    rows without documents come first.
-    """
-    places = {
-        axis: {name: i for i, name in enumerate(names)}
-        for axis, names in manifest.get("grid", {}).items()
-    }
-    order = rows[list(CELL)].apply(
-        lambda column: column.map(places.get(column.name, lambda value: value))
-    )
-    return rows.loc[order.fillna(-1).sort_values(list(CELL), kind="stable").index].reset_index(
-        drop=True
-    )
+    """Return the rows by cell, in the order of the grid; rows without documents come first."""
+    order = rows[list(CELL)].copy()
+    for axis, names in manifest.get("grid", {}).items():
+        places = {name: place for place, name in enumerate(names)}
+        order[axis] = order[axis].map(places).fillna(-1)
+    order = order.sort_values(list(CELL), kind="stable")
+    return rows.loc[order.index].reset_index(drop=True)
 
 
 def _csv(rows: pd.DataFrame) -> Iterator[str]:
@@ -187,537 +193,228 @@ def _csv(rows: pd.DataFrame) -> Iterator[str]:
         yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
-def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[ReportTable]:
-    """Yield the tables that the rows of a run allow; each question is once per cell."""
-    notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
-    parts = run_parts(rows)
-    contexts, by = parts[IR_SCORE]
-    if contexts["ir_score"].notna().any():
-        frame = means(contexts, by, "ir_score", resamples=RESAMPLES)
-        yield ReportTable(
-            "ir_score",
-            f"{name}: mean IR score per cell",
-            frame,
-            _with_intervals(frame, "IR score"),
-            notes,
+# -- tables and figures of a run
+
+
+def _run_parts(rows: pd.DataFrame, name: str) -> tuple[list[ReportTable], list[_Picture]]:
+    """Make what notebook 91 shows: means, factor by factor, grades, the ten worst questions."""
+    tables = []
+    pictures = []
+    measures = measures_of(rows)
+    columns = [*measures, *(["seconds"] if rows["seconds"].notna().any() else [])]
+    if columns:
+        table = overview(rows, columns)
+        questions = rows["question_id"].nunique()
+        caption = (
+            f"{name}: means over {questions} questions in {rows['cluster'].nunique()} clusters"
         )
-        if "N" in by and len(by) > 1:
-            wide = frame.assign(system=_system_names(frame, RETRIEVED))
-            wide = wide.pivot(index="N", columns="system", values="mean")[
-                [*dict.fromkeys(wide["system"])]
-            ]
-            caption = f"{name}: mean IR score by the budget of N tokens"
-            yield ReportTable("ir_score_by_n", caption, wide.reset_index(), None, notes)
-    if len(parts[ANSWERS][0]):
-        yield _seconds(*parts[ANSWERS], name, notes)
-    marks, by = parts[RIGHT]
-    if len(marks):
-        yield _grades(marks, by, name, notes)
-        judged = (marks["N"] > 0) & marks["ir_score"].notna()
-        if judged.any():
-            yield _thresholds(marks[judged], name)
-    shown = audit.drop(
-        columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()]
-    )
-    caption = f"{name}: what could have gone wrong in silence"
-    yield ReportTable("audit", caption, audit, _worded(shown))
+        tables.append(ReportTable("overview", caption, table, overview_cells(table), _fixed(rows)))
+        pictures += _curves(table, name)
+    for measure in measures:
+        for factor in FACTORS:
+            table = compare_factor(rows, factor, measure)
+            if len(table):
+                stem = f"{factor}_{measure}"
+                caption = f"{name}, {measure.replace('_', ' ')} by {FACTORS[factor]}: differences"
+                said = (factor_sentence(factor, table),)
+                tables.append(ReportTable(stem, caption, table, comparison_cells(table), said))
+                words = f"{caption}, with 95% intervals. {said[0]}."
+                pictures.append(_Picture(stem, draw_factor(table, measure), table, words))
+    graded, by = run_parts(rows)[RIGHT]
+    if len(graded):
+        shares = _grades(graded, by)
+        caption = f"{name}: shares of the five grades"
+        words = shares.rename(columns=lambda head: GRADE_NAMES.get(head, head))
+        tables.append(ReportTable("grades", caption, shares, words, _fixed(rows)))
+        pictures += _bars(shares, by, caption)
+    if measures and (rows["N"] > 0).any():
+        worst = worst_questions(rows, measures[-1])
+        caption = f"{name}: the {len(worst)} questions that the best system does worst"
+        tables.append(ReportTable("worst", caption, worst))
+    return tables, pictures
 
 
-def _fixed(rows: pd.DataFrame) -> str:
-    """Name the axes that have one value in the whole run."""
-    fixed = (
-        axis
-        for axis in CELL
-        if rows[axis].nunique(dropna=False) == 1 and rows[axis].iloc[0] != "none"
-    )
-    return ", ".join(f"{axis} {rows[axis].iloc[0]}" for axis in fixed)
+def _fixed(rows: pd.DataFrame) -> tuple[str, ...]:
+    """Name, in a note, the axes that have one value in the whole run."""
+    fixed = []
+    for axis in CELL:
+        values = rows[axis].unique()
+        if len(values) == 1 and values[0] != "none":
+            fixed.append(f"{axis} {values[0]}")
+    return (f"Left out here: {', '.join(fixed)}.",) if fixed else ()
 
 
-def _cell_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
-    """Name each row by its values of these columns: "klein, BM25, k = 10, N = 300"."""
-
-    def text(row: pd.Series) -> str:
-        alone = row.get("retriever") == NO_DOCUMENTS
-        named = {n: f"{n} = {row[n]}" if n in ("k", "N") else str(row[n]) for n in cell}
-        named |= dict.fromkeys(("chunker", "k", "N"), "") if alone else {}
-        return ", ".join(filter(None, named.values())) or "all"
-
-    return frame.apply(text, axis=1)
-
-
-def _system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
-    """Name each row's system by the columns that vary in the frame, N apart."""
-    present = [name for name in cell if name in frame and name != "N"]
-    by = (
-        varying(frame, present)
-        or [name for name in ("retriever", "generator") if name in frame][:1]
-    )
-    return _cell_names(frame, by)
+def _curves(table: pd.DataFrame, name: str) -> Iterator[_Picture]:
+    """Yield the IR score against N, one line per system, where several N were run."""
+    part = table[table["metric"].eq("ir_score") & table["mean"].notna()]
+    if "N" not in part or part["N"].nunique() < 2:
+        return
+    axes = [axis for axis in CELL if axis in part and axis not in ("N", "generator", "judge")]
+    system = part[axes].astype(str).agg(", ".join, axis=1) if axes else name
+    drawn = part.assign(retriever=system).drop_duplicates(["retriever", "N"])
+    if drawn["retriever"].nunique() <= _MAX_SYSTEMS:
+        names = ", ".join(drawn["retriever"].unique())
+        caption = f"Mean IR score against N with 95% intervals, one line per system: {names}."
+        yield _Picture("ir_score", plots.ir_score_curves(drawn, title=name), drawn, caption)
 
 
-def _with_intervals(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
-    """The frame with one column in place of a mean and the ends of its interval."""
-    mean, low, high = columns or ("mean", "low", "high")
-    shown = frame.assign(**{mean: with_interval(frame, mean, low, high)}).drop(columns=[low, high])
-    return shown.rename(columns={mean: f"{head} [95% interval]"})
+def _grades(graded: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    cell = graded.groupby(by, sort=False, dropna=False).ngroup() if by else 0
+    shares = grade_shares(graded.assign(cell=cell), "cell").drop(columns=["cell", "seconds"])
+    axes = graded[by].drop_duplicates().reset_index(drop=True)
+    return pd.concat([axes, shares], axis=1)
 
 
-def _seconds(
-    answers: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]
-) -> ReportTable:
-    frame = means(answers, by, "seconds", resamples=RESAMPLES).rename(
-        columns={"unscored": "untimed"}
-    )
-    counts = [
-        column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()
-    ]
-    if counts:
-        numbers = answers[[*by, *counts]].astype(dict.fromkeys(counts, float))
-        groups = numbers.groupby(by or (lambda _: 0), sort=False, dropna=False)
-        frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
-    cached = int(answers["cached"].map(lambda value: value is True).sum())
-    notes += (
-        (f"{cached} answers came from a cassette: their seconds are those of the recording.",)
-        if cached
-        else ()
-    )
-    return ReportTable(
-        "seconds",
-        f"{name}: seconds per answer",
-        frame,
-        _worded(_with_intervals(frame, "seconds")),
-        notes,
-    )
+def _bars(shares: pd.DataFrame, by: list[str], caption: str) -> Iterator[_Picture]:
+    if len(shares) <= _MAX_SYSTEMS:
+        cell = shares[by].astype(str).agg(", ".join, axis=1) if by else "all"
+        drawn = shares.assign(cell=cell)
+        figure = plots.stacked_shares(drawn, "cell", [*GRADE_NAMES], "Shares of grades")
+        meanings = ", ".join(f"{grade[6:]} {words}" for grade, words in GRADE_NAMES.items())
+        yield _Picture("grades", figure, drawn, f"{caption} ({meanings}), one bar per cell.")
 
 
-def _grades(marks: pd.DataFrame, by: list[str], name: str, notes: tuple[str, ...]) -> ReportTable:
-    cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
-    key = (
-        marks.groupby(by, sort=False, dropna=False).ngroup()
-        if by
-        else pd.Series(0, index=marks.index)
-    )
-    frame = pd.concat(
-        [cells, grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])],
-        axis=1,
-    )
-    rights = [
-        binomial_ci(round(share * n) if n else 0, n)
-        for share, n in frame[["grade 5", "n"]].to_numpy()
-    ]
-    for end in ("low", "high"):
-        frame.insert(
-            frame.columns.get_loc("n"),
-            f"grade 5 {end}",
-            [getattr(interval, end) for interval in rights],
-        )
-    shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
-    shown = shown.rename(
-        columns=lambda head: re.sub(r"grade (\d)", lambda m: f"{m[1]} {GRADES[m[0]]}", head)
-    )
-    return ReportTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
-
-
-def _thresholds(marks: pd.DataFrame, name: str) -> ReportTable:
-    """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N
-    (section 3.3).
-    """
-    largest = int(marks["N"].max())
-    points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
-    by = varying(marks, ("data", "chunker", "generator", "judge"))
-    fits: list[dict[str, Any]] = []
-    for key, group in points.groupby(by, sort=False, dropna=False) if by else [((), points)]:
-        cells = {**dict(zip(by, key, strict=True)), "n": len(group), "note": ""}
-        try:
-            fitted = fit_thresholds(group["ir_score"].to_numpy(float), group["grade"].to_numpy(int))
-        except DataError as error:
-            fits.append(cells | {"threshold": "h, k", "note": error.got})
-            continue
-        for side, fit in (("h", fitted.h), ("k", fitted.k)):
-            values = {
-                "value": fit.value,
-                "plateau_from": fit.low,
-                "plateau_to": fit.high,
-                "agreement": fit.agreement,
-            }
-            fits.append(cells | {"threshold": side} | values)
-    columns = [*by, "threshold", "value", "plateau_from", "plateau_to", "agreement", "n", "note"]
-    frame = pd.DataFrame(fits, columns=columns)
-    caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
-    under = (
-        "h: below it grade 1 is expected; k: above it grade 5.",
-        "Plateau: values that agree with the grades equally well; not a confidence interval.",
-    )
-    shown = frame if frame["note"].any() else frame.drop(columns="note")
-    return ReportTable("thresholds", caption, frame, _worded(shown), under)
-
-
-def _worded(table: pd.DataFrame) -> pd.DataFrame:
-    return table.rename(columns=lambda name: name.replace("_", " "))
-
-
-def _run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Drawn]:
-    """Yield the figures from the frames of ``_run_tables`` by stem."""
-    if "ir_score" in tables:
-        for name, title, part in _parts(
-            tables["ir_score"], "ir_score", "Mean IR score", ("data", "chunker")
-        ):
-            part = part.assign(retriever=_system_names(part, RETRIEVED))
-            high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
-            best = (
-                ""
-                if high is None
-                else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
-            )
-            if varying(part, [n for n in ("N",) if n in part]):
-                figure = plots.ir_score_curves(part, title=title)
-                alt = (
-                    f"Mean IR score against N, one line per system: {_names(part)}, with 95% "
-                    f"intervals.{best}"
-                )
-            else:
-                drawn = part.assign(
-                    retriever=_cell_names(part, [n for n in RETRIEVED if n in part]), all="all"
-                )
-                figure = plots.grouped_bars(
-                    drawn, "retriever", "mean", "all", "mean IR score", title
-                )
-                alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
-            yield name, figure, part, alt
-    if "grades" in tables:
-        for name, title, part in _parts(
-            tables["grades"], "grades", "Shares of grades", ("data", "judge")
-        ):
-            by = [column for column in CELL if column in part]
-            drawn = part.assign(cell=_cell_names(part, by))
-            meanings = ", ".join(f"{grade[6:]} {meaning}" for grade, meaning in GRADES.items())
-            alt = f"Shares of the grades ({meanings}), one bar per cell, {len(part)} cells."
-            yield name, plots.stacked_shares(drawn, "cell", [*GRADES], title), drawn, alt
-    if "seconds" in tables:
-        timed = tables["seconds"].dropna(subset="mean")
-        for name, title, part in _parts(timed, "seconds", "Seconds per answer", ("data",)):
-            if len(part) == 1:  # one bar tells nothing
-                continue
-            budgets = part["N"].astype(str) if "N" in part else "all"
-            drawn = part.assign(system=_system_names(part, (*RETRIEVED, "generator")), N=budgets)
-            figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
-            yield (
-                name,
-                figure,
-                drawn,
-                f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}.",
-            )
-
-
-def _names(part: pd.DataFrame) -> str:
-    return ", ".join(
-        dict.fromkeys(part["retriever" if "retriever" in part else "system"].astype(str))
-    )
-
-
-def _parts(
-    frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]
-) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield name, title and rows of a figure for each value of the axes that vary;
-
-    too many systems have none.
-    """
-    split = [axis for axis in axes if axis in frame]
-    taken = set()
-    for key, part in frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]:
-        if part.empty or len(set(_system_names(part, CELL))) > _MAX_SYSTEMS:
-            continue
-        words = ", ".join(map(str, key))
-        safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")[:_MAX_STEM]
-        while safe.casefold() in taken:  # "a/b" and "a-b" are two
-            safe += "-2"
-        taken.add(safe.casefold())
-        yield (
-            (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split))
-            if key
-            else (stem, title, part)
-        )
-
-
-def _worst_answers(rows: pd.DataFrame) -> ReportTable:
-    """List the ten rows with the lowest IR scores, of equal ones those with the worse grade (4, 2,
-    1, 3, 5) first.
-
-    Only rows with documents, and with less of the evidence than the thesis's threshold k asks for.
-    """
-    low = rows[(rows["N"] > 0) & (rows["ir_score"] < _ENOUGH)]
-    order = low["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
-    lowest = low.assign(badness=order).sort_values(["ir_score", "badness"], kind="stable").head(10)
-    setting = [f"{row.retriever}, k = {row.k}, N = {row.N}" for row in lowest.itertuples()]
-    asked = (
-        lowest["question"].fillna(lowest["question_id"])
-        if "question" in lowest
-        else lowest["question_id"]
-    )
-    frame = pd.DataFrame(
-        {"question": asked, "system": setting, "IR score": lowest["ir_score"].map("{:.2f}".format)}
-    )
-    frame["grade"] = lowest["grade"].map(
-        lambda n: f"{n} {GRADES[f'grade {n}']}", na_action="ignore"
-    )
-    frame["answer"] = lowest["answer"].astype(object).fillna("")
-    caption = f"The {len(frame)} answers with the lowest IR scores, below {_ENOUGH}"
-    return ReportTable("worst", caption, frame.reset_index(drop=True))
+def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:
+    empty = [column for column in checks if checks[column].isna().all()]
+    shown = checks.drop(columns=empty).rename(columns=lambda head: head.replace("_", " "))
+    return ReportTable("audit", f"{name}: what could have gone wrong in silence", checks, shown)
 
 
 # -- scores
-# ------------------------------------------------------------------------------------------------------------
 
 
-def export_scores(
-    table: pd.DataFrame, to: str | os.PathLike[str], name: str, *, html: bool = False
-) -> _Exported:
-    """Write a table from `ragbench.score` as a folder like that of `export`; ``name`` stands in its
-    captions.
+def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
+    """Write a table from `ragbench.score` as a folder like that of `export`.
 
-    Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
-    `ragbench.widgets.ClaimInspector`.
+    ``name`` stands in its captions. Where claims were labelled, ``claim_labels.json`` has them in
+    RAGChecker's form, for `ragbench.widgets.ClaimInspector`.
     """
-    files = {"rows.csv": _csv(table)}
-    notes = [*table.attrs.get("repairs", [])]
+    files: dict[str, Iterable[str]] = {"rows.csv": _csv(table)}
+    notes = []
     if "claim_labels" in table:
         whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
-        files["claim_labels.json"] = [
-            json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False),
-            "\n",
-        ]
-        if left := len(table) - len(whole):
-            notes.insert(
-                0, f"claim_labels.json lacks {left} answers whose labels are missing or unread"
-            )
-    checks = audit_rows(table, table.attrs["numbers"], ["system"] if "system" in table else [])
-    facts = f"{table['question_id'].nunique()} questions, {len(table)} answers."
-    parts = {
-        "tables": [*_score_tables(table, name)],
-        "figures": _score_figures(table, name),
-        "checks": checks,
-    }
-    paragraphs = score_methods(table, intervals_of(each.frame for each in parts["tables"]))
-    return _write(to, html, name, facts, notes, **parts, methods=paragraphs, files=files)
+        text = json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False)
+        files["claim_labels.json"] = [text, "\n"]
+        if len(whole) < len(table):
+            left = len(table) - len(whole)
+            lacks = f"lacks {left} answers whose labels are missing or unread"
+            notes.append(f"claim_labels.json {lacks}")
+    notes += table.attrs.get("repairs", [])
+    systems = ["system"] if "system" in table else []
+    tables = _score_tables(table, name)
+    paragraphs = score_methods(table, intervals_of(each.frame for each in tables))
+    tables.append(_audit_table(audit_rows(table, table.attrs["numbers"], systems), name))
+    pictures = _score_pictures(table, name)
+    return _write(_Report(name, tables, pictures, paragraphs, files, notes), to)
 
 
-def _score_tables(table: pd.DataFrame, name: str) -> Iterator[ReportTable]:
-    """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are
-    few.
-    """
-    systems = table["system"].nunique() if "system" in table else 1
+def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
+    """Make the means of a table from `ragbench.score`, and its pairs of systems where few."""
     notes = []
     if "labelled_by" in table:
         notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by'].dropna()))}.")
+    systems = table["system"].nunique() if "system" in table else 1
     if systems > MOST_COMPARED:
-        notes.append(
-            f"{systems} systems are too many to compare every pair: name yours in "
-            "rb.stats.compare(pairs=)."
-        )
+        do = "name yours in rb.stats.compare(pairs=)"
+        notes.append(f"{systems} systems are too many to compare every pair: {do}.")
     averages = score_means(table)
-    yield ReportTable(
-        "means",
-        f"{name}: mean of every metric",
-        averages,
-        _with_intervals(averages, "mean"),
-        tuple(notes),
-    )
+    shown = averages.assign(mean=with_interval(averages, "mean")).drop(columns=["low", "high"])
+    shown = shown.rename(columns={"mean": "mean [95% interval]"})
+    caption = f"{name}: mean of every metric"
+    tables = [ReportTable("means", caption, averages, shown, tuple(notes))]
     if are_compared(table):
         pairs = compare_scores(table, resamples=RESAMPLES)
-        yield ReportTable(
-            "comparison",
-            f"{name}: systems compared over the same questions",
-            pairs,
-            format_comparison(pairs),
-        )
+        caption = f"{name}: systems compared over the same questions"
+        tables.append(ReportTable("comparison", caption, pairs, format_comparison(pairs)))
+    return tables
 
 
-def score_means(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Average the numbers of a table from `ragbench.score` by system, with their intervals."""
-    by = ["system"] if "system" in table else []
-    return means(
-        table, by, names or table.attrs["numbers"], groups="question_id", resamples=RESAMPLES
-    )
-
-
-def _score_figures(table: pd.DataFrame, name: str) -> Iterator[_Drawn]:
-    """Yield the picture of the metrics between 0 and 1, if there are any."""
+def _score_pictures(table: pd.DataFrame, name: str) -> list[_Picture]:
+    """Draw the metrics between 0 and 1, if there are any."""
+    numbers = table[table.attrs["numbers"]]
     # A sum of floats may be 1.0000000000000004.
-    drawn = [
-        n
-        for n in table.attrs["numbers"]
-        if table[n].ge(0).any() and not table[n].gt(1 + 1e-9).any()
-    ]
-    if not drawn or ("system" in table and table["system"].nunique() > _MAX_SYSTEMS):
-        return
+    drawn = [*numbers.columns[numbers.ge(0).any() & ~numbers.gt(1 + 1e-9).any()]]
     labelled = table if "system" in table else table.assign(system=name)
+    if not drawn or labelled["system"].nunique() > _MAX_SYSTEMS:
+        return []
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
-    alt = (
-        f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
-    )
-    yield "scores", plots.score_strips(long, score_means(labelled, drawn)), long, alt
-
-
-def save_scores(table: pd.DataFrame, folder: Path) -> Path:
-    """Write a table from `ragbench.score` beside a run's rows, for `export`:
-
-    a row per answer, and how it was made.
-    """
-    path = folder / "scores.csv"
-    with written_whole(path) as part:
-        part.write_text("".join(_csv(table)), encoding="utf-8")
-    with written_whole(path.with_suffix(".json")) as part:
-        part.write_text(
-            json.dumps(table.attrs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-    return path
-
-
-def _load_scores(folder: Path) -> pd.DataFrame | None:
-    """Read what `save_scores` wrote; None where nothing was scored."""
-    path = folder / "scores.csv"
-    file = path.with_suffix(".json")
-    if not (path.is_file() and file.is_file()):
-        return None
-    table = pd.read_csv(path, dtype={"question_id": str, "system": str})
-    names = [name for name in ("system", "question_id") if name in table]
-    table[names] = table[names].map(from_csv)
-    table.attrs |= json.loads(file.read_text(encoding="utf-8"))
-    return table
+    figure = plots.score_strips(long, score_means(labelled, drawn))
+    words = f"every answer's value of {len(drawn)} metrics, with the mean and its 95% interval"
+    return [_Picture("scores", figure, long, f"{name}: {words}.")]
 
 
 # -- the folder
-# --------------------------------------------------------------------------------------------------------
 
 
-def _write(
-    to: str | os.PathLike[str],
-    html: bool,
-    name: str,
-    facts: str,
-    notes: list[str],
-    *,
-    tables: Sequence[ReportTable],
-    figures: Iterable[_Drawn],
-    methods: Methods,
-    checks: pd.DataFrame,
-    files: Mapping[str, Iterable[str]],
-    label: str = "",
-    worst: ReportTable | None = None,
-    cassette: Path | None = None,
-) -> _Exported:
-    """Write all parts beside the folder, then move them into it: whatever interrupts it, the folder
-    stays as it was.
+def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
+    """Write all parts beside the folder, then move them into it.
 
-    ``label`` begins the labels of LaTeX; ``files`` are texts by name; ``facts`` and ``worst`` stand
-    on the page alone.
+    Whatever interrupts it, the folder stays as it was.
     """
-    target = Path(to).expanduser().resolve()
     earlier = check_target(to)
-    done = _Exported(Path(to).expanduser())
-    folder = target.with_name(f".{target.name}.part")
-    shutil.rmtree(folder, ignore_errors=True)  # what an export that was killed has left
-    folder.mkdir(parents=True)
+    target = Path(to).expanduser().resolve()
+    aside = target.with_name(f".{target.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)  # what an export that was killed has left
+    aside.mkdir(parents=True)
     try:
-
-        def new(name: str) -> Path:
-            (folder / name).parent.mkdir(exist_ok=True)
-            done.files.append(name)
-            return folder / name
-
-        def write(name: str, texts: Iterable[str]) -> None:
-            # Half of a surrogate pair becomes its escape.
-            with open(
-                new(name), "w", encoding="utf-8", errors="backslashreplace", newline=""
-            ) as file:
-                file.writelines(texts)
-
-        for table in tables:
-            for kind, text in table.texts(label + table.stem).items():
-                write(f"tables/{table.stem}.{kind}", [text])
-        alts = {}
-        for stem, figure, numbers, alts[stem] in figures:
-            paths = plots.save_figure(
-                figure,
-                stem,
-                numbers,
-                alts[stem],
-                folder=folder / "figures",
-                dpi=_DPI,
-                kinds=("png", "pdf"),
-            )
-            done.files += [f"figures/{path.name}" for path in paths.values()]
-        write("methods.md", [methods.markdown])
-        write("methods.tex", [methods.latex])
-        write("references.bib", [methods.bibliography])
-        write("all.tex", [_document(name, [table.stem for table in tables], alts)])
-        for file, texts in files.items():
-            write(file, texts)
-        if cassette is not None:
-            with Cassette(cassette, mode="replay") as replies:
-                count = replies.export(new("cassette.jsonl"))
-            notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
-        done.notes = notes
-        if html:
-            shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
-            shown += [worst] if worst is not None and len(worst.frame) else []
-            pictures = [(folder / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
-            write("report.html", [_page(name, facts, shown, pictures, methods, checks, notes)])
-        listed = "\n".join(f"- `{file}`" for file in done.files)
-        remarks = [f"\nNote: {in_markdown(note)}.\n" for note in notes]
-        write("README.md", [_README.format(name=in_markdown(name), files=listed), *remarks])
-        (folder / MARKER).write_text(json.dumps(done.files, indent=1) + "\n", encoding="utf-8")
-        for stale in earlier - set(done.files):
+        names = _fill(report, aside)
+        for stale in earlier - set(names):
             (target / stale).unlink(missing_ok=True)
-        for file in (*done.files, MARKER):
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(folder / file, target / file)
+        for name in (*names, MARKER):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(aside / name, target / name)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return done
+        shutil.rmtree(aside, ignore_errors=True)
+    return Exported(Path(to).expanduser(), names, report.notes)
 
 
-def _page(
-    title: str,
-    facts: str,
-    tables: Sequence[ReportTable],
-    figures: Sequence[tuple[Path, str]],
-    methods: Methods,
-    audit: pd.DataFrame,
-    notes: Sequence[str] = (),
-) -> str:
-    """Write a run on one HTML page that loads nothing;
-
-    ``figures`` are PNG files, each with its alt text.
-    """
-    images = [(alt, file.read_bytes()) for file, alt in figures]
-    # The width stands in a PNG's head: by it, letters have one size in all figures.
-    drawn = [
-        (alt, base64.b64encode(png).decode(), int.from_bytes(png[16:20]) * _CSS // _DPI)
-        for alt, png in images
-    ]
-    texts = [(each, each.cells()[0]) for each in tables]
-    parts = {
-        "title": title,
-        "facts": facts,
-        "notes": notes,
-        "figures": drawn,
-        "tables": texts,
-        "checks": render(audit),
+def _fill(report: _Report, folder: Path) -> list[str]:
+    """Write the parts of a report into a folder; return their names, in the order written."""
+    texts: dict[str, Iterable[str]] = {}
+    for table in report.tables:
+        for kind, text in table.texts(report.label + table.stem).items():
+            texts[f"tables/{table.stem}.{kind}"] = [text]
+    texts |= {
+        "methods.md": [report.methods.markdown],
+        "methods.tex": [report.methods.latex],
+        "references.bib": [report.methods.bibliography],
+        "all.tex": [_document(report)],
+        **report.files,
     }
-    paragraphs = [with_citations(paragraph) for paragraph in methods.paragraphs]
-    parts |= {"paragraphs": paragraphs, "heading": CLAIMS, "claims": methods.claims}
-    jinja = Environment(autoescape=True)  # escapes every text
-    jinja.tests["interval"] = re.compile(r"\S+ \[[^\]]*\]").fullmatch
-    return jinja.from_string(
-        Path(__file__).with_name("page.jinja").read_text(encoding="utf-8")
-    ).render(parts)
+    for name, parts in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        # Half of a surrogate pair becomes its escape.
+        with open(
+            folder / name, "w", encoding="utf-8", errors="backslashreplace", newline=""
+        ) as file:
+            file.writelines(parts)
+    names = [*texts]
+    for stem, figure, numbers, caption in report.pictures:
+        paths = plots.save_figure(
+            figure,
+            stem,
+            numbers,
+            caption,
+            folder=folder / "figures",
+            dpi=_DPI,
+            kinds=("png", "pdf"),
+        )
+        names += [f"figures/{path.name}" for path in paths.values()]
+    if report.cassette is not None:
+        with Cassette(report.cassette, mode="replay") as replies:
+            count = replies.export(folder / "cassette.jsonl")
+        names.append("cassette.jsonl")
+        report.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+    names.append("README.md")
+    (folder / "README.md").write_text(_readme(report, names), encoding="utf-8")
+    (folder / MARKER).write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+    return names
 
 
 def check_target(to: str | os.PathLike[str]) -> set[str]:
-    """Return what an earlier export wrote to a folder;
+    """Return what an earlier export wrote to a folder.
 
-    ConfigError for one with files of somebody else.
+    Raises ConfigError for a folder with files of somebody else.
     """
     folder = Path(to).expanduser().resolve()
     if folder.exists() and not folder.is_dir():
@@ -734,6 +431,12 @@ def check_target(to: str | os.PathLike[str]) -> set[str]:
             "an empty folder, or one that an export made",
             "choose another folder for --to",
         ) from None
+
+
+def _readme(report: _Report, names: Sequence[str]) -> str:
+    listed = "\n".join(f"- `{name}`" for name in names)
+    notes = "".join(f"\nNote: {in_markdown(note)}.\n" for note in report.notes)
+    return _README.format(name=in_markdown(report.name), files=listed) + notes
 
 
 _README = """# {name}
@@ -759,17 +462,19 @@ _FIGURE = r"""\begin{figure}[htbp]
 %s{\includegraphics{{figures/%s}.pdf}}
 \caption{%s}\label{fig:%s}
 \end{figure}"""
+_END = r"""\bibliographystyle{plain}
+\bibliography{references}
+\end{document}
+"""
 
 
-def _document(title: str, tables: Sequence[str], figures: Mapping[str, str]) -> str:
+def _document(report: _Report) -> str:
     """Write a LaTeX document that holds every part, to be compiled or copied from."""
-    parts = [_TOP % (PREAMBLE, in_latex(title))]
-    if tables:
-        parts += [r"\section{Tables}", *(rf"\input{{tables/{stem}}}" for stem in tables)]
-    if figures:
+    parts = [_TOP % (PREAMBLE, in_latex(report.name)), r"\section{Tables}"]
+    parts += [rf"\input{{tables/{table.stem}}}" for table in report.tables]
+    if report.pictures:
         parts.append(r"\clearpage\section{Figures}")
-    # The braces keep a dot in the name from being taken for its ending.
-    parts += [_FIGURE % (FIT, stem, in_latex(alt), label_of(stem)) for stem, alt in figures.items()]
-    return "\n".join(
-        [*parts, r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}", ""]
-    )
+    for stem, _, _, caption in report.pictures:
+        # The braces keep a dot in the name from being taken for its ending.
+        parts.append(_FIGURE % (FIT, stem, in_latex(caption), label_of(stem)))
+    return "\n".join([*parts, _END])

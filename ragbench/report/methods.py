@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from jinja2 import Environment
 from ragbench import __version__
 from ragbench.errors import check_known
 from ragbench.experiment import Experiment
+from ragbench.experiment.grid import AXES
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
@@ -72,9 +73,7 @@ _INTERVALS = {
     ),
 }
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
-# What a run may use that was made for English, by a word of its description in the manifest.
-_ENGLISH = {"MiniLM": "the vectors of MiniLM"}
-# which no other sentence says
+# Settings of a run which no other sentence says.
 _SETTINGS = ("match", "max_chars", "order", "per_prompt", "truncated")
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
@@ -92,21 +91,17 @@ class Methods:
     @property
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
-        box = [f"## {CLAIMS}", "\n".join(f"- {in_markdown(claim)}" for claim in self.claims)]
-        return (
-            "\n\n".join(
-                ["## Methods", *(with_citations(p, in_markdown) for p in self.paragraphs), *box]
-            )
-            + "\n"
-        )
+        paragraphs = [with_citations(text, in_markdown) for text in self.paragraphs]
+        claims = "\n".join(f"- {in_markdown(claim)}" for claim in self.claims)
+        return "\n\n".join(["## Methods", *paragraphs, f"## {CLAIMS}", claims]) + "\n"
 
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
-        text = "\n\n".join(with_citations(p, in_latex) for p in self.paragraphs)
+        text = "\n\n".join(with_citations(paragraph, in_latex) for paragraph in self.paragraphs)
         items = "\n".join(rf"\item {in_latex(claim)}" for claim in self.claims)
-        text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
-        return f"{NEEDS}\n{text}\n"
+        box = f"\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+        return f"{NEEDS}\n{text}\n\n{box}\n"
 
     @property
     def bibliography(self) -> str:
@@ -114,42 +109,32 @@ class Methods:
         return "\n".join(entry for _, entry in sorted(self.entries.items()))
 
     def with_scores(self, scores: Methods) -> Methods:
-        """Add those of the metrics of a run's answers."""
+        """Add those of the metrics of a run's answers: who labelled, and what was not tested."""
         first, *_, untested = scores.claims
-        claims = (
-            *self.claims,
-            f"Metrics: {first}",
-            f"Metrics: {untested[0].lower()}{untested[1:]}",
-        )
-        return Methods(
-            self.paragraphs + scores.paragraphs, {**self.entries, **scores.entries}, claims
-        )
+        untested = untested[0].lower() + untested[1:]
+        claims = (*self.claims, f"Metrics: {first}", f"Metrics: {untested}")
+        entries = {**self.entries, **scores.entries}
+        return Methods(self.paragraphs + scores.paragraphs, entries, claims)
 
 
-def with_citations(text: str, escape: Callable[[str], str] = str) -> str:
-    """Write a paragraph with its keys as citations:
-
-    of LaTeX if ``escape`` is `in_latex`, else of Pandoc.
-    """
-
-    def cite(keys: str) -> str:
-        return (
-            rf"~\cite{{{keys}}}"
-            if escape is in_latex
-            else f" [{'; '.join(f'@{key}' for key in keys.split(','))}]"
-        )
-
-    parts = _MARK.split(text)  # text, keys, text, keys, ..., text
-    return "".join(cite(part) if i % 2 else escape(part) for i, part in enumerate(parts))
+def with_citations(text: str, escape: Callable[[str], str]) -> str:
+    """Write a paragraph with its keys as citations of LaTeX (``escape``: `in_latex`) or Pandoc."""
+    written = []
+    for place, part in enumerate(_MARK.split(text)):  # text, keys, text, keys, ..., text
+        if place % 2 == 0:
+            written.append(escape(part))
+        elif escape is in_latex:
+            written.append(rf"~\cite{{{part}}}")
+        else:
+            written.append(f" [{'; '.join(f'@{key}' for key in part.split(','))}]")
+    return "".join(written)
 
 
 def references() -> dict[str, str]:
     """Read the shipped ``references.bib``: the text of each entry, by key."""
     text = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
-    return {
-        entry[1]: entry[0]
-        for entry in re.finditer(r"^@\w+\{([^,]+),\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)
-    }
+    entries = re.finditer(r"^@\w+\{([^,]+),\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)
+    return {entry[1]: entry[0] for entry in entries}
 
 
 def _entry(key: str, /, **fields: str) -> str:
@@ -158,7 +143,9 @@ def _entry(key: str, /, **fields: str) -> str:
 
 
 def _ragbench_entry(revision: str = "") -> str:
-    note = f"Version {__version__}" + (f", revision {revision[:12]}" if revision else "")
+    note = f"Version {__version__}"
+    if revision:
+        note += f", revision {revision[:12]}"
     title = "{ragbench}: a research workbench for evaluating retrieval-augmented generation"
     return _entry("ragbench", author="{The ragbench authors}", title=title, year="2026", note=note)
 
@@ -171,69 +158,38 @@ def methods(
     ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was
     stopped). ``intervals`` are the kinds that its tables have (`intervals_of`).
     """
-    parameters = manifest.get("parameters", {})
+    axes = {axis: manifest.get("axes", {}).get(axis, {}) for axis in AXES}
+    people = {axis: axes[axis].items() for axis in ("generator", "judge")}
+    models = [person for axis in people.values() for _, person in axis if "provider" in person]
     git = manifest.get("git") or {}
     entries = {"ragbench": _ragbench_entry(git.get("revision", ""))}
-    uncommitted = ", with uncommitted changes" if git.get("changed") else ""
-    began = [run["began"][:10] for run in manifest.get("runs", ()) if run.get("began")]
-    rows = counts.get("rows", 0)
-    missing = counts.get("missing", 0)
-    left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
-    left += (
-        f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet"
-        if missing
-        else ""
-    )
-    prompts = {name: f"{name} ({sha[:12]})" for name, sha in manifest.get("prompts", {}).items()}
-    judges = _axis(manifest, "judge")
-    axes = json.dumps(manifest.get("axes", {}))
-    defaults = {name: Experiment.model_fields[name].default for name in _SETTINGS}
-    changed = {
-        name: parameters[name]
-        for name in _SETTINGS
-        if parameters.get(name, defaults[name]) != defaults[name]
-    }
+    entries |= {_model_key(model): _model_entry(model) for model in models}
+    parameters = manifest.get("parameters", {})
+    changed = []
+    for name in _SETTINGS:
+        default = Experiment.model_fields[name].default
+        if parameters.get(name, default) != default:
+            changed.append(f"{name} = {parameters[name]}")
     facts = {
-        "intervals": _interval_words(intervals),
-        "manifest": manifest,
+        "manifest": {"packages": {}, "machine": {}, "prompts": {}} | manifest,
+        "axes": axes,
+        "git": git,
         "parameters": parameters,
-        "version": manifest.get("packages", {}).get("ragbench", ""),
-        "revision": f" (revision {git['revision'][:12]}{uncommitted})"
-        if git.get("revision")
-        else "",
-        "when": f" between {began[0]} and {began[-1]}"
-        if len(set(began)) > 1
-        else f" on {began[0]}"
-        if began
-        else "",
-        "machine": manifest.get("machine", {}),
-        "data": [*_data(manifest)],
-        "chunks": [*_chunks(manifest)],
-        "retrievers": [*dict.fromkeys(_retrievers(manifest))],
-        "budgets": [n for n in parameters.get("N", ()) if n],
-        "tokenizer": re.sub(
-            r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1", str(parameters.get("tokenizer", ""))
-        ),
+        "counts": {"rows": 0, "failed": 0, "missing": 0, **counts},
+        "began": [run["began"][:10] for run in manifest.get("runs", ()) if run.get("began")],
+        "papers_of_data": _DATA,
+        "chunkers": [_chunks(manifest, *cut) for cut in axes["chunker"].items()],
+        "retrievers": _retrievers(manifest, axes["retriever"]),
         "kernel": MATCHES[parameters.get("match", "exact")][0],
-        "generators": [
-            _answerer(*person, entries) for person in _axis(manifest, "generator").items()
-        ],
-        "generator_prompts": ", ".join(
-            shown for name, shown in prompts.items() if name != "thesis_grade"
-        ),
-        "judges": [_answerer(*person, entries) for person in judges.items()],
-        "judge_prompts": prompts.get("thesis_grade"),
-        "left": left,
-        "others": [*_other_languages(manifest)],
-        "english": [words for mark, words in _ENGLISH.items() if mark in axes],
-        "changed": [f"{name} = {value}" for name, value in changed.items()],
-        "sets": [
-            f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()
-        ],
-        "labelled_by": [str(judge.get("model", name)) for name, judge in judges.items()],
-        "by_model": any("provider" in judge for judge in judges.values()),
+        "generators": [_person(*person) for person in people["generator"]],
+        "judges": [_person(*person) for person in people["judge"]],
+        "labelled_by": [str(judge.get("model", name)) for name, judge in people["judge"]],
+        "by_model": any("provider" in judge for _, judge in people["judge"]),
+        "intervals": _interval_words(intervals),
+        "changed": changed,
+        "minilm": "MiniLM" in json.dumps(axes),
     }
-    return _cited(_written("run", **facts), entries, _written("claims of a run", **facts))
+    return _written("run", facts, entries)
 
 
 def are_compared(table: pd.DataFrame) -> bool:
@@ -248,9 +204,9 @@ def intervals_of(tables: Iterable[pd.DataFrame]) -> list[str]:
 
 
 def _interval_words(kinds: Iterable[str]) -> str:
-    return "; ".join(
-        _INTERVALS[kind].format(f"{RESAMPLES:,}") for kind in _INTERVALS if kind in {*kinds}
-    )
+    present = {*kinds}
+    words = [text for kind, text in _INTERVALS.items() if kind in present]
+    return "; ".join(words).format(*[f"{RESAMPLES:,}"] * len(words))
 
 
 def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods:
@@ -260,194 +216,180 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
     ``intervals`` are the kinds that its means have (`intervals_of`).
     """
     columns = table.attrs["numbers"]
+    model = table.attrs.get("model")
+    checker = table.attrs.get("checker")
+    compared = are_compared(table)
+    clusters = known_clusters(table) if compared else None
     entries = {"ragbench": _ragbench_entry()}
+    labelled_by = []
+    if model:
+        entries[_model_key(model)] = _model_entry(model)
+        labelled_by.append(model["model"])
+    if checker:
+        labelled_by.append(checker)
+    facts = {
+        "table": table,
+        "systems": table["system"].nunique() if "system" in table else 1,
+        "metrics": _metrics_by_source(columns),
+        "model": model and _model(model),
+        "checker": checker,
+        "labelled": "labelled_by" in table,
+        "labelled_by": labelled_by,
+        "given": set(table.get("labelled_by", ())) == {"given"},
+        "repairs": table.attrs.get("repairs"),
+        "values": table[columns].size,
+        "undefined": int(table[columns].isna().sum().sum()),
+        "compared": compared,
+        "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
+        "intervals": _interval_words(intervals),
+    }
+    return _written("scores", facts, entries)
+
+
+def _metrics_by_source(columns: Sequence[str]) -> list[tuple[str, str | None, list[str]]]:
+    """Return source, key of the paper and names of metrics, by source."""
     every = numbers_by_column()
-    sources: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for column in columns:
         # A metric of one's own has no source.
         source = METRICS[every[column][0]].source if column in every else "of this study"
-        sources.setdefault(source, []).append(column.replace("_", " "))
-    papers = {source: _PAPERS.get(re.split(r"\W", source)[0].lower()) for source in sources}
-    model = table.attrs.get("model")
-    checker = table.attrs.get("checker")
-    labelled = "labelled_by" in table
-    compared = are_compared(table)
-    clusters = known_clusters(table) if compared else None
-    facts = {
-        "clusters": 0 if clusters is None else clusters.nunique() + int(clusters.isna().sum()),
-        "intervals": _interval_words(intervals),
-        "version": __version__,
-        "answers": f"{len(table):,}",
-        "systems": table["system"].nunique() if "system" in table else 1,
-        "questions": f"{table['question_id'].nunique():,}",
-        "metrics": [(source, papers[source], names) for source, names in sources.items()],
-        "model": model and _model(model, entries),
-        "labelled_by": [*([model["model"]] if model else []), *([checker] if checker else [])],
-        "checker": checker,
-        "labelled": labelled,
-        "given": set(table.get("labelled_by", ())) == {"given"},
-        "repairs": table.attrs.get("repairs"),
-        "undefined": f"{int(table[columns].isna().sum().sum()):,}",
-        "values": f"{table[columns].size:,}",
-        "compared": compared,
-    }
-    return _cited(_written("scores", **facts), entries, _written("claims of scores", **facts))
+        names.setdefault(source, []).append(column.replace("_", " "))
+    return [
+        (source, _PAPERS.get(re.split(r"\W", source)[0].lower()), of_source)
+        for source, of_source in names.items()
+    ]
 
 
-def _written(part: str, **facts: Any) -> tuple[str, ...]:
-    """Fill one part of ``methods.jinja`` in and return its paragraphs."""
+def _written(part: str, facts: Mapping[str, Any], entries: Mapping[str, str]) -> Methods:
+    """Fill ``methods.jinja`` in; of the entries those that the paragraphs cite are kept."""
+    paragraphs = _paragraphs(part, facts)
+    known = references() | entries
+    marked = [keys for paragraph in paragraphs for keys in _MARK.findall(paragraph)]
+    cited = dict.fromkeys(",".join(marked).split(",")) if marked else {}
+    check_known("reference", cited, known)
+    claims = _paragraphs(f"claims of {part}", facts)
+    return Methods(paragraphs, {key: known[key] for key in cited}, claims)
+
+
+def _paragraphs(part: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     # Not escaped here: Markdown and LaTeX escape it in their own ways.
     texts = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    texts.filters["capitalised"] = lambda text: text[:1].upper() + text[1:]
-    texts.filters["listed"] = _listed
-    template = texts.from_string(
-        Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
-    )
-    text = template.render(facts, part=part, resamples=f"{RESAMPLES:,}").strip()
-    return tuple(" ".join(paragraph.splitlines()) for paragraph in re.split(r"\n\s*\n", text))
+    texts.filters |= {"listed": _listed, "count": "{:,}".format}
+    source = Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
+    text = texts.from_string(source).render(facts, part=part, version=__version__).strip()
+    return tuple(" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text))
 
 
-def _listed(parts: Sequence[Any]) -> str:
-    *first, last = map(str, parts or [""])
+def _listed(parts: Iterable[Any]) -> str:
+    *first, last = map(str, [*parts] or [""])
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _cited(paragraphs: Sequence[str], entries: dict[str, str], claims: tuple[str, ...]) -> Methods:
-    known = references() | entries
-    keys = dict.fromkeys(
-        key for p in paragraphs for marked in _MARK.findall(p) for key in marked.split(",")
-    )
-    check_known("reference", keys, known)
-    return Methods(tuple(paragraphs), {key: known[key] for key in keys}, claims)
-
-
-def _axis(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return manifest.get("axes", {}).get(name, {})
+# -- what stands on the axes
 
 
 def _label(manifest: Mapping[str, Any], axis: str, place: str) -> str:
-    """Return the grid's own name of a chunker or retriever, which may hold a "/", from
-    "data/chunker/retriever".
-    """
+    """Return the grid's own name, which may hold a "/", from "data/chunker/retriever"."""
     names = manifest.get("grid", {}).get(axis, ())
-    return max(
-        (name for name in names if place.endswith(f"/{name}")),
-        key=len,
-        default=place.rpartition("/")[2],
-    )
+    ending = [name for name in names if place.endswith(f"/{name}")]
+    return max(ending, key=len, default=place.rpartition("/")[2])
 
 
-def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for label, facts in _axis(manifest, "data").items():
-        key = next(
-            (key for name, key in _DATA.items() if name in str(facts.get("name", label)).lower()),
-            None,
-        )
-        out = f", {facts['excluded']} left out" if facts.get("excluded") else ""
-        shas = [facts[f"{part}_sha256"][:12] for part in ("questions", "documents")]
-        sha = f"; SHA-256 of the questions {shas[0]}, of the documents {shas[1]}"
-        name = "" if label == facts.get("name", label) else f"data set {facts['name']!r}, "
-        size = (
-            f"{name}{facts['questions']:,} questions{out} over {facts['documents']:,} "
-            f"documents{sha}"
-        )
-        yield f"{label}{f' ⟦{key}⟧' if key else ''} ({size})"
-
-
-def _other_languages(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how many questions and documents of a data set are not in English, for those that have
-    any.
-    """
-    for label, facts in _axis(manifest, "data").items():
-        sample = facts.get("sampled_documents", 0)
-        read = f"{sample:,} documents of {label}" + " looked at" * (sample < facts["documents"])
-        of = {
-            "other_languages": f"{facts['questions']:,} questions of {label}",
-            "documents_in_other_languages": read,
-        }
-        for key, texts in of.items():
-            if others := facts.get(key):
-                named = ", ".join(f"{language.capitalize()} {n}" for language, n in others.items())
-                yield f"{sum(others.values())} of the {texts} ({named})"
-
-
-def _chunks(manifest: Mapping[str, Any]) -> Iterator[str]:
-    functions = manifest.get("chunkers", {})
-    for place, facts in _axis(manifest, "chunker").items():
-        how = _function(functions.get(_label(manifest, "chunker", place), {}))
-        yield f"{place} ({facts['chunks']:,} chunks{', ' + how if how else ''})"
+def _chunks(manifest: Mapping[str, Any], place: str, facts: Mapping[str, Any]) -> str:
+    label = _label(manifest, "chunker", place)
+    how = _function(manifest.get("chunkers", {}).get(label, {}))
+    counted = f"{facts['chunks']:,} chunks"
+    return f"{place} ({counted}, {how})" if how else f"{place} ({counted})"
 
 
 def _function(function: Mapping[str, Any]) -> str:
-    """Describe a function with the arguments it was given."""
+    """Describe a function with the arguments it has."""
     if "partial" in function:
-        given = ", ".join(
-            f"{name} = {value}" for name, value in function.get("keywords", {}).items()
-        )
-        return f"{_function(function['partial'])}{' with ' + given if given else ''}"
+        words = [f"{name} = {value}" for name, value in function.get("keywords", {}).items()]
+        named = _function(function["partial"])
+        return f"{named} with {', '.join(words)}" if words else named
     return str(function.get("function", function.get("class", ""))).removeprefix("ragbench.")
 
 
 def _named(label: str, description: str) -> str:
-    """Put the grid's label before a description, unless that begins with the label anyway ("BM25:
-
-    BM25").
-    """
-    return (
-        description
-        if description.casefold().startswith(label.casefold())
-        else f"{label}: {description}"
-    )
+    """Put the grid's label before a description, unless that begins with it ("BM25: BM25")."""
+    if description.casefold().startswith(label.casefold()):
+        return description
+    return f"{label}: {description}"
 
 
-def _retrievers(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _retrievers(manifest: Mapping[str, Any], axis: Mapping[str, Any]) -> list[str]:
     depths = manifest.get("parameters", {}).get("k", {})
-    for place, settings in _axis(manifest, "retriever").items():
+    described = []
+    for place, settings in axis.items():
         name = _label(manifest, "retriever", place)
-        k = _listed(depths.get(name, ()))
-        yield _named(name, _retriever(settings)) + (f", k = {k}" if k else "")
+        text = _named(name, _retriever(settings))
+        if depths.get(name):
+            text += f", k = {_listed(depths[name])}"
+        described.append(text)
+    return list(dict.fromkeys(described))
 
 
 def _retriever(settings: Mapping[str, Any]) -> str:
-    """Describe a retriever by its kind and its settings, and the one that it is built over."""
+    """Describe a retriever by its kind, its settings, and those that it is built over."""
     kind = str(settings.get("retriever", settings.get("class", "")))
-    over = settings.get("over")
     keys = [_RETRIEVERS[kind]] if kind in _RETRIEVERS else []
-    embedder = str(settings.get("embedder"))
-    keys += [key for name, cited in _EMBEDDERS.items() if name in embedder for key in cited]
-    plain = {n: v for n, v in settings.items() if isinstance(v, str | int | float) and v != ""}
-    given = ", ".join(f"{n} = {v}" for n, v in plain.items() if n not in _NO_SETTING)
-    inner = [
-        _retriever(each)
-        for each in (over if isinstance(over, list) else [over])
-        if isinstance(each, Mapping)
-    ]
-    below = f" over {_listed(inner)}" if inner else ""
-    cited = f" ⟦{','.join(keys)}⟧" if keys else ""
-    return kind + cited + (f" ({given})" if given else "") + below
+    for name, cited in _EMBEDDERS.items():
+        if name in str(settings.get("embedder")):
+            keys += cited
+    words = []
+    for name, value in settings.items():
+        if isinstance(value, str | int | float) and value != "" and name not in _NO_SETTING:
+            words.append(f"{name} = {value}")
+    over = settings.get("over")
+    inner = over if isinstance(over, list) else [over]
+    below = [_retriever(part) for part in inner if isinstance(part, Mapping)]
+    text = kind
+    if keys:
+        text += f" ⟦{','.join(keys)}⟧"
+    if words:
+        text += f" ({', '.join(words)})"
+    if below:
+        text += f" over {_listed(below)}"
+    return text
 
 
-def _answerer(label: str, person: Mapping[str, Any], entries: dict[str, str]) -> str:
+def _person(label: str, person: Mapping[str, Any]) -> str:
     """Describe who answered, or who graded."""
     if "provider" in person:
-        return f"{label}: {_model(person, entries)}"
+        return f"{label}: {_model(person)}"
     return _named(label, person.get("generator") or person.get("name") or _function(person))
 
 
-def _model(model: Mapping[str, Any], entries: dict[str, str]) -> str:
-    """Describe a model with its options, and add its entry."""
-    ollama = model["provider"] == "ollama"
-    digest = (model.get("digest") or "")[:12]
-    key = "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
-    name = in_latex(model["model"])
-    library = rf"\url{{https://ollama.com/library/{model['model'].partition(':')[0]}}}"
-    where = library if ollama else in_latex(model["provider"])
-    note = {"note": f"Digest {digest}"} if digest else {}
-    entries[key] = _entry(key, key=name, title=f"{{{name}}}", howpublished=where, **note)
+def _model(model: Mapping[str, Any]) -> str:
+    """Describe a model with its options."""
     options = dict(model.get("options", {}))
-    options |= options.pop("options", {}) if isinstance(options.get("options"), Mapping) else {}
-    facts = [model["provider"], f"digest {digest}" if digest else "digest not known"]
-    # in use, perhaps not what was asked for
-    options |= {"num_ctx": model["num_ctx"]} if model.get("num_ctx") else {}
-    facts += [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
-    return f"{model['model']} ⟦{key}{',ollama' if ollama else ''}⟧ ({', '.join(facts)})"
+    if isinstance(options.get("options"), Mapping):
+        options |= options.pop("options")
+    if model.get("num_ctx"):  # in use, perhaps not what was asked for
+        options["num_ctx"] = model["num_ctx"]
+    digest = (model.get("digest") or "")[:12]
+    words = [model["provider"], f"digest {digest}" if digest else "digest not known"]
+    for name, value in sorted(options.items()):
+        if isinstance(value, str | int | float):
+            words.append(f"{name} = {value}")
+    keys = [_model_key(model)]
+    if model["provider"] == "ollama":
+        keys.append("ollama")
+    return f"{model['model']} ⟦{','.join(keys)}⟧ ({', '.join(words)})"
+
+
+def _model_key(model: Mapping[str, Any]) -> str:
+    return "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
+
+
+def _model_entry(model: Mapping[str, Any]) -> str:
+    key = _model_key(model)
+    name = in_latex(model["model"])
+    where = in_latex(model["provider"])
+    if model["provider"] == "ollama":
+        where = rf"\url{{https://ollama.com/library/{model['model'].partition(':')[0]}}}"
+    fields = {"key": name, "title": f"{{{name}}}", "howpublished": where}
+    if model.get("digest"):
+        fields["note"] = f"Digest {model['digest'][:12]}"
+    return _entry(key, **fields)

@@ -354,14 +354,8 @@ def test_a_plan_needs_no_folder_commas_part_metrics_and_a_page_is_written(capsys
     )
     assert "total" in capsys.readouterr().out
     assert (
-        cli.main(
-            ["score", "answers.csv", "--metrics", "exact_match,token_f1", "--to", "out", "--html"]
-        )
-        == 0
+        cli.main(["score", "answers.csv", "--metrics", "exact_match,token_f1", "--to", "out"]) == 0
     )
-    with open("out/report.html", encoding="utf-8") as file:
+    with open("out/methods.md", encoding="utf-8") as file:
         text = file.read()
-    assert all(
-        word in text
-        for word in ("exact match", "token f1", "What may be claimed", "<img", "duplicates")
-    )
+    assert all(word in text for word in ("exact match", "token f1", "What may be claimed"))

@@ -1,0 +1,159 @@
+"""The rows of a run, factor by factor: retriever within chunker, chunker within retriever, prompt
+within system.
+
+Notebook 91 and ``export`` show the same tables: `overview` (means of every cell), `compare_factor`
+(differences of one factor within every setting of the others), `worst_questions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ragbench import plots
+from ragbench.data.relevance import linked_questions
+from ragbench.experiment.rows import system_names
+from ragbench.metrics.lexical import contained
+from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, RIGHT, run_parts, varying
+from ragbench.stats import compare, means, with_interval
+from ragbench.stats.tables import fully_right
+
+# What is compared, and the part of a run in which each of its values stands once.
+MEASURES = {"ir_score": IR_SCORE, "contained": ANSWERS, "fully_right": RIGHT}
+FACTORS = {
+    "retriever": "retriever",
+    "chunker": "chunker",
+    "k": "k",
+    "generator": "generator, prompt",
+}
+
+
+def measured(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a run with every number that can be compared.
+
+    Added are ``system``; ``contained`` (1 where the true answer stands in the answer);
+    ``fully_right`` (1 for grade 5); and ``cluster``: the questions that share a document of their
+    evidence, else those of one topic, else each question is on its own.
+    """
+    answered = rows["answer"].notna() & rows["reference"].notna()
+    pairs = zip(rows.loc[answered, "answer"], rows.loc[answered, "reference"], strict=True)
+    values = [contained(answer, reference) for answer, reference in pairs]
+    return rows.assign(
+        system=system_names(rows),
+        contained=pd.Series(values, rows.index[answered], dtype=float).reindex(rows.index),
+        fully_right=fully_right(rows["grade"]),
+        cluster=_clusters(rows),
+    )
+
+
+def _clusters(rows: pd.DataFrame) -> pd.Series:
+    questions = rows["data"].astype(str) + "/" + rows["question_id"].astype(str)
+    judged = rows.assign(question=questions).drop_duplicates("question")
+    evidence = {}
+    for question, data, relevant in judged[["question", "data", "relevant"]].to_numpy():
+        documents = relevant if isinstance(relevant, dict) else ()
+        evidence[question] = [(data, document) for document in documents]
+    shared = pd.Series(linked_questions(evidence), dtype=object)
+    if 1 < shared.nunique() < len(shared):
+        return questions.map(shared)
+    if rows["topic"].nunique() > 1:
+        return rows["topic"].fillna(questions)
+    return questions
+
+
+def measures_of(rows: pd.DataFrame) -> list[str]:
+    """Return the `MEASURES` of which `measured` rows have any value."""
+    return [name for name in MEASURES if rows[name].notna().any()]
+
+
+def overview(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+    """Average `measured` rows by cell: the axes that vary, metric, mean, low, high, n, unscored."""
+    return means(rows, varying(rows, CELL), measures, groups="cluster")
+
+
+def overview_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Lay an `overview` out for readers: a row per cell, a column per measure, n beside."""
+    axes = [name for name in CELL if name in table]
+    shown = table.assign(cell=with_interval(table, "mean"))
+    cells = pd.DataFrame(index=[0])
+    if axes:
+        cells = table[axes].drop_duplicates().reset_index(drop=True)
+    for name, part in shown.groupby("metric", sort=False):
+        head = f"{name.replace('_', ' ')} [95%]"
+        cells[head] = part["cell"].to_numpy()
+        cells[f"n, {name.replace('_', ' ')}"] = part["n"].to_numpy()
+    return cells
+
+
+def compare_factor(rows: pd.DataFrame, factor: str, measure: str) -> pd.DataFrame:
+    """Compare the values of one factor within every setting of the others, question by question.
+
+    Each context, answer or grade counts once, whatever stands behind it in the grid: a test of
+    retrieval is not repeated for every prompt. Clusters are flipped together; p is corrected by
+    Holm within the table.
+
+    Returns
+    -------
+    The table of `ragbench.compare`, with ``pair`` ("BM25 - SIM"); no row where the factor has one
+    value.
+    """
+    part, axes = run_parts(rows[rows["N"] > 0])[MEASURES[measure]]
+    if factor not in axes:
+        return pd.DataFrame()
+    others = [name for name in axes if name != factor]
+    table = compare(part, factor, measure, by=others, cluster="cluster")
+    return table.assign(pair=table["a"].astype(str) + " - " + table["b"].astype(str))
+
+
+def settings_of(table: pd.DataFrame) -> pd.Series:
+    """Name the setting of each row of `compare_factor`, by the other factors that vary."""
+    others = [name for name in CELL if name in table]
+    if not others:
+        return pd.Series("", table.index)
+    return table[others].astype(str).agg(", ".join, axis=1)
+
+
+def comparison_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Lay a table of `compare_factor` out for readers."""
+    others = [name for name in CELL if name in table]
+    shown = table[[*others, "pair"]].copy()
+    shown["difference [95%]"] = with_interval(table, "difference")
+    shown["p (Holm)"] = table["p_holm"]
+    return shown.assign(n=table["n"], clusters=table["clusters"])
+
+
+def draw_factor(table: pd.DataFrame, measure: str) -> Figure:
+    """Draw the differences of `compare_factor`; what is significant at .05 is filled."""
+    setting = settings_of(table)
+    row = table["pair"].where(setting.eq(""), table["pair"] + " | " + setting)
+    drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
+    label = f"difference in {measure.replace('_', ' ')}"
+    return plots.dots(drawn, "row", "difference", xlabel=label, filled="holds")
+
+
+def factor_sentence(factor: str, table: pd.DataFrame) -> str:
+    """Say which value of a factor is ahead of which, in how many settings."""
+    parts = []
+    for (a, b), part in table.groupby(["a", "b"], sort=False):
+        shown = part[part["p_holm"] < 0.05]
+        a_ahead = int((shown["difference"] > 0).sum())
+        counts = [
+            f"{name} higher in {count}"
+            for name, count in ((a, a_ahead), (b, len(shown) - a_ahead))
+            if count
+        ]
+        said = ", ".join(counts) or "no difference shown"
+        parts.append(f"{a} against {b}: {said} of {len(part)}")
+    return f"{FACTORS[factor]}: {'; '.join(parts)}"
+
+
+def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.DataFrame:
+    """Return the questions that the system with the highest mean does worst, with their texts."""
+    rows = rows[rows["N"] > 0]
+    best = rows.groupby("system", sort=False)[measure].mean().idxmax()
+    of_best = rows[rows["system"] == best].sort_values([measure, "ir_score"], kind="stable")
+    of_best = of_best.dropna(subset=measure)
+    columns = ["question", "reference", "answer", *measures_of(rows), "grade"]
+    return of_best[columns].head(count).dropna(axis="columns", how="all").reset_index(drop=True)
