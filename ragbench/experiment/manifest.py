@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -54,10 +55,10 @@ def environment() -> dict[str, Any]:
 @functools.cache
 def _packages() -> dict[str, str]:
     packages = {"ragbench": __version__}
-    try:
-        lines = metadata.requires("ragbench-lab") or []
-    except metadata.PackageNotFoundError:  # run from a folder that was not installed
-        lines = []
+    lines: list[str] = []
+    for name in ("ragbench", "ragbench-lab"):  # the first: installed before the name changed
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            lines = metadata.requires(name) or []
     needed = [line for line in lines if "extra ==" not in line]
     for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
         try:
