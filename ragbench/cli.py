@@ -405,11 +405,10 @@ def _reproduce(given: _Given) -> None:
     if given.paper is None:
         rb.papers.begin_ledger()
     limit = {"LIMIT": given.limit} if given.limit else None
-    seconds = run_all(given.paper, publish=given.publish, parameters=limit)
+    run_all(given.paper, publish=given.publish, parameters=limit)
     path = rb.papers.write_markdown()
+    print("\nNumbers beside the papers', by table:")
     print(rb.papers.summary(given.paper if given.paper in rb.papers.PAPERS else None))
-    for name, s in seconds.items():
-        print(f"{s:7.1f} s  {name}")
     print(f"ledger: {os.path.relpath(path)}")
 
 

@@ -53,15 +53,15 @@ def states(sentences: Sequence[str], value: str) -> bool:
         return True
     if not _content_words(value):
         return False
-    needed = set(numbers(value))
+    needed = set(_numbers(value))
     places = sentences if needed else [text]
     return any(
-        needed <= set(numbers(place)) and shared_words(value, place) >= _MOST_WORDS
+        needed <= set(_numbers(place)) and shared_words(value, place) >= _MOST_WORDS
         for place in places
     )
 
 
-def numbers(text: str) -> list[float]:
+def _numbers(text: str) -> list[float]:
     """Return the numbers of a text, in order."""
     return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
 
@@ -75,7 +75,7 @@ def unfounded_numbers(text: str, source: str) -> list[float]:
     """Return the numbers of a text that the source does not have, nor are the sum or difference of
     two that it has.
     """
-    given = set(numbers(source))
+    given = set(_numbers(source))
     derived = set()
     for first in given:
         for second in given:
@@ -83,7 +83,7 @@ def unfounded_numbers(text: str, source: str) -> list[float]:
             derived.add(round(first - second, 6))
     return [
         number
-        for number in numbers(text)
+        for number in _numbers(text)
         if number not in given and round(number, 6) not in derived
     ]
 

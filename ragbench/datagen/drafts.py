@@ -25,7 +25,7 @@ from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
 from ragbench.datagen.parts import QRA, GeneratedDocument, Rejected, Section, Writer
 from ragbench.datagen.questions import find_references
-from ragbench.datagen.sets import json_lines, question_row
+from ragbench.datagen.sets import question_lines
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
 from ragbench.labelling.statements import extract_sentences
@@ -195,21 +195,36 @@ def _write_drafts(
             if kind == "two documents" and len(draft.doc_ids) < 2:
                 writer.reject(draft.id, "drafts", "no other document shares its words")
                 continue
-            prompts[draft.id] = {
-                "kind": kind,
-                "meaning": TYPES[kind],
-                "asked": " | ".join(before[_document_of(draft.doc_ids[0])]) or "none yet",
-                "sentences": "\n\n".join(passages[name].text for name in draft.doc_ids),
-            }
+            texts = [passages[name].text for name in draft.doc_ids]
+            prompts[draft.id] = _prompt_fields(kind, before[_subject(draft)], texts)
         form = _Asked if kind == "unanswerable" else _Answered
         replies = writer.ask("drafts", prompt, prompts, lambda _, reply: reply, form)
         for name, reply in replies.items():
-            draft = drafts[name]
-            before[_document_of(draft.doc_ids[0])].append(reply.question)
-            answer = getattr(reply, "answer", None) or _no_answer(reply.question)
-            question = reply.question.strip()
-            drafts[name] = replace(draft, question=question, statements=(answer.strip(),))
+            before[_subject(drafts[name])].append(reply.question)
+            drafts[name] = _written(drafts[name], reply)
     return drafts, passages
+
+
+def _subject(draft: QRA) -> str:
+    """Return the document that a draft is about; another one may stand beside it."""
+    return _document_of(draft.doc_ids[0])
+
+
+def _prompt_fields(kind: str, before: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    return {
+        "kind": kind,
+        "meaning": TYPES[kind],
+        "asked": " | ".join(before) or "none yet",
+        "sentences": "\n\n".join(texts),
+    }
+
+
+def _written(draft: QRA, reply: Any) -> QRA:
+    """Return the draft with the question and the answer of a reply."""
+    answer = getattr(reply, "answer", None)
+    if not answer:
+        answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
+    return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
 
 def _planned(
@@ -227,10 +242,6 @@ def _planned(
             names.append(passage.id)
         drafts.append(QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(names)))
     return drafts, passages
-
-
-def _no_answer(question: str) -> str:
-    return NO_ANSWER.get(language_of([question]), NO_ANSWER["english"])
 
 
 def _rows(
@@ -451,5 +462,5 @@ def _write(questions: Sequence[Question], path: str | Path) -> Path:
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
-        part.write_text(json_lines(map(question_row, questions)), encoding="utf-8")
+        part.write_text(question_lines(questions), encoding="utf-8")
     return path

@@ -90,21 +90,11 @@ def ask_questions(
     Source: RAGEval, section 3.3 and Table 6.
     """
     check_known("type of question", kinds, KINDS)
-    drafts = _planned(writer, schema.language, documents, [kind for kind in KINDS if kind in kinds])
+    in_order = [kind for kind in KINDS if kind in kinds]
+    drafts = _planned(writer, schema.language, documents, in_order)
     title_of = {document.id: document.title for document in documents}
     facts_of = _stated_facts(configurations, documents)
-    prompts = {}
-    for draft in drafts.values():
-        facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
-        if draft.lost:
-            facts.append("Missing: " + "; ".join(name.replace("_", " ") for name in draft.lost))
-        prompts[draft.id] = {
-            "language": LANGUAGES[schema.language],
-            "facts": "\n\n".join(facts),
-            "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
-            "kind": draft.kind,
-            "meaning": _MEANING[draft.kind],
-        }
+    prompts = {name: _question_fields(one, title_of, facts_of) for name, one in drafts.items()}
     before: set[str] = set()
 
     def read(name: str, reply: _QuestionReply) -> QRA:
@@ -147,6 +137,22 @@ def _planned(
                     continue
             drafts[name] = QRA(name, kind, language, "", (), doc_ids, lost=lost)
     return drafts
+
+
+def _question_fields(
+    draft: QRA, title_of: Mapping[str, str], facts_of: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what fills the prompt of a question."""
+    facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
+    if draft.lost:
+        facts.append("Missing: " + "; ".join(name.replace("_", " ") for name in draft.lost))
+    return {
+        "language": LANGUAGES[draft.language],
+        "facts": "\n\n".join(facts),
+        "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
+        "kind": draft.kind,
+        "meaning": _MEANING[draft.kind],
+    }
 
 
 def _stated_facts(

@@ -5,7 +5,7 @@ questions.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -148,9 +148,9 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
         for document in data.documents
     ]
     files = {
-        "documents.jsonl": json_lines(documents),
-        "questions.jsonl": json_lines(question_row(question) for question in data.questions),
-        "configurations.jsonl": json_lines(map(asdict, generated.configurations)),
+        "documents.jsonl": _json_lines(documents),
+        "questions.jsonl": question_lines(data.questions),
+        "configurations.jsonl": _json_lines(map(asdict, generated.configurations)),
         "rejected.csv": generated.rejections().to_csv(index=False),
     }
     for name, text in files.items():
@@ -158,19 +158,21 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
     return folder
 
 
-def question_row(question: Question) -> dict[str, Any]:
-    """Lay a question out as a row of a file that `ragbench.load_questions` reads."""
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answer": question.answer,
-        "references": question.references,
-        "type": question.kind,
-        "level": question.level,
-        **question.meta,
-    }
+def question_lines(questions: Iterable[Question]) -> str:
+    """Write questions as JSON lines that `ragbench.load_questions` reads."""
+    rows = []
+    for question in questions:
+        row = {
+            "id": question.id,
+            "question": question.text,
+            "answer": question.answer,
+            "references": question.references,
+            "type": question.kind,
+            "level": question.level,
+        }
+        rows.append(row | question.meta)
+    return _json_lines(rows)
 
 
-def json_lines(rows: Any) -> str:
-    """Write rows as JSON lines."""
+def _json_lines(rows: Iterable[Any]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

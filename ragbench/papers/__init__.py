@@ -192,13 +192,23 @@ def begin_ledger() -> None:
 def write_markdown() -> Path:
     """Write ``ledger.md``, the readable form of the ledger, beside it, and return its path."""
     path = figures_dir() / "ledger.md"
-    path.write_text(f"{_READABLE}{summary()}\n", encoding="utf-8")
+    sections = ["\n".join(_section(name)) for name in PAPERS]
+    path.write_text(_READABLE + "\n\n".join(sections) + "\n", encoding="utf-8")
     return path
 
 
 def summary(paper: str | None = None) -> str:
-    """Return the readable ledger of one paper, or of all, as `ragbench reproduce` prints it."""
-    return "\n\n".join("\n".join(_section(name)) for name in ([paper] if paper else PAPERS))
+    """Return a line a paper, or one: its tables that have numbers beside the printed ones."""
+    lines = []
+    for name in [paper] if paper else PAPERS:
+        frame = ledger(name).dropna(subset="published")
+        measured = frame[["recorded", "ours"]].notna().any(axis=1)
+        cells = measured.groupby([frame["item"], frame["row"], frame["column"]], sort=False).any()
+        items = cells.groupby("item", sort=False).agg(["sum", "size"])
+        with_numbers = items[items["sum"] > 0].itertuples()
+        words = [f"{item} ({some} of {every} cells)" for item, some, every in with_numbers]
+        lines.append(f"{name}: {'; '.join(words) or 'nothing measured'}")
+    return "\n".join(lines)
 
 
 def _section(paper: str) -> Iterator[str]:

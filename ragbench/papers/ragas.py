@@ -25,7 +25,7 @@ NOTE = "agreement with the construction of the pairs, not with people"
 _NUMBERS = ["agreement", "low", "high", "at_random", "wins", "ties", "losses", "n", "unscored"]
 
 
-def score_texts(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
+def _score_texts(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
     """Score both texts of every pair by a metric of `ModelRagas` or your own, all in one call.
 
     The scorer's table, first all texts made better, then all others, with columns id and side
@@ -60,7 +60,7 @@ def label_texts(
     scorer = ModelRagas(model, joint=joint, **options)
     rows = []
     for dimension, some in pairs.items():
-        scored = score_texts(scorer, some, dimension).to_dict("records")
+        scored = _score_texts(scorer, some, dimension).to_dict("records")
         texts = [pair.better for pair in some] + [pair.worse for pair in some]
         for row, text in zip(scored, texts, strict=True):
             about = {
@@ -96,12 +96,12 @@ def as_pairs(texts: pd.DataFrame, score: str) -> pd.DataFrame:
 
 
 def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
-    """Score pairs as `score_texts` does, one row per pair.
+    """Score pairs as `_score_texts` does, one row per pair.
 
     Columns: id, better, worse (scores of the text made better and of the other, NaN where
     unscored), status ("scored", or why not).
     """
-    table = score_texts(scorer, pairs, dimension)
+    table = _score_texts(scorer, pairs, dimension)
     return _paired(pairs, list(table["score"]), list(table["status"]))
 
 

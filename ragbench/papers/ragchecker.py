@@ -25,7 +25,6 @@ from ragbench.data.relevance import document_clusters
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
-from ragbench.llm import chat_model, model_name
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.records import Chunk, Dataset, Document
 from ragbench.retrieval import make_retriever
@@ -286,7 +285,7 @@ def gold_scores(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
     """
     (data,) = experiment.data.values()
     gold = {
-        question.id: [spaced(text) for text in question.references] for question in data.questions
+        question.id: [_spaced(text) for text in question.references] for question in data.questions
     }
     ok = (rows["status"] == "ok").to_numpy()
     retrieved = iter(_chunks_of(experiment, rows[ok]))
@@ -302,7 +301,7 @@ def gold_scores(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
 def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[float, float]:
     if not gold:
         return np.nan, np.nan
-    texts = [spaced(chunk.text) for chunk in chunks]
+    texts = [_spaced(chunk.text) for chunk in chunks]
     holds = np.array([[sentence in text for text in texts] for sentence in gold]).reshape(
         len(gold), len(texts)
     )
@@ -311,7 +310,7 @@ def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[
 
 
 @cache
-def spaced(text: str) -> str:
+def _spaced(text: str) -> str:
     """Return a text with single blanks, so that a line's end cuts no sentence."""
     return " ".join(text.split())
 
@@ -331,14 +330,3 @@ def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
         prompt=rows["generator"].map(_prompt),
     )
     return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True)
-
-
-def generator(model: str | Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """Return a chat model under its name, with a context window for 20 chunks of 300 tokens and a
-    reply of 2,048.
-
-    ``options`` are of `ragbench.llm.chat_model`.
-    """
-    return {
-        model_name(model): chat_model(model, **{"num_ctx": 16384, "num_predict": 2048, **options})
-    }

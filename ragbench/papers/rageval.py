@@ -35,7 +35,7 @@ from ragbench.generation import generate
 from ragbench.labelling.asking import LabelResult, StepReport
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
-from ragbench.records import Answer, Chunk, Dataset, Document, Question
+from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.text import jieba_words
 from ragbench.text.tokens import default_tokenizer
@@ -207,21 +207,31 @@ def retrieval_rows(
         chunks = cut(data.documents, size, how, language)
         texts = {chunk.id: chunk.text for chunk in chunks}
         for titled, name in product(prefix, retrievers):
-            index = retrievers[name](_with_titles(chunks) if titled else chunks)
-            found = index.search(queries, max(depths))
+            indexed = _with_titles(chunks) if titled else chunks
+            hits_of = retrievers[name](indexed).search(queries, max(depths))
             for k in depths:
-                passages = [[texts[hit.chunk.id] for hit in hits[:k]] for hits in found]
+                passages = _first_texts(hits_of, texts, k)
                 scores[size, k, titled, name] = passage_table(
                     references, passages, language, variant, empty, prefix=False
                 )
-    about = pd.DataFrame({"question_id": [question.id for question in data.questions]})
-    about["kind"] = [question.kind for question in data.questions]
     frames = []
     for (setting, (size, k)), titled, name in product(settings.items(), prefix, retrievers):
         place = {"retriever": name, "setting": setting, "size": size, "k": k, "cut": how}
-        frame = about.assign(**place, prefix=titled)
-        frames.append(frame.join(scores[size, k, titled, name]))
+        about = _questions_frame(data.questions).assign(**place, prefix=titled)
+        frames.append(about.join(scores[size, k, titled, name]))
     return pd.concat(frames, ignore_index=True)
+
+
+def _questions_frame(questions: Sequence[Question]) -> pd.DataFrame:
+    rows = [(question.id, question.kind) for question in questions]
+    return pd.DataFrame(rows, columns=["question_id", "kind"])
+
+
+def _first_texts(
+    hits_of: Sequence[Sequence[Hit]], texts: Mapping[str, str], k: int
+) -> list[list[str]]:
+    """Return the texts of the first k hits of each question, by the ids of their chunks."""
+    return [[texts[hit.chunk.id] for hit in hits[:k]] for hits in hits_of]
 
 
 def answer_recorded(

@@ -80,15 +80,7 @@ class RetrievalExplorer(Panel):
         max_tokens: int = 2000,
         step: int = 10,
     ) -> None:
-        if not isinstance(retrievers, Mapping) or not retrievers:
-            raise ConfigError(
-                f"retrievers is {type(retrievers).__name__ if retrievers else 'empty'}",
-                "a dict of name -> retriever, at least one",
-                'pass for instance {"BM25": BM25(chunks)}',
-            )
-        if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
-            got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
-            raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
+        _check_settings(retrievers, cutoff, max_tokens, step)
         self._questions = _as_questions(questions)
         self._documents = questions.documents if isinstance(questions, Dataset) else ()
         self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
@@ -239,6 +231,18 @@ class RetrievalExplorer(Panel):
                 rows.append([head, *(f"{values[measure]:.3f}" for values in self.ranks.values())])
         heads = ["of each fact, the longest match before the cut", *map(escape, self.rankings)]
         return "".join([*parts, number_table(heads, rows)])
+
+
+def _check_settings(retrievers: Any, cutoff: int, max_tokens: int, step: int) -> None:
+    if not isinstance(retrievers, Mapping) or not retrievers:
+        raise ConfigError(
+            f"retrievers is {type(retrievers).__name__ if retrievers else 'empty'}",
+            "a dict of name -> retriever, at least one",
+            'pass for instance {"BM25": BM25(chunks)}',
+        )
+    if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
+        got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
+        raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
 
 
 def _as_questions(questions: Any) -> list[Question]:

@@ -106,40 +106,39 @@ class LabellingTool(Panel):
         self._pause = pause_s
         self._shown_at = 0.0
         self._shown = -1
-        self._head, self._item, self._asked, self._agreement = (ipywidgets.HTML() for _ in range(4))
-        self._bar = ipywidgets.IntProgress(
-            0, 0, len(self.session.items), layout=ipywidgets.Layout(width="100%")
-        )
+        self._head = ipywidgets.HTML()
+        self._item = ipywidgets.HTML()
+        self._asked = ipywidgets.HTML()
+        self._agreement = ipywidgets.HTML()
+        wide = ipywidgets.Layout(width="100%")
+        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=wide)
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
-        box = ipywidgets.Layout(width="100%")
-        self._boxes = {
-            heading: ipywidgets.Textarea(description=heading, rows=2, layout=box)
-            for heading in self.session.kind.edited
-        }
-        # there the note holds what was edited
-        self._note.layout.display = "none" if self._boxes else None
+        self._boxes = {}
+        for heading in self.session.kind.edited:
+            self._boxes[heading] = ipywidgets.Textarea(description=heading, rows=2, layout=wide)
+        if self._boxes:  # there the note holds what was edited
+            self._note.layout.display = "none"
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
+        super().__init__(self._rows(), self.session.kind.title, _KEYS)
+        self.add_class("rb-labelling")
+        self._draw()
+        self._draw_agreement()
+
+    def _rows(self) -> list[ipywidgets.Widget]:
+        """What stands in the form, from top to bottom."""
         ways = {
             name: self._press(name, words, self._move, hint)
             for name, (words, hint) in _NAVIGATION.items()
         }
-        several = any(len(self.session.asked(item)) > 1 for item in self.session.items)
-        ways["up"].layout.display = ways["down"].layout.display = None if several else "none"
-        choose = "↑ ↓ choose the question, " * several
-        help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open."
-        above = [
-            ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"),
-            self._head,
-            self._bar,
-            self._item,
-        ]
+        keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open."
+        if all(len(self.session.asked(item)) == 1 for item in self.session.items):
+            ways["up"].layout.display = "none"
+            ways["down"].layout.display = "none"
+            keys = "digits label, ← → move, Enter next open."
+        hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
+        above = [ipywidgets.HTML(hint), self._head, self._bar, self._item, *self._boxes.values()]
         below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
-        super().__init__(
-            [*above, *self._boxes.values(), self._asked, *below], self.session.kind.title, _KEYS
-        )
-        self.add_class("rb-labelling")
-        self._draw()
-        self._draw_agreement()
+        return [*above, self._asked, *below]
 
     def __repr__(self) -> str:
         # ipywidgets' own would write every text of the item into a saved notebook.
@@ -217,30 +216,30 @@ class LabellingTool(Panel):
         )
         self._bar.value = done
         self._bar.tooltip = f"{done} of {total} items done"
-        choices = session.choices()
-        given = session.shown_label(session.aspect)
-        for key, button in self._buttons.items():
-            button.layout.display = None if key in choices else "none"
-            if key in choices:
-                button.description = f"{key}  {choices[key]}"
-                button.button_style = "primary" if given == key else ""
+        self._draw_buttons(session.choices(), session.shown_label(session.aspect))
         self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
         if self._shown != session.position:
             self._item.value = _item_html(session)
             for heading, text in session.edited_texts().items():
                 self._boxes[heading].value = text
-            self._shown, self._shown_at = session.position, time.monotonic()
+            self._shown = session.position
+            self._shown_at = time.monotonic()
+
+    def _draw_buttons(self, choices: Mapping[str, str], label: str) -> None:
+        """Show a button for each choice, the one of the present label in colour."""
+        for key, button in self._buttons.items():
+            button.layout.display = None if key in choices else "none"
+            button.description = f"{key}  {choices.get(key, '')}"
+            button.button_style = "primary" if key == label else ""
 
     def _aspect(self, aspect: str, question: str) -> str:
         """What is asked of the item under one aspect, and the label it has, as HTML."""
         session = self.session
-        label = self.session.shown_label(aspect)
-        several = len(session.asked()) > 1
-        name = (
-            f"<b>{escape(aspect.partition('/')[0] if session.kind.each else aspect)}</b> "
-            if several
-            else ""
-        )
+        label = session.shown_label(aspect)
+        name = ""
+        if len(session.asked()) > 1:
+            words = aspect.partition("/")[0] if session.kind.each else aspect
+            name = f"<b>{escape(words)}</b> "
         badge = f" {tag(1, label)}" if label else ""
         now = " rb-now' aria-current='step" if aspect == session.aspect else ""
         return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"

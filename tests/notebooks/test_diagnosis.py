@@ -138,7 +138,7 @@ def test_white_space_aside_a_gold_sentence_is_found_as_it_stands():
     chunks = [
         RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")
     ]
-    assert rc._gold_shares([rc.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
+    assert rc._gold_shares([rc._spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
         1 / 2,
         1 / 3,
     )

@@ -121,7 +121,8 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
     server.reply = reply
     data = rc.long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
-    experiment = rc.grid("live", data, rc.RETRIEVERS, rc.generator(MODEL))
+    generator = {MODEL: rb.chat_model(MODEL, num_ctx=16384, num_predict=2048)}
+    experiment = rc.grid("live", data, rc.RETRIEVERS, generator)
     rows = experiment.run(progress=False)
     assert rows["status"].eq("ok").all()
     assert rows["answer"].eq("Ann built it with her own hands.").all()

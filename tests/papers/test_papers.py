@@ -214,7 +214,19 @@ def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures)
     papers.record("thesis", "Section 3.2.1", calls, by="x")
     assert "| generations | 377604 -> 377604 |" in papers.write_markdown().read_text()
     assert "Table 3.1 (47)" in text  # what was not measured is counted
-    assert papers.summary("thesis") in papers.write_markdown().read_text()
+
+
+def test_the_summary_has_a_line_a_paper_with_the_share_of_cells_that_have_a_number():
+    assert papers.summary("thesis") == "thesis: nothing measured"
+    record(pd.concat([cells(), cells(row=["200"])]), by="x")
+    record(cells(), by="y", recorded=True)  # a cell counts once
+    record(cells(column=["Hybrid"]), by="z")  # not in the print
+    assert papers.summary().splitlines() == [
+        "thesis: Table 3.1 (2 of 50 cells)",
+        "ragchecker: nothing measured",
+        "ragas: nothing measured",
+        "rageval: nothing measured",
+    ]
 
 
 def read_back(text):

@@ -160,7 +160,7 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
     tape = tmp_path / "calls.sqlite"
 
     def scores(host, folder):
-        answerers = {name: rc.generator(name, host=host)[name]}
+        answerers = {name: chat_model(name, host=host, num_ctx=16384, num_predict=2048)}
         grid = rc.grid("small", SMALL, rc.RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
