@@ -176,15 +176,13 @@ class ClaimInspector(Panel):
         None: no label.
         """
         result = self.result
-        one, many = (getattr(result, check) for check in _CHECKS_OF[side])
-        claims = getattr(result, f"{side}_claims")
-        count = len(next((known for known in (claims, one, many) if known is not None), ()))
-        words = ["(no text)"] * count if claims is None else [claim_text(claim) for claim in claims]
-        one = one or [None] * count
-        many = many or [[None] * len(result.chunks)] * count
+        claims = getattr(result, f"{side}_claims") or ()
+        of_answer, of_chunks = (getattr(result, check) for check in _CHECKS_OF[side])
+        of_answer = of_answer or [None] * len(claims)
+        of_chunks = of_chunks or [[None] * len(result.chunks)] * len(claims)
         return [
-            (word, (label, *of_chunks))
-            for word, label, of_chunks in zip(words, one, many, strict=True)
+            (claim_text(claim), (label, *labels))
+            for claim, label, labels in zip(claims, of_answer, of_chunks, strict=True)
         ]
 
     def _watch(self, widget: w.Widget, handler: Callable[[Any], None]) -> None:
