@@ -37,6 +37,7 @@ from ragbench.metrics.lexical import (
     rouge_l,
     token_f1,
 )
+from ragbench.metrics.nuggets import NUGGET_METRICS, nugget_metrics
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.text.languages import language_of
 
@@ -145,6 +146,9 @@ METRICS: dict[str, Metric] = {
         "RAGEval, Eq 3-5",
         names=KEYPOINT_METRICS,
         lower_is_better=_WORSE,
+    ),
+    "nuggets": Metric(
+        ("nuggets",), nugget_metrics, "AutoNuggetizer, arXiv 2411.09607", names=NUGGET_METRICS
     ),
     "reference_recall": Metric(("references", "chunks"), _recall, "RAGEval, Eq 1"),
     "eir": Metric(("references", "chunks"), _eir, "RAGEval, Eq 2"),

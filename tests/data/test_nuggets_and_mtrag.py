@@ -1,0 +1,98 @@
+"""TREC's nugget files there and back; MTRAG as it is shipped."""
+
+import gzip
+import json
+
+import pytest
+
+from ragbench.data.mtrag import MEASURES, load_mtrag
+from ragbench.data.nuggets import read_nuggets, write_nuggets
+from ragbench.errors import DataError
+from ragbench.metrics.nuggets import nugget_metrics
+from ragbench.paths import packaged_data
+
+LINE = {
+    "query": "how long?",
+    "qid": "q-1",
+    "nuggets": [{"text": "two days", "importance": "vital", "assignment": "support"}],
+    "run_id": "run a",
+    "answer_text": "Two days.",
+    "response_length": 2,
+}
+
+
+def test_a_track_file_is_read_and_written_alike(tmp_path):
+    first = tmp_path / "a.jsonl"
+    first.write_text(json.dumps(LINE) + "\n")
+    rows = read_nuggets(first)
+    assert rows.loc[0, ["question_id", "system", "answer"]].tolist() == [
+        "q-1",
+        "run a",
+        "Two days.",
+    ]
+    assert nugget_metrics(rows.loc[0, "nuggets"])["vital_strict"] == 1
+    again = read_nuggets(write_nuggets(rows, tmp_path / "b.jsonl"))
+    assert again.equals(rows)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"run_id": ""}, {"nuggets": [{"text": "x", "importance": "vital", "assignment": "yes"}]}],
+)
+def test_a_bad_line_is_named(tmp_path, change):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"qid": "q-2"} | change) + "\n")
+    with pytest.raises(DataError, match="2"):
+        read_nuggets(path)
+
+
+def test_an_answer_given_twice_is_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(2 * (json.dumps(LINE) + "\n"))
+    with pytest.raises(DataError, match="q-1"):
+        read_nuggets(path)
+
+
+@pytest.mark.data
+def test_the_tracks_answers():
+    rows = read_nuggets()
+    assert (len(rows), rows["system"].nunique(), rows["question_id"].nunique()) == (927, 45, 21)
+    assert rows["nuggets"].map(len).sum() == 13158
+
+
+def test_mtrag_has_what_its_paper_counts():
+    data = load_mtrag()
+    assert len(data.dataset.questions) == 159
+    assert len({question.meta["topic"] for question in data.dataset.questions}) == 20
+    assert len(data.answers) == 477
+    assert data.grades["grade"].isin([1, 2, 3, 4]).all()
+    counts = data.grades[data.grades["measure"] == "faithfulness"]["grade"].value_counts()
+    assert counts.to_dict() == {4: 890, 3: 261, 2: 159, 1: 109}
+
+
+def test_mtrags_grades_are_those_of_the_file():
+    data = load_mtrag()
+    name = "reference_subset_with_human_evaluations.json.gz"
+    raw = json.loads(gzip.decompress(packaged_data("mtrag", name).read_bytes()))
+    means = data.mean_grades()
+    for place in (0, 100, 476):
+        given = raw["evaluations"][place]
+        assert means.loc[place, ["question_id", "system"]].tolist() == [
+            given["task_id"],
+            given["model_id"],
+        ]
+        for measure in MEASURES:
+            values = [int(one["value"]) for one in given["annotations"][measure].values()]
+            assert means.loc[place, measure] == pytest.approx(sum(values) / len(values))
+        assert data.answers.loc[place, "answer"] == given["model_response"]
+        (rouge,) = given["annotations"]["RougeL"].values()
+        assert data.answers.loc[place, "RougeL"] == rouge["value"]
+
+
+def test_a_question_has_its_turns_and_passages():
+    data = load_mtrag()
+    second = next(q for q in data.dataset.questions if q.id.endswith("::>2"))
+    speakers = [speaker for speaker, _ in second.meta["turns"]]
+    assert speakers == ["user", "agent", "user"]
+    assert second.meta["turns"][-1][1] == second.text
+    assert len(data.passages(second.id)) == len(second.meta["doc_ids"])
