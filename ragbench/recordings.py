@@ -30,6 +30,7 @@ from ragbench.errors import DataError, check_known
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame
+from ragbench.labelling.exam import exam_grades
 from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model, model_name
 from ragbench.metrics.lexical import contained, exact_match, token_f1
@@ -52,6 +53,7 @@ EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
+EXAMS = {"qwen": 20, "smollm2": 40}  # questions of MTRAG that a model was examined on
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 # of its numbers in the ledger
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
@@ -345,6 +347,19 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
         return grade(
             _known("qwen").chat_model(), questions, answers, cassette=cassette, progress=False
         )
+
+
+def recorded_exam(name: str, questions: int | None = None) -> pd.DataFrame:
+    """Return a recorded model's grades of MTRAG's answers, as `exam_grades` does.
+
+    ``questions``: the first so many of its order; None: all that are recorded.
+    """
+    recorded = EXAMS[name]
+    judge = _known(name).chat_model(num_ctx=8192, num_predict=64)
+    with replay_file(packaged_data("mtrag", f"{name}.jsonl.gz")) as cassette:
+        first = min(recorded, questions or recorded)
+        graded = exam_grades(judge, questions=first, cassette=cassette, progress=False)
+    return graded.assign(judge=name)
 
 
 def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
