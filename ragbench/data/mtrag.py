@@ -20,14 +20,14 @@ from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
 
 MEASURES = ("faithfulness", "completeness", "appropriateness", "naturalness")
-# Scores that came with the answers -> what computed them.
+# Scores that came with the answers -> what they are.
 RECORDED_SCORES = {
-    "RougeL": "word overlap",
-    "Bert-Rec": "word vectors",
-    "Bert-KPrec": "word vectors",
-    "rl_f": "a model (RAGAS's faithfulness)",
-    "rb_llm": "a model (RAD-Bench)",
-    "rb_agg": "word overlap and vectors",
+    "RougeL": "ROUGE-L, recorded",
+    "Bert-Rec": "BERT recall",
+    "Bert-KPrec": "BERT precision in the passages",
+    "rl_f": "RAGAS's faithfulness by a model",
+    "rb_llm": "RAD-Bench's judge, a model",
+    "rb_agg": "RAD-Bench's overlap and vectors",
 }
 _FILE = "reference_subset_with_human_evaluations.json.gz"
 
