@@ -109,25 +109,38 @@ def _weights() -> Iterator[Check]:
 
 def model_checks(model: Any) -> list[Check]:
     """Ask a chat model two short questions: does it answer, how fast, and does it keep to labels?"""
-    settings = {"retries": 0, "progress": False, "deadline_s": DEADLINE_S}
-    answer = llm.ask(model, [_LONG_PROMPT], num_predict=_TOKENS, on_length="keep", **settings)[0]
+    settings = {"num_predict": _TOKENS, "retries": 0, "deadline_s": DEADLINE_S, "progress": False}
+    answer = llm.ask(model, [_LONG_PROMPT], on_length="keep", **settings)[0]
     if answer.error is not None:
         what = f"{answer.error.kind}: {answer.error.got}"
         if answer.error.kind == "timeout":
-            what = f"slower than {_TOKENS} tokens in {DEADLINE_S:.0f} s"
+            what = f"slower than {_TOKENS} tokens in {DEADLINE_S:g} s"
         return [Check("model", False, f"{answer.model}: {what}", answer.error.do)]
-    speeds = f"{answer.seconds:.1f} s for {answer.usage.output_tokens} tokens"
-    if answer.usage.prompt_seconds:
-        read = _WORDS / answer.usage.prompt_seconds
-        speeds += f"; {read:.0f} tokens/s read, {answer.usage.tokens_per_second:.1f} written"
-    checks = [Check("model", True, f"{answer.model}, digest {answer.digest[:12] or 'none'}")]
-    checks.append(Check("speed", True, speeds))
     schema = llm.label_schema(1, ("yes", "no"))
-    label = llm.ask(model, [_LABEL_PROMPT], schema, num_predict=_TOKENS, **settings)[0]
+    label = llm.ask(model, [_LABEL_PROMPT], schema, **settings)[0]
+    kept = "kept to after a repair try" if label.repairs else "kept to at once"
     do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
-    got = "kept to at once" if label.ok and not label.repairs else "kept to after a repair try"
-    checks.append(Check("labels", label.ok, got if label.ok else f"{label.error.got}", do))
-    return checks
+    return [
+        Check("model", True, _model_facts(model, answer)),
+        Check("speed", True, _speed(answer)),
+        Check("labels", label.ok, kept if label.ok else str(label.error.got), do),
+    ]
+
+
+def _model_facts(model: Any, answer: llm.Reply) -> str:
+    facts = llm.model_facts(model)
+    window = f"window {facts.num_ctx}" if facts.num_ctx else ""
+    digest = f"digest {answer.digest[:12] or 'none'}"
+    return ", ".join(filter(None, (answer.model, digest, facts.weights, facts.server, window)))
+
+
+def _speed(answer: llm.Reply) -> str:
+    usage = answer.usage
+    said = f"{answer.seconds:.1f} s for {usage.output_tokens} tokens"
+    if usage.prompt_seconds:
+        read = _WORDS / usage.prompt_seconds
+        said += f"; {read:.0f} tokens/s read, {usage.tokens_per_second:.1f} written"
+    return said
 
 
 def data_checks() -> Iterator[Check]:

@@ -121,7 +121,9 @@ class FakeOllama:
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
     embed : texts -> status and body of ``/api/embed``; its models make vectors and cannot chat.
-    thinks : take ``think``; else refuse it.
+    thinks : take ``think: true``; else refuse it.
+    counted : what ``/v1/chat/completions`` counts, where it is not the prompt's tokens.
+    remote_host : where its models really run, as a name for a model of the cloud says.
     window : of a loaded model, where it is not num_ctx.
     modelfile : the parameters of each model, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
@@ -143,6 +145,8 @@ class FakeOllama:
     modelfile: str = ""
     window: int | None = None
     thinks: bool = True
+    remote_host: str = ""
+    counted: int | None = None
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -238,7 +242,7 @@ class FakeOllama:
             details = {"format": "gguf", "family": "llama", "families": ["llama"], "parameter_size": "8.0B",
                        "quantization_level": "Q4_0"}  # fmt: skip
             rows = [{"name": name, "model": name, "modified_at": CREATED, "size": 4661224676, "digest": digest,
-                     "details": details} for name, digest in self.models.items()]  # fmt: skip
+                     "details": details, "remote_host": self.remote_host} for name, digest in self.models.items()]  # fmt: skip
             return await send_json(out, {"models": rows})
         if path == "/api/pull":
             about = {"status": "pulling 1a2b", "digest": "sha256:1a2b", "total": 200}
@@ -441,7 +445,7 @@ class FakeOllama:
         answer = {
             "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": read, "completion_tokens": count_tokens(text), "total_tokens": 0},
+            "usage": {"prompt_tokens": self.counted or read, "completion_tokens": count_tokens(text), "total_tokens": 0},
         }  # fmt: skip
         if fault and fault.name == "dropped":
             data = json.dumps(answer).encode()

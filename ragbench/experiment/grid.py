@@ -116,7 +116,7 @@ class Grid(BaseModel):
     begin_token: bool = False
     match: str = "substring"
     cassette: Any = None
-    concurrency: PositiveInt = 4
+    concurrency: PositiveInt | None = None  # what the server does by default
     options: dict[str, Any] = Field(default_factory=dict)
     truncated: Literal["score", "unscored"] = "score"
     folder: Path | None = None

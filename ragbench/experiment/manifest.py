@@ -22,10 +22,11 @@ from ragbench import __version__
 from ragbench.errors import DataError
 from ragbench.experiment.rows import MANIFEST, ROWS, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
-from ragbench.paths import project_root, sha256_of, written_whole
+from ragbench.paths import sha256_of, written_whole
 from ragbench.records import Dataset
 from ragbench.text.languages import other_languages
 
+CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
 FORMAT = "ragbench-run-1"
 _HASH = re.compile(r"[0-9a-f]{32,64}")
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
@@ -69,16 +70,21 @@ def _packages() -> dict[str, str]:
 
 
 def _git() -> dict[str, Any] | None:
+    """Return the revision of this package's own checkout; None where it is installed otherwise.
+
+    Git runs what a folder's ``.git/config`` names, so it is asked in no other folder.
+    """
+    if not (CHECKOUT / ".git").exists():
+        return None
     # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
     settings: dict[str, Any] = {
         "env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        "cwd": project_root(),
+        "cwd": CHECKOUT,
     }
     settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
+    command = ["git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "-uno"]
     try:
-        said = subprocess.run(
-            ["git", "status", "--porcelain=v2", "--branch", "-uno"], **settings
-        ).stdout
+        said = subprocess.run(command, **settings).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     revision = re.search(r"^# branch.oid (\w+)$", said, re.M)

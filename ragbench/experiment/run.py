@@ -75,6 +75,7 @@ class _Run:
 
     experiment: Grid
     cassette: Cassette | None
+    progress: bool = False
     data: dict[str, Dataset] = field(default_factory=dict)
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     generators: dict[str, Any] = field(default_factory=dict)  # chat models
@@ -91,17 +92,17 @@ class _Run:
         """Return the options of `ragbench.llm.ask`."""
         asked = {
             "concurrency": self.experiment.concurrency,
-            "progress": False,
+            "progress": self.progress,
             **self.experiment.options,
         }
         return asked | {"cassette": self.cassette}
 
 
-def _set_up(experiment: Grid, cassette: Cassette | None) -> _Run:
+def _set_up(experiment: Grid, cassette: Cassette | None, progress: bool) -> _Run:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who
     they are.
     """
-    run = _Run(experiment, cassette)
+    run = _Run(experiment, cassette, progress)
     models = {"generator": run.generators, "judge": run.judges}
     own = {"generator": run.own_generators, "judge": run.own_judges}
     for axis in models:
@@ -528,7 +529,7 @@ class Experiment(Grid):
     per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
     cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
-    concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
+    concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, else 4.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
     truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it
     is graded like any
@@ -575,7 +576,7 @@ class Experiment(Grid):
         model, too many prompts failed by the servers, two processes on one run, a full disk.
         """
         with _alone(self), self.open_cassette() as cassette:
-            run = _set_up(self, cassette)
+            run = _set_up(self, cassette, progress)
             executor_name = type(executor).__name__ if executor else "threads"
             entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
             rows: list[Row] = []

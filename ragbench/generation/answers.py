@@ -58,7 +58,7 @@ def generate(
     questions: Sequence[Question],
     contexts: Sequence[str | None],
     *,
-    concurrency: int = 1,
+    concurrency: int | None = None,
     with_documents: Prompt = PROMPTS["with_documents"],
     **options: Any,
 ) -> list[Answer]:
@@ -70,7 +70,8 @@ def generate(
     contexts : one per question; a question that is asked at several budgets is repeated. Such an
     object gets ``""`` for
         None.
-    concurrency : calls under way at once. Keep 1 to measure seconds as the thesis did (Table 3.2).
+    concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, as the thesis
+        measured seconds (Table 3.2), else 4.
     with_documents : prompt id or file, with the fields ``{query}`` and ``{documents}``.
     options : of a chat model, for `ragbench.llm.ask`: ``cassette`` ...
 

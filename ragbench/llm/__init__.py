@@ -1,9 +1,9 @@
 """Talking to models: Ollama and others, recorded, resumable, and never silently wrong.
 
-Reading order: ``models`` (a name becomes a chat model) -> ``endpoints`` (its digest, one call
-through LangChain) -> ``asking`` (many prompts, one Reply each: retries, repair) with
-``structured`` and ``context`` (is the reply whole?), ``failures`` (eight kinds) and ``cassette``
-(what is recorded). Before a run: ``planning``.
+Reading order: ``models`` (a name becomes a chat model) -> ``endpoints`` (its options, its digest,
+one call) over ``context`` (the wire) -> ``asking`` (many prompts in threads, one Reply each) with
+``structured`` (is the reply whole?), ``failures`` (eight kinds) and ``cassette`` (what is recorded,
+under which key). Before a run: ``planning``.
 """
 
 from ragbench.llm.asking import Interrupted, ask

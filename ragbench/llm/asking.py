@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextvars
 import json
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, wait_random_exponential
+from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
+from ragbench.llm.context import Call, estimate_tokens
 from ragbench.llm.endpoints import (
     FINISHED,
     LONGEST_PAUSE_S,
     Endpoint,
     Received,
     endpoint_of,
-    run,
     served_digest,
 )
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
@@ -40,6 +41,9 @@ from ragbench.llm.structured import (
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
+_LONG = 200  # tokens of a prompt whose count is looked at
+_MOST_UNUSABLE = 20
+_UNREADABLE = ("unusable", "truncated")
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
 
@@ -60,7 +64,7 @@ def ask(
     prompts: Sequence[Any],
     schema: Any = None,
     cassette: Cassette | str | os.PathLike[str] | None = None,
-    concurrency: int = 4,
+    concurrency: int | None = None,
     deadline_s: float | None = None,
     retries: int = 3,
     progress: bool | None = None,
@@ -80,15 +84,17 @@ def ask(
     ----------
     model : a LangChain chat model, or a name or mapping for ``chat_model``.
     prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists
-    of these.
+        of these.
     schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A
-    reply that does not fit
-        gets one repair try, which is counted; after that it is a failure that keeps the raw text.
+        reply that does not fit gets one repair try, which is counted; after that it is a failure
+        that keeps the raw text. Ollama is asked not to think, unless the model says
+        ``reasoning=True``.
     cassette : where replies are recorded and looked up; a path means record mode. With one, equal
-    prompts are asked
-        once.
-    concurrency : most calls under way at a time.
-    deadline_s : seconds for one whole call. Default: the model's own, else 600.
+        prompts are asked once.
+    concurrency : most calls under way at a time. Default: 1 for Ollama and a GGUF file, which
+        answer one after another unless told otherwise (OLLAMA_NUM_PARALLEL), else 4.
+    deadline_s : seconds to wait for the first byte of a reply, and from there to its last.
+        Default: the model's own, else 600.
     retries : how often a failure that may pass is tried again; one that ran into its deadline once.
     progress : a bar. Default: from 20 prompts on, when somebody looks.
     num_predict : most tokens of a reply, where neither the model nor its Modelfile names a bound.
@@ -98,10 +104,10 @@ def ask(
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
     on_miss : in replay mode, ``"raise"`` or ``"reply"`` (failures of kind ``miss``).
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind
-    ``truncated`` (``"fail"``,
-        for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers).
-    groups : what each prompt belongs to (its question, say). The prompts of one group are asked one
-    after another, so that the server's prompt cache helps. Default: each prompt is a group.
+        ``truncated`` (``"fail"``, for labels), or an answer with ``finish == "length"``
+        (``"keep"``, for generated answers).
+    groups : what each prompt belongs to (its question, say). The prompts of one group are asked
+        one after another, so that the server's prompt cache helps. Default: each is a group.
 
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
     under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
@@ -113,13 +119,21 @@ def ask(
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    tasks = _tasks(prompts, schema, ids, groups, endpoint)
-    deadline_s = deadline_s or endpoint.deadline_s or DEADLINE_S
-    limits = (concurrency, deadline_s, retries, patience_s, backoff_s)
-    job = _Job(endpoint, tasks, tape, step, on_length == "keep", *limits)
+    job = _Job(
+        endpoint,
+        _tasks(prompts, schema, ids, groups),
+        tape,
+        step,
+        on_length == "keep",
+        concurrency=concurrency or endpoint.concurrency,
+        deadline_s=deadline_s or endpoint.deadline_s or DEADLINE_S,
+        retries=retries,
+        patience_s=patience_s,
+        backoff_s=backoff_s,
+    )
     if tape is not None and tape.mode == "replay":
         job.replay(tape, on_miss == "raise")
-    elif tasks:
+    elif job.tasks:
         _run(job, progress)
     replies = job.all_replies()
     _report(step, replies)
@@ -133,15 +147,10 @@ def _report(step: str, replies: Sequence[Reply]) -> None:
         if reply.error is not None:
             failed.setdefault(reply.error.kind, []).append(reply)
     for kind, some in failed.items():
-        count = f"{len(some)} of {len(replies)}"
         where = f"{step}: " if step else ""
+        count = f"{where}{len(some)} of {len(replies)}"
         log.warning(
-            "%s%s prompts failed (%s). First (%s): %s",
-            where,
-            count,
-            kind,
-            some[0].id,
-            some[0].error,
+            "%s prompts failed (%s). First (%s): %s", count, kind, some[0].id, some[0].error
         )
 
 
@@ -164,33 +173,26 @@ class _Task:
     repaired: bool = False
 
 
-def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint) -> list[_Task]:
+def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any) -> list[_Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
-    schemas = list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts)
-    names = list(range(len(prompts)) if ids is None else ids)
-    groups = list(range(len(prompts)) if groups is None else groups)
-    for what, given in (("schemas", schemas), ("ids", names), ("groups", groups)):
-        if len(given) != len(prompts):
-            raise ConfigError(
-                f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}"
-            )
-    tasks = []
-    for place, (prompt, one, name, group) in enumerate(
-        zip(prompts, schemas, names, groups, strict=True)
-    ):
-        task = _Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
-        if any(
-            secret in str(message["content"])
-            for secret in endpoint.secrets
-            for message in task.messages
-        ):
-            raise endpoint.fail(
-                "unusable", f"prompt {task.id!r} holds the API key", do="take the key out of it"
-            )
-        tasks.append(task)
-    return tasks
+    numbers = list(range(len(prompts)))
+    columns = {
+        "schemas": list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts),
+        "ids": numbers if ids is None else list(ids),
+        "groups": numbers if groups is None else list(groups),
+    }
+    for name, values in columns.items():
+        if len(values) != len(prompts):
+            got = f"{len(values)} {name} for {len(prompts)} prompts"
+            raise ConfigError(got, "one per prompt", f"check {name}")
+    return [
+        _Task([place], str(name), as_messages(prompt), form, json_schema_of(form), group)
+        for place, prompt, form, name, group in zip(
+            numbers, prompts, *columns.values(), strict=True
+        )
+    ]
 
 
 def _run(job: _Job, progress: bool | None) -> None:
@@ -198,24 +200,20 @@ def _run(job: _Job, progress: bool | None) -> None:
 
     # None: shown in a terminal
     hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
-    with tqdm(
-        total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=hidden
-    ) as job.bar:
+    about = {"desc": job.step or "ask", "unit": "prompt", "disable": hidden}
+    with tqdm(total=len(job.tasks), **about) as job.bar:
         try:
-            run(job.run())
+            job.run()
         except KeyboardInterrupt:
+            job.stop(job.endpoint.fail("interrupted", "not answered yet"))
             replies = job.all_replies()
-            done = sum(
-                reply.error is None or reply.error.kind != "interrupted" for reply in replies
-            )
-            kept = (
-                f"recorded on {job.cassette.path.name}, run again to go on"
-                if job.cassette
-                else "in .replies"
-            )
-            raise Interrupted(
-                f"{done} of {len(replies)} replies are done ({kept})", replies
-            ) from None
+            errors = [reply.error.kind for reply in replies if reply.error is not None]
+            done = len(replies) - errors.count("interrupted")
+            kept = "in .replies"
+            if job.cassette is not None:
+                kept = f"recorded on {job.cassette.path.name}, run again to go on"
+            what = f"{done} of {len(replies)} replies are done ({kept})"
+            raise Interrupted(what, replies) from None
 
 
 @dataclass
@@ -235,38 +233,50 @@ class _Job:
     digest: str = ""
     keys: Keys | None = None
     replies: dict[int, Reply] = field(default_factory=dict)  # by place
-    replaced: CallError | None = None
+    over: Exception | None = None  # why nobody is asked any more
     bar: Any = None
+    cut_prompt_said: bool = False
+    unusable: int | None = 0  # replies to schemas, until the first that can be read
+
+    def __post_init__(self) -> None:
+        self.lock = threading.RLock()
+        self.stopped = threading.Event()
+        self.under_way: dict[int, Call] = {}  # by thread
+
+    def stop(self, reason: Exception) -> None:
+        """Ask for nothing more, and let go of what is under way."""
+        with self.lock:
+            self.over = self.over or reason
+            self.stopped.set()
+            for call in self.under_way.values():
+                call.end = 0.0
 
     # -- from the cassette
-    # ---------------------------------------------------------------------------------------------
 
     def replay(self, tape: Cassette, strict: bool) -> None:
         """Serve everything from the cassette, without a socket;
 
         what is missing is a failure, or raised if strict.
         """
-        first = self.endpoint
-        of = len(self.tasks)
-        missing = self._look_up(tape, first.pinned_digest)
+        about = (self.endpoint.model, len(self.tasks))
+        missing = self._look_up(tape, self.endpoint.pinned_digest)
         if missing and strict:
-            raise tape.miss(
-                [self.tasks[place].id for task in missing for place in task.places], first.model, of
-            )
+            ids = [self.tasks[place].id for task in missing for place in task.places]
+            raise tape.miss(ids, *about)
         for task in missing:
-            self._settle(task, self._reply(task, first, tape.miss([task.id], first.model, of)))
+            self._settle(task, self._reply(task, tape.miss([task.id], *about)))
 
     def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
         """Serve what is recorded;
 
         return the rest. A recorded failure is served in replay mode only.
         """
-        first = self.endpoint
-        digest = tape.choose_digest(first.provider, first.name, on_server)
+        asked = (self.endpoint.provider, self.endpoint.name)
+        digest = tape.choose_digest(*asked, on_server)
         if digest is None:
             return self.tasks
         self.digest = digest
-        self.keys = Keys(first.provider, first.name, digest, first.options)
+        self.keys = Keys(*asked, digest, self.endpoint.options)
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = tape.get(task.key for task in self.tasks)
@@ -287,132 +297,152 @@ class _Job:
 
         a structured one is validated again, so that new validators hold for old replies.
         """
-        first = self.endpoint
         error = None
         parsed = None
         if not answer["ok"]:
-            stored = {
-                name: printable(v) if isinstance(v, str) else v
-                for name, v in answer["error"].items()
-            }
-            error = CallError(**stored, model=first.model)
+            words = answer["error"].items()
+            stored = {name: printable(v) if isinstance(v, str) else v for name, v in words}
+            error = CallError(**stored, model=self.endpoint.model)
         elif task.schema is not None:
             parsed, _, problem = read_reply(answer["text"], task.schema)
             if problem:
                 what = f"the recorded reply does not fit the schema: {problem}"
-                error = first.fail("unusable", what, do="record anew")
+                error = self.endpoint.fail("unusable", what, do="record anew")
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
-            error = first.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
+            what = "the recorded reply was cut off"
+            error = self.endpoint.fail("truncated", what, raw=answer["raw"])
         kept = {name: answer[name] for name in _KEPT}
         kept |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
-        return self._reply(task, first, error, parsed=parsed, cached=True, host="", **kept)
+        return self._reply(task, error, parsed=parsed, cached=True, host="", **kept)
 
-    # -- from the servers
-    # ----------------------------------------------------------------------------------------------
+    # -- from the server
 
-    async def run(self) -> None:
-        """Serve what is recorded, ask for the rest, and settle every task."""
+    def run(self) -> None:
+        """Serve what is recorded, ask for the rest in some threads, and settle every task."""
         # As long as everything is on the cassette, no server needs to be there.
-        on_server = await served_digest(self.endpoint, self.patience_s, self.backoff_s)
-        first = self.endpoint
+        on_server = served_digest(self.endpoint, self.patience_s, self.backoff_s)
         missing = self.tasks
         if self.cassette is None:
             self.digest = on_server or ""
         else:
             missing = self._look_up(self.cassette, on_server)
             if missing and on_server is not None:
-                self.cassette.register(first.provider, first.name, self.digest)
-        groups: dict[Any, list[_Task]] = {}
-        for task in missing:
-            groups.setdefault(task.group, []).append(task)
+                asked = (self.endpoint.provider, self.endpoint.name)
+                self.cassette.register(*asked, self.digest)
         # Each prompt before those that continue it, which is what a server's prompt cache likes.
-        queue = deque(
-            deque(sorted(group, key=lambda task: len(str(task.messages))))
-            for group in groups.values()
-        )
-        workers = max(1, min(self.concurrency, first.slots or self.concurrency))
-        await asyncio.gather(*(self._work(first, queue) for _ in range(workers)))
-        reason = self.replaced or first.dead
-        for task in (task for group in queue for task in group):
-            self._settle(task, self._reply(task, first, reason))
-        if self.replaced:
-            log.warning("%s", self.replaced)
+        turn = {group: number for number, group in enumerate(task.group for task in missing)}
+        missing.sort(key=lambda task: (turn[task.group], len(str(task.messages))))
+        queue = deque(missing)
+        if self.endpoint.dead is None:
+            self._work_through(queue)
+        if self.over is not None and not isinstance(self.over, CallError):
+            raise self.over  # a full disk ends the run
+        for task in missing:
+            if task.places[0] not in self.replies:
+                self._settle(task, self._reply(task, self.over or self.endpoint.dead))
+        if self.over is not None:
+            log.warning("%s", self.over)
 
-    async def _work(self, endpoint: Endpoint, queue: deque[deque[_Task]]) -> None:
-        """Ask for one group after the other, until there is none, or the server is gone."""
-        while queue and endpoint.dead is None and self.replaced is None:
-            group = queue.popleft()
-            while group:
-                task = group[0]
-                try:
-                    reply = await self._answer(endpoint, task)
-                except CallError as error:
-                    if error.kind in HOST_FAILURES:
-                        endpoint.dead = endpoint.dead or error
-                        queue.appendleft(group)
-                        break
-                    reply = self._reply(task, endpoint, error)
-                except Exception as unnamed:
-                    # of a validator, for instance
-                    said = f"{type(unnamed).__name__} while it was read: {unnamed}"
-                    reply = self._reply(task, endpoint, endpoint.fail("unusable", said))
-                if not await self._same_model(endpoint):
-                    queue.appendleft(group)
-                    return
-                group.popleft()
-                self._finish(task, reply)
+    def _work_through(self, queue: deque[_Task]) -> None:
+        """Ask in threads, which end with the process: a call under way holds nobody up."""
+        count = min(self.concurrency, self.endpoint.most_concurrent or self.concurrency, len(queue))
+        threads = []
+        for _ in range(max(1, count)):
+            context = contextvars.copy_context()
+            work = threading.Thread(target=context.run, args=(self._work, queue), daemon=True)
+            threads.append(work)
+            work.start()
+        for work in threads:
+            while work.is_alive():
+                work.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
 
-    async def _same_model(self, endpoint: Endpoint) -> bool:
-        """Ask for the digest again: what lies between two different ones is recorded as neither."""
-        if not (endpoint.changes and endpoint.found and endpoint.pinned_digest is None):
-            return True
+    def _work(self, queue: deque[_Task]) -> None:
+        """Ask for one reply after the other, until there is none, or the server is gone."""
         try:
-            now = await endpoint.digest()
+            while self.over is None and self.endpoint.dead is None:
+                task = queue.popleft()
+                if (reply := self._asked(task)) is None:
+                    return
+                self._check_model()
+                with self.lock:
+                    if self.over is None:
+                        self._finish(task, reply)
+        except IndexError:
+            return  # the queue is empty
+        except Exception as error:  # of the cassette, on a full disk
+            self.stop(error)
+
+    def _asked(self, task: _Task) -> Reply | None:
+        """Ask for one reply; None where the server is to be asked no more."""
+        try:
+            return self._answer(task)
+        except CallError as error:
+            if error.kind not in HOST_FAILURES:
+                return self._reply(task, error)
+            self.endpoint.dead = self.endpoint.dead or error
+            return None
+        except Exception as unnamed:  # of a validator, for instance
+            said = f"{type(unnamed).__name__} while it was read: {unnamed}"
+            return self._reply(task, self.endpoint.fail("unusable", said))
+
+    def _check_model(self) -> None:
+        """Ask for the digest again: what lies between two different ones is recorded as neither."""
+        endpoint = self.endpoint
+        if not (endpoint.changes and endpoint.found and endpoint.pinned_digest is None):
+            return
+        try:
+            now = endpoint.digest()
         except CallError:
-            return True  # away, or the model was deleted: the next call says so
-        if now == endpoint.found:
-            return True
-        digests = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
-        what = f"the model was replaced under its name in mid-run: {digests}"
-        do = "pull the old one again, or run again with a new cassette file"
-        self.replaced = self.replaced or endpoint.fail("digest", what, do=do)
-        return False
+            return  # away, or the model was deleted: the next call says so
+        if now != endpoint.found:
+            digests = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
+            what = f"the model was replaced under its name in mid-run: {digests}"
+            do = "pull the old one again, or run again with a new cassette file"
+            self.stop(endpoint.fail("digest", what, do=do))
 
-    async def _answer(self, endpoint: Endpoint, task: _Task) -> Reply:
+    def _again(self, state: RetryCallState) -> bool:
+        """Whether another try may help."""
+        error = state.outcome.exception()  # type: ignore[union-attr]
+        if not isinstance(error, CallError) or error.kind not in TRANSIENT:
+            return False
+        if self.over is not None or self.endpoint.dead is not None:
+            return False
+        if error.kind == "busy":
+            return state.seconds_since_start + (error.retry_after or 0) <= self.patience_s
+        if error.kind == "down":
+            return self.endpoint.spoke and state.seconds_since_start <= OUTAGE_S
+        retries = min(1, self.retries) if error.kind == "timeout" else self.retries
+        return state.attempt_number <= retries
+
+    def _answer(self, task: _Task) -> Reply:
         """Ask for one reply, and again where that may help. Raises CallError."""
-
-        def again(state: RetryCallState) -> bool:
-            error, waited = state.outcome.exception(), state.seconds_since_start  # type: ignore[union-attr]
-            if (
-                not isinstance(error, CallError)
-                or error.kind not in TRANSIENT
-                or endpoint.dead is not None
-            ):
-                return False
-            if error.kind == "busy":
-                return waited + (error.retry_after or 0) <= self.patience_s
-            if error.kind == "down":
-                return endpoint.spoke and waited <= OUTAGE_S
-            return state.attempt_number <= (
-                min(1, self.retries) if error.kind == "timeout" else self.retries
-            )
-
         pause = wait_random_exponential(self.backoff_s, max=LONGEST_PAUSE_S)
 
         def wait(state: RetryCallState) -> float:
-            asked = state.outcome.exception().retry_after  # type: ignore[union-attr]
-            return pause(state) if asked is None else asked
+            # What the server asks for, and never less than a pause: 0 is no licence to hammer.
+            return max(pause(state), state.outcome.exception().retry_after or 0)  # type: ignore[union-attr]
 
-        reply = await AsyncRetrying(retry=again, wait=wait, reraise=True)(
-            self._attempt, endpoint, task
-        )
-        if not endpoint.answered:
-            endpoint.answered = True
-            await endpoint.loaded()
-        endpoint.spoke = True
+        # A pause ends when the run does.
+        settings = {"sleep": self.stopped.wait, "reraise": True}
+        reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
+        if not self.endpoint.answered:
+            self.endpoint.answered = True
+            self.endpoint.loaded()
+        self.endpoint.spoke = True
         return reply
 
-    async def _attempt(self, endpoint: Endpoint, task: _Task) -> Reply:
+    def _call(self, messages: list[dict], schema: dict | None) -> Received:
+        call = Call(self.deadline_s)
+        thread = threading.get_ident()
+        self.under_way[thread] = call
+        if self.over is not None:
+            raise self.endpoint.fail("interrupted", "not answered yet")
+        try:
+            return self.endpoint.call(messages, schema, call)
+        finally:
+            del self.under_way[thread]
+
+    def _attempt(self, task: _Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair;
 
         judge what comes back.
@@ -423,103 +453,97 @@ class _Job:
         while True:
             task.attempts += 1
             start = time.perf_counter()
-            received = await endpoint.call(messages, schema, self.deadline_s)
+            received = self._call(messages, schema)
             task.spent += received.usage(time.perf_counter() - start)
-            if any(secret in received.text for secret in endpoint.secrets):
-                do = "ask another server"
-                raise endpoint.fail(
-                    "unusable", "the reply holds the API key", raw=received.text, do=do
-                )
-            parsed, text, problem = _judge(endpoint, received, task.schema, self.keep_cut)
+            self._check_count(messages, received)
+            parsed, text, problem = _judge(self.endpoint, received, task.schema, self.keep_cut)
             if not problem:
                 about = {"raw": received.text, "finish": received.finish, "form": received.form}
-                return self._reply(task, endpoint, text=text, parsed=parsed, **about)
+                return self._reply(task, text=text, parsed=parsed, **about)
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
-                raise endpoint.fail(kind, f"after one repair try: {problem}", raw=received.text)
+                what = f"after one repair try: {problem}"
+                raise self.endpoint.fail(kind, what, raw=received.text)
             is_repair = task.repaired = True
             messages = repair_messages(messages, received.text, problem, task.json_schema)
 
-    def _reply(
-        self, task: _Task, endpoint: Endpoint, error: CallError | None = None, **fields: Any
-    ) -> Reply:
+    def _check_count(self, messages: list[dict], received: Received) -> None:
+        """Say once where a server counts far fewer tokens than a prompt has."""
+        sent = estimate_tokens("".join(str(message["content"]) for message in messages))
+        counted = received.prompt_tokens
+        if counted and sent > _LONG and counted < sent / 2 and not self.cut_prompt_said:
+            self.cut_prompt_said = True
+            do = "give num_ctx, and name a model of Ollama ollama:NAME"
+            what = "%s counted %d tokens of a prompt of about %d, and may have cut it: %s"
+            log.warning(what, self.endpoint.model, counted, sent, do)
+
+    def _reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
         """Build the reply to a task: an answer, or the failure that ``error`` is."""
         about = {
             "id": task.id,
             "step": self.step,
-            "model": endpoint.model,
+            "model": self.endpoint.model,
             "digest": self.digest,
             "key": task.key,
+            "usage": task.spent,
+            "seconds": task.spent.seconds,
+            "host": self.endpoint.host,
+            "repairs": int(task.repaired),
+            "attempts": task.attempts,
         }
-        about |= {"usage": task.spent, "seconds": task.spent.seconds, "host": endpoint.host}
-        about |= {"repairs": int(task.repaired), "attempts": task.attempts}
         if error is not None:
             about |= {"text": error.raw, "raw": error.raw}
         return Reply(ok=error is None, error=error, **about | fields)
 
     # -- settling
-    # ------------------------------------------------------------------------------------------------------
 
     def _finish(self, task: _Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self.keys is not None:
             request = self.keys.request(task.messages, task.json_schema)
-            if not self.cassette.put(
-                task.key, request, _to_answer(reply), step=self.step, prompt_id=task.id
-            ):
+            about = {"step": self.step, "prompt_id": task.id}
+            if not self.cassette.put(task.key, request, _to_answer(reply), **about):
                 # Another process was first: its answer stays, and is what a replay will give.
                 reply = self._served(task, self.cassette.get([task.key])[task.key])
         self._settle(task, reply)
+        self._count_unusable(task, reply)
+
+    def _count_unusable(self, task: _Task, reply: Reply) -> None:
+        """End a run where none of the first labels can be read: the others would not be either."""
+        if task.schema is None or self.unusable is None:
+            return
+        self.unusable = None if reply.ok else self.unusable + (reply.error.kind in _UNREADABLE)
+        if self.unusable == _MOST_UNUSABLE:
+            what = (
+                f"none of the first {_MOST_UNUSABLE} replies could be read. The last: {reply.error}"
+            )
+            self.stop(self.endpoint.fail(reply.error.kind, what))
 
     def _settle(self, task: _Task, reply: Reply) -> None:
-        for number, place in enumerate(task.places):
-            self.replies[place] = (
-                replace(reply, cached=True, id=self.tasks[place].id) if number else reply
-            )
+        first, *equal = task.places
+        self.replies[first] = reply
+        for place in equal:
+            self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id)
         if self.bar is not None:
             self.bar.update(len(task.places))
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        first = self.endpoint
-        late = first.fail("interrupted", "not answered yet")
-        return [
-            self.replies.get(n) or self._reply(task, first, late)
-            for n, task in enumerate(self.tasks)
-        ]
+        late = self.endpoint.fail("interrupted", "not answered yet")
+        with self.lock:
+            done = dict(self.replies)
+        return [done.get(n) or self._reply(task, late) for n, task in enumerate(self.tasks)]
 
 
-def _judge(
-    endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool
-) -> tuple[Any, str, str]:
+Judged = tuple[Any, str, str]
+
+
+def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) -> Judged:
     """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
+    _check_whole(endpoint, received)
     text = received.text
-    finish = received.finish
-    num_ctx = endpoint.num_ctx
-    if num_ctx and received.prompt_tokens is not None and received.prompt_tokens >= num_ctx:
-        what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
-        raise endpoint.fail("truncated", what, raw=text, do="raise num_ctx, or shorten the prompt")
-    limits = f"num_predict={endpoint.num_predict}, num_ctx={num_ctx}"
-    if not finish:
-        if repeats(text):
-            what = f"the reply repeats itself, and ends after {len(text)} characters"
-            raise endpoint.fail("truncated", what, raw=text)
-        raise endpoint.fail(
-            "server",
-            f"the stream ended after {len(text)} characters, without its end mark",
-            raw=text,
-        )
-    if finish in CUT_SHORT and not (keep_cut and schema is None):
-        values = json_values(text) if schema is not None else []
-        # a whole value, and white space up to the limit
-        if len(values) == 1 and text.strip() == values[0]:
-            return read_reply(text, schema)
-        what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
-        if schema is None:
-            raise endpoint.fail("truncated", what, raw=text)
-        return None, "", what
-    if finish not in FINISHED | CUT_SHORT:
-        raise endpoint.fail("unusable", f"the server stopped for the reason {finish!r}", raw=text)
+    if received.finish in CUT_SHORT and not (keep_cut and schema is None):
+        return _judge_cut(endpoint, received, schema)
     if schema is not None and json_values(text)[:1] == [text.strip()]:
         return read_reply(text, schema)  # nothing but JSON: a "<think>" inside is a word of it
     said = without_thinking(text)
@@ -532,6 +556,37 @@ def _judge(
     return (None, said, "") if schema is None else read_reply(text, schema)
 
 
+def _check_whole(endpoint: Endpoint, received: Received) -> None:
+    """Raise CallError for a prompt that filled the window, and for a reply without its end."""
+    text = received.text
+    num_ctx = endpoint.num_ctx
+    if num_ctx and received.prompt_tokens is not None and received.prompt_tokens >= num_ctx:
+        what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
+        raise endpoint.fail("truncated", what, raw=text, do="raise num_ctx, or shorten the prompt")
+    if not received.finish:
+        if repeats(text):
+            what = f"the reply repeats itself, and ends after {len(text)} characters"
+            raise endpoint.fail("truncated", what, raw=text)
+        what = f"the stream ended after {len(text)} characters, without its end mark"
+        raise endpoint.fail("server", what, raw=text)
+    if received.finish not in FINISHED | CUT_SHORT:
+        what = f"the server stopped for the reason {received.finish!r}"
+        raise endpoint.fail("unusable", what, raw=text)
+
+
+def _judge_cut(endpoint: Endpoint, received: Received, schema: Any) -> Judged:
+    text = received.text
+    if schema is not None and json_values(text) == [text.strip()]:
+        return read_reply(text, schema)  # a whole value, and white space up to the limit
+    limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
+    what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
+    if received.thinking.strip() and not text.strip():
+        what += ", all of them thinking: switch it off (reasoning=False), or raise num_predict"
+    if schema is None:
+        raise endpoint.fail("truncated", what, raw=text)
+    return None, "", what
+
+
 _KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
 
 
@@ -540,14 +595,12 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
 
     what the key says already (model, options ...) is not repeated.
     """
-    names = ("ok", *_KEPT, *(("form",) if reply.form else ()))
-    answer = {name: getattr(reply, name) for name in names} | {
-        "usage": reply.usage.to_dict(),
-        "error": None,
-    }
+    answer = {name: getattr(reply, name) for name in ("ok", *_KEPT)}
+    if reply.form:
+        answer["form"] = reply.form
+    answer |= {"usage": reply.usage.to_dict(), "error": None}
     if reply.error is not None:
         stored = reply.error.without_address()
-        answer["error"] = {
-            name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")
-        }
+        names = ("kind", "got", "expected", "do", "status")
+        answer["error"] = {name: getattr(stored, name) for name in names}
     return answer

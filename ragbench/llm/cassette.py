@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import sqlite3
-import sys
 import threading
 import time
 import zlib
@@ -90,7 +89,15 @@ def _plain(value: Any) -> Any:
 
 
 class Keys:
-    """Makes keys for one model: what does not change from prompt to prompt is hashed once."""
+    """Makes the keys of one model's replies.
+
+    A key is the sha256 of all that can change a reply, and of nothing else: the format of the
+    cassette; provider and name of the model; the digest of its weights (it stands for the Modelfile
+    too); its options, as the `Endpoint` has them and sends them (temperature, seed, num_ctx, the
+    limit of tokens, stop, ...); the messages; the JSON schema. Not in it: address and keys,
+    deadline, retries, concurrency, keep_alive, the names of step and prompt, time. What does not
+    change from prompt to prompt is hashed once.
+    """
 
     def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
         self.who = {
@@ -372,24 +379,15 @@ class Cassette:
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
-        shown = ", ".join(repr(name) for name in ids[:5]) + (
-            f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-        )
+        shown = ", ".join(map(repr, ids[:5]))
+        if len(ids) > 5:
+            shown += f" and {len(ids) - 5} more"
         detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
         return failure("miss", detail, "", model, do=self._how_to_record())
 
     def _how_to_record(self) -> str:
-        script = Path(sys.argv[0]).name if sys.argv else ""
-        in_notebook = "ipykernel" in sys.modules or not script
-        usual = (
-            "jupyter nbconvert --execute --to notebook NOTEBOOK"
-            if in_notebook
-            else f"python {script} ..."
-        )
-        return (
-            f"record it, with the model's server running: {MODE_VARIABLE}=record "
-            f"{self.command or usual}"
-        )
+        command = self.command or "and the same command again"
+        return f"record it, with the model's server running: {MODE_VARIABLE}=record {command}"
 
     # -- for people
     # ----------------------------------------------------------------------------------------------------

@@ -1,23 +1,24 @@
-"""No prompt is cut in silence: Ollama is asked to refuse one that does not fit, by a transport
-under its own client.
+"""The wire under the clients of Ollama and OpenAI: no prompt is cut in silence, no reply is endless.
 
-A count proves little: from 0.30 on Ollama counts what its cache did not have.
+Ollama is asked to refuse a prompt that does not fit (``truncate: false``), which its client cannot
+say. A count proves little: from 0.30 on Ollama counts what its cache did not have.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator
+import time
+import urllib.request
+from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 MAX_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in some 20 MB of stream
-# Headers of the answer to the call under way, which the clients drop: a list that the transport
-# adds to.
-answer_headers: ContextVar[list[httpx.Headers] | None] = ContextVar("answer_headers", default=None)
+_CONNECT_S = 10.0
 
 
 def estimate_tokens(text: str) -> int:
@@ -34,10 +35,37 @@ def prompt_tokens(text: str) -> int:
     return estimate_tokens(text) + 4
 
 
-def _could_overflow(body: dict[str, Any]) -> bool:
-    """Whether prompt and answer could together be longer than the window;
+@dataclass
+class Call:
+    """One call under way: how long it may take, when it must be over, what its answer's head says.
 
-    two characters are a token at the most.
+    ``deadline_s`` holds until the first byte, and from there to the last one.
+    """
+
+    deadline_s: float
+    end: float = math.inf
+    headers: httpx.Headers = field(default_factory=httpx.Headers)
+
+
+# Of this thread: the clients take no argument that would reach the transport.
+call_under_way: ContextVar[Call | None] = ContextVar("call_under_way", default=None)
+
+
+def proxy_for(host: str) -> str | None:
+    """Return the proxy that the environment names for an address; this machine needs none."""
+    url = httpx.URL(host)
+    if url.host in ("localhost", "::1") or url.host.startswith("127."):
+        return None
+    if urllib.request.proxy_bypass(url.host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")
+
+
+def _could_overflow(body: dict[str, Any]) -> bool:
+    """Whether prompt and answer could together be longer than the window.
+
+    Two characters are a token at the most.
     """
     options = body.get("options") or {}
     longest = options.get("num_predict", -1)
@@ -45,63 +73,85 @@ def _could_overflow(body: dict[str, Any]) -> bool:
     return longest < 0 or text / 2 + longest > options.get("num_ctx", 4096)
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """Under the clients of Ollama and OpenAI: adds ``truncate`` and ``shift``, bounds replies,
-    keeps headers in sight.
+def _with_fields(path: str, host: str, content: bytes) -> bytes:
+    """Add what the clients cannot say to the body of a request.
 
     ``shift: false`` ends an answer at num_ctx. From Ollama 0.30 on it also switches the prompt
-    cache off, so it is sent only where it can matter.
+    cache off, so it is sent only where it can matter. The limit of tokens goes to OpenAI's
+    protocol under its older name, which all its servers but OpenAI's know.
     """
+    if path in ("/api/chat", "/api/embed"):
+        body = json.loads(content) | {"truncate": False}
+        if path == "/api/chat" and _could_overflow(body):
+            body["shift"] = False
+        return json.dumps(body).encode()
+    if path.endswith("/chat/completions") and host != "api.openai.com":
+        body = json.loads(content)
+        if "max_completion_tokens" in body:
+            body["max_tokens"] = body.pop("max_completion_tokens")
+        return json.dumps(body).encode()
+    return content
 
-    def __init__(self, inner: httpx.AsyncBaseTransport | None = None) -> None:
-        self._inner = inner or httpx.AsyncHTTPTransport(
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=32, keepalive_expiry=5.0
-            )
-        )
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+def _rewritten(request: httpx.Request, content: bytes) -> httpx.Request:
+    replaced = (b"accept-encoding", b"content-length")
+    headers = [pair for pair in request.headers.raw if pair[0].lower() not in replaced]
+    headers.append((b"accept-encoding", b"identity"))  # a small compressed reply can be gigabytes
+    extensions = request.extensions
+    if (call := call_under_way.get()) is not None:
+        extensions = {**extensions, "timeout": dict.fromkeys(("read", "write"), call.deadline_s)}
+        extensions["timeout"] |= {"connect": _CONNECT_S, "pool": call.deadline_s}
+    content = _with_fields(request.url.path, request.url.host, content)
+    more = {"headers": headers, "content": content, "extensions": extensions}
+    return httpx.Request(request.method, request.url, **more)
+
+
+class Transport(httpx.BaseTransport):
+    """Under a client of Ollama or OpenAI: completes requests, bounds replies in size and time."""
+
+    def __init__(self, inner: httpx.BaseTransport | None = None, **options: Any) -> None:
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+        self._inner = inner or httpx.HTTPTransport(limits=limits, **options)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request."""
-        headers = [
-            (k, v)
-            for k, v in request.headers.raw
-            if k.lower() not in (b"accept-encoding", b"content-length")
-        ]
-        content = await request.aread()
-        if request.url.path in ("/api/chat", "/api/embed"):
-            body = json.loads(content) | {"truncate": False}
-            if request.url.path == "/api/chat" and _could_overflow(body):
-                body["shift"] = False
-            content = json.dumps(body).encode()
-        # a small compressed reply can be gigabytes
-        headers.append((b"accept-encoding", b"identity"))
-        about = {"headers": headers, "content": content, "extensions": request.extensions}
-        response = await self._inner.handle_async_request(
-            httpx.Request(request.method, request.url, **about)
-        )
-        if (seen := answer_headers.get()) is not None:
-            seen.append(response.headers)
+        response = self._inner.handle_request(_rewritten(request, request.read()))
+        call = call_under_way.get()
+        if call is not None:
+            call.headers = response.headers
+            call.end = min(call.end, time.monotonic() + call.deadline_s)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
-        response.stream = _Bounded(response.stream)
+        response.stream = _Bounded(response.stream, call)
         return response
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
-        await self._inner.aclose()
+        self._inner.close()
 
 
-class _Bounded(httpx.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
+class _Bounded(httpx.SyncByteStream):
+    def __init__(self, stream: Any, call: Call | None) -> None:
         self._stream = stream
+        self._call = call
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __iter__(self) -> Iterator[bytes]:
         count = 0
-        async for piece in self._stream:
+        for piece in self._stream:
             count += len(piece)
             if count > MAX_BYTES:
                 raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
+            if self._call is not None and time.monotonic() > self._call.end:
+                raise httpx.ReadTimeout("the deadline is over")
             yield piece
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    def close(self) -> None:
+        self._stream.close()
+
+
+class AsyncTransport(httpx.AsyncHTTPTransport):
+    """The same requests for ``ainvoke``; `ask` does not use it."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request."""
+        return await super().handle_async_request(_rewritten(request, await request.aread()))

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -93,14 +91,14 @@ def failure(
     model: str = "",
     *,
     do: str = "",
-    status: int = 0,
-    retry_after: float | None = None,
     raw: str = "",
     secrets: tuple[str, ...] = (),
+    **about: Any,
 ) -> CallError:
     """Build the CallError of one kind;
 
-    ``detail`` says what was seen, ``model`` has its provider.
+    ``detail`` says what was seen, ``model`` has its provider; ``about``: ``status``,
+    ``retry_after``.
     """
     source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]
@@ -111,23 +109,12 @@ def failure(
             "no_model": f"ollama pull {name}",
         }
         usual = remedies.get(kind, usual)
-    words = (
-        redact(f"{source}: {detail}" if source else detail, secrets),
-        expected,
-        redact(do or usual, secrets),
-    )
-    about = {
-        "kind": kind,
-        "host": host,
-        "model": model,
-        "status": status,
-        "retry_after": retry_after,
-    }
-    return CallError(*words, **about, raw=_hide(raw, secrets))
+    got = redact(f"{source}: {detail}" if source else detail, secrets)
+    about |= {"kind": kind, "host": host, "model": model, "raw": _hide(raw, secrets)}
+    return CallError(got, expected, redact(do or usual, secrets), **about)
 
 
 # -- from a server's own signs to a kind
-# -------------------------------------------------------------------------------
 
 _CONTEXT = re.compile(
     r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE
@@ -135,25 +122,30 @@ _CONTEXT = re.compile(
 _OPTIONS = re.compile(
     r"must be of type|invalid (json schema|format|option)|response_format", re.IGNORECASE
 )
-_NAMES = {
-    "down": {
-        "ConnectError",
-        "ConnectTimeout",
-        "ConnectionRefusedError",
-        "APIConnectionError",
-        "gaierror",
-    },
-    "timeout": {"ReadTimeout", "WriteTimeout", "PoolTimeout", "TimeoutError", "APITimeoutError"},
-    "truncated": {"LengthFinishReasonError"},
-}
-# An APIConnectionError of the client stands for these as well.
-_BROKEN = {
-    "RemoteProtocolError",
-    "ReadError",
-    "WriteError",
-    "CloseError",
-    "LocalProtocolError",
-    "JSONDecodeError",
+_BUSY = re.compile("server busy|loading model|too many requests", re.IGNORECASE)
+_NO_MONEY = re.compile("quota|billing", re.IGNORECASE)
+# Exceptions of httpx, the clients and Python, by name: the client of OpenAI need not be installed.
+# A connection error of a client stands for a broken reply too, so that is looked for first.
+_BY_NAME = {
+    "RemoteProtocolError": "broken",
+    "ReadError": "broken",
+    "WriteError": "broken",
+    "CloseError": "broken",
+    "LocalProtocolError": "broken",
+    "JSONDecodeError": "broken",
+    "ConnectError": "down",
+    "ConnectTimeout": "down",
+    "ConnectionError": "down",
+    "ConnectionRefusedError": "down",
+    "APIConnectionError": "down",
+    "gaierror": "down",
+    "ReadTimeout": "timeout",
+    "WriteTimeout": "timeout",
+    "PoolTimeout": "timeout",
+    "TimeoutError": "timeout",
+    "APITimeoutError": "timeout",
+    "LengthFinishReasonError": "truncated",
+    "UnicodeEncodeError": "unusable",
 }
 
 
@@ -167,42 +159,38 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
-    said = (
-        _one_line(_server_words(str(getattr(error, "error", None) or error)))
-        or type(error).__name__
-    )
-    status = next(
-        (s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0
-    )
+    words = _server_words(str(getattr(error, "error", None) or error))
+    said = _one_line(words) or type(error).__name__
+    status = next(filter(None, map(_status, chain)), 0)
     if "token repeat limit" in said.lower():
         return "truncated", said, max(status, 0)
     if status >= 300:
-        page = "a web page: " if said.lstrip().lower().startswith(("<!doctype", "<html")) else ""
+        page = "a web page: " if said.lower().startswith(("<!doctype", "<html")) else ""
         return _from_status(status, said), f"HTTP {status}: {page}{said}", status
-    names = {type(link).__name__ for link in chain}
-    if broken := [link for link in chain if type(link).__name__ in _BROKEN]:
-        return (
-            "server",
-            f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})",
-            0,
-        )
-    kind = next((kind for kind, classes in _NAMES.items() if names & classes), "server")
-    if kind == "down" or isinstance(error, ConnectionError):
-        return "down", f"no connection ({said})", 0
-    return kind, said, 0
+    if status < 0:  # an error inside a reply that began with 200
+        return _from_status(500, said), said, 0
+    kinds = {_BY_NAME.get(type(link).__name__): _one_line(str(link)) for link in reversed(chain)}
+    if "broken" in kinds:
+        return "server", f"the reply broke off or is no JSON ({kinds['broken'] or said})", 0
+    kind = next((kind for kind in _BY_NAME.values() if kind in kinds), "server")
+    return kind, f"no connection ({said})" if kind == "down" else said, 0
+
+
+def _status(error: BaseException) -> int:
+    """Return the HTTP status that an exception of a client holds, or 0."""
+    for holder in (error, getattr(error, "response", None)):
+        status = getattr(holder, "status_code", None)
+        if isinstance(status, int):
+            return status
+    return 0
 
 
 def _from_status(status: int, words: str) -> str:
-    lower = words.lower()
     rules = (
-        (
-            "auth",
-            status in (401, 402, 403)
-            or (status == 429 and ("quota" in lower or "billing" in lower)),
-        ),
-        ("busy", status in (429, 503) or "server busy" in lower or "loading model" in lower),
-        ("no_model", status == 404 or "does not support chat" in lower),
-        ("truncated", bool(_CONTEXT.search(words))),
+        ("auth", status in (401, 402, 403) or (status == 429 and _NO_MONEY.search(words))),
+        ("busy", status in (429, 503) or _BUSY.search(words)),
+        ("no_model", status == 404 or "does not support chat" in words.lower()),
+        ("truncated", _CONTEXT.search(words)),
         ("server", status >= 500 and not _OPTIONS.search(words)),
         ("down", 300 <= status < 400 or status == 405),
     )
@@ -234,7 +222,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _KEY_CHARS = 12
-_KEY_BITS = 36
+_KEY_LETTERS = 8  # different ones
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
     r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
@@ -263,9 +251,7 @@ def _looks_like_key(text: str) -> bool:
 
     "test", "none" and "not-needed" are ordinary words.
     """
-    counts = Counter(text).values()
-    bits = -sum(count * math.log2(count / len(text)) for count in counts)
-    return len(text) >= _KEY_CHARS and bits >= _KEY_BITS and not any(c.isspace() for c in text)
+    return len(text) >= _KEY_CHARS and len(set(text)) >= _KEY_LETTERS and len(text.split()) == 1
 
 
 def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
@@ -273,32 +259,24 @@ def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
 
     SecretStr, headers and bodies, passwords in addresses. Longest first.
     """
-    found: set[str] = set()
+    secrets = {secret for field in fields for secret in _secrets_of(*field)}
+    return tuple(sorted(filter(_looks_like_key, secrets), key=len, reverse=True))
 
-    def look(name: str, value: Any) -> None:
-        if hasattr(value, "get_secret_value"):
-            value = str(value.get_secret_value())
-            found.add(value)
-            if password := value.partition(":")[2]:  # of user:password
-                found.update(
-                    (
-                        password,
-                        unquote(password),
-                        base64.b64encode(unquote(value).encode()).decode(),
-                    )
-                )
-        elif isinstance(value, Mapping):
-            for inner, part in value.items():
-                look(str(inner), part)
-        elif isinstance(value, str):
-            if sounds_secret(name):
-                found.add(value.split(" ", 1)[-1])
-            if "@" in value and "//" in value and (password := urlsplit(value).password):
-                found.update((password, unquote(password)))
 
-    for name, value in fields:
-        look(name, value)
-    return tuple(sorted(filter(_looks_like_key, found), key=len, reverse=True))
+def _secrets_of(name: str, value: Any) -> Iterator[str]:
+    if hasattr(value, "get_secret_value"):
+        yield str(value.get_secret_value())
+    elif isinstance(value, Mapping):
+        for inner, part in value.items():
+            yield from _secrets_of(str(inner), part)
+    elif isinstance(value, str):
+        if sounds_secret(name):
+            yield value.split(" ", 1)[-1]
+        if value.startswith("Basic "):
+            pair = base64.b64decode(value.split(" ", 1)[1]).decode("utf-8", "replace")
+            yield from (pair, pair.partition(":")[2])
+        if "@" in value and "//" in value and (password := urlsplit(value).password):
+            yield from (password, unquote(password))
 
 
 def _hide(text: str, secrets: tuple[str, ...]) -> str:

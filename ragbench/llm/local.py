@@ -153,6 +153,13 @@ class _Server:
                 self._process.wait()
                 self._process = None
 
+    def forked(self) -> None:
+        """Forget the parent's server, in a forked process."""
+        if self._process is not None:
+            _close(self._process)
+        self._lock = threading.Lock()
+        self._process = None
+
     def _start(self) -> None:
         path = self.file.existing()
         with open(path, "rb") as file:
@@ -166,7 +173,8 @@ class _Server:
             "num_ctx": self.num_ctx,
             "key": self.key,
         }
-        command = [sys.executable, "-m", "ragbench.llm.local"]
+        # -P: a file of the working folder is not imported in place of a module
+        command = [sys.executable, "-P", "-m", "ragbench.llm.local"]
         pipe = subprocess.PIPE
         with tempfile.TemporaryFile() as log:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
@@ -226,10 +234,7 @@ def _stop_all() -> None:
 def _forked() -> None:
     # The pipe's end in this process would keep the parent's servers alive after the parent.
     for server in _servers.values():
-        if server._process is not None:
-            _close(server._process)
-        server._lock = threading.Lock()
-        server._process = None
+        server.forked()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,11 @@ from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.endpoints import OllamaEndpoint, endpoint_of
+from ragbench.llm.endpoints import Endpoint, OllamaEndpoint, endpoint_of, served_digest
 
-_TIMED = 5  # recorded replies of a step, whose median time is taken
+log = logging.getLogger("ragbench.llm")
+_LATEST = 20  # recorded replies of a step, whose median time is taken
+LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,35 +98,56 @@ def plan(
     Parameters
     ----------
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
-    model, cassette : what is recorded of the model under a step's name is subtracted; the median
-    time of its first
-        five replies is that of the others.
+    model, cassette : what is recorded of the model under a step's name, with the options that the
+        model has now, is subtracted; the median time of its latest 20 replies is that of the
+        others. Whether the prompts are the same is not looked at.
     seconds_per_call : of a step of which nothing is recorded.
     """
     endpoint = None if model is None else endpoint_of(model)
-    tape = None if cassette is None or cassette.mode == "off" else cassette
+    if cassette is None or cassette.mode == "off":
+        endpoint = None
     steps = []
     for name, count in calls.items():
         cached = 0
         seconds = seconds_per_call
         basis = ""
-        if endpoint is not None and tape is not None:
-            of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
-            key = (endpoint.provider, endpoint.name)
-            cached = min(
-                count, tape.rows(f"SELECT count(*) {of_model} AND step = ?", (*key, name))[0][0]
-            )
-            timed = f"SELECT answer {of_model} {{}} ORDER BY rowid LIMIT {_TIMED}"
-            answers = tape.rows(timed.format("AND step = ?"), (*key, name)) or tape.rows(
-                timed.format(""), key
-            )
-            if replies := [json.loads(answer) for (answer,) in answers]:
-                seconds = median(reply["seconds"] for reply in replies)
-                basis = f"{seconds:.1f} s a call, the median of {len(replies)} recorded"
+        if endpoint is not None:
+            cached = min(count, _recorded(endpoint, cassette, name))
+            timed = _seconds(endpoint, cassette, name) or _seconds(endpoint, cassette)
+            if timed:
+                seconds = median(timed)
+                spread = f"{min(timed):.1f} to {max(timed):.1f}, the latest {len(timed)} recorded"
+                basis = f"{seconds:.1f} s a call ({spread})"
         left = count - cached
-        remaining_s = left * seconds if left else 0.0
-        steps.append(PlannedStep(name, count, cached, left, remaining_s, basis))
+        steps.append(PlannedStep(name, count, cached, left, left * seconds if left else 0.0, basis))
     return Plan(tuple(steps))
+
+
+_OF_MODEL = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
+
+
+def _recorded(endpoint: Endpoint, tape: Cassette, step: str) -> int:
+    """Count the replies of a step that were made with the options that the model has now."""
+    sql = f"SELECT json_extract(request, '$.options'), count(*) {_OF_MODEL} AND step = ? GROUP BY 1"
+    rows = tape.rows(sql, (endpoint.provider, endpoint.name, step))
+    now = _without_bound(endpoint, endpoint.options)
+    return sum(count for text, count in rows if _without_bound(endpoint, json.loads(text)) == now)
+
+
+def _without_bound(endpoint: Endpoint, options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the limit of tokens where the model names none: then it is the step's."""
+    if endpoint.num_predict is not None:
+        return options
+    flat = {**options, **options.get("options", {})}
+    return {k: v for k, v in flat.items() if k not in ("options", *LIMITS_OF_TOKENS)}
+
+
+def _seconds(endpoint: Endpoint, tape: Cassette, step: str | None = None) -> list[float]:
+    """Return the seconds of the latest replies of a step, or of all steps."""
+    of_step = "" if step is None else " AND step = ?"
+    sql = f"SELECT answer {_OF_MODEL}{of_step} ORDER BY rowid DESC LIMIT {_LATEST}"
+    given = [endpoint.provider, endpoint.name] + ([] if step is None else [step])
+    return [json.loads(answer)["seconds"] for (answer,) in tape.rows(sql, given)]
 
 
 def pull(model: Any) -> None:
@@ -137,21 +161,17 @@ def pull(model: Any) -> None:
 
     endpoint = endpoint_of(model)
     if not isinstance(endpoint, OllamaEndpoint):
-        raise ConfigError(
-            f"--pull with {endpoint.model}", "a model of Ollama", "get it as its own server says"
-        )
+        do = "get it as its own server says"
+        raise ConfigError(f"--pull with {endpoint.model}", "a model of Ollama", do)
+    about = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
     try:
-        with tqdm(
-            desc=f"pull {endpoint.name}", unit="B", unit_scale=True, unit_divisor=1024
-        ) as bar:
-            done: dict[str, int] = {}
-            sizes: dict[str, int] = {}
-            for part in endpoint.chat._client.pull(endpoint.name, stream=True):
-                if part.digest:
-                    done[part.digest] = part.completed or 0
-                    sizes[part.digest] = part.total or 0
-                bar.total = sum(sizes.values())
-                bar.n = sum(done.values())
+        with tqdm(desc=f"pull {endpoint.name}", **about) as bar:
+            for part in endpoint.pull():  # of one file after another
+                bar.total = part.total or bar.total
+                bar.n = part.completed or bar.n
                 bar.set_postfix_str(part.status or "")
     except Exception as error:
-        raise endpoint.named(error) from None
+        named = endpoint.named(error)
+        if named.kind == "down" or served_digest(endpoint) is None:
+            raise named from None
+        log.warning("%s is there already, and not newer: %s", endpoint.model, named)

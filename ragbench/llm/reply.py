@@ -27,7 +27,7 @@ class Usage:
     both sums.
     prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server
     says (else 0).
-    seconds : wall-clock time of the calls, seen from here.
+    seconds : of the calls: the sum of these two, or wall-clock time where the server says neither.
     """
 
     calls: int = 0

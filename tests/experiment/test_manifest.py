@@ -100,7 +100,7 @@ def test_git_says_the_revision_and_whether_a_file_of_it_was_changed(tmp_path, mo
             ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
         ).stdout
 
-    monkeypatch.setattr(manifest, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(manifest, "CHECKOUT", tmp_path)
     assert manifest.environment()["git"] is None
     git("init")
     (tmp_path / "file").write_text("one")
@@ -110,6 +110,21 @@ def test_git_says_the_revision_and_whether_a_file_of_it_was_changed(tmp_path, mo
     assert manifest.environment()["git"] == known | {"changed": False}
     (tmp_path / "file").write_text("two")
     assert manifest.environment()["git"] == known | {"changed": True}
+
+
+@pytest.mark.posix
+def test_no_program_that_a_folder_names_runs_for_the_manifest(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    program = tmp_path / "monitor"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    for command in (["init"], ["config", "core.fsmonitor", str(program)]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    assert manifest.environment()["git"] != {}
+    monkeypatch.setattr(manifest, "CHECKOUT", tmp_path)
+    manifest.environment()
+    assert not ran.exists()
 
 
 def test_models_stand_with_provider_digest_and_options(told):
@@ -143,7 +158,7 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == (
         "one",
         4000,
-        4,
+        None,
     )
     assert parameters["options"] == QUICK
     assert parameters["tokenizer"] == "words"

@@ -84,12 +84,12 @@ MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 
 def mocked(handle, spec="openai:made", **options):
     """A model whose server is a function of the request."""
-    model = chat_model(
-        spec, host="http://made.example" + "/v1" * spec.startswith("openai"), **options
-    )
-    client = model._async_client if spec.startswith("ollama") else model.root_async_client
-    client._client._transport = Transport(httpx.MockTransport(handle))
-    return model
+    wire = Transport(httpx.MockTransport(handle))
+    if spec.startswith("ollama"):
+        options["client_kwargs"] = {"transport": wire}
+        return chat_model(spec, host="http://made.example", **options)
+    options["http_client"] = httpx.Client(transport=wire)
+    return chat_model(spec, host="http://made.example/v1", **options)
 
 
 def served(provider, reply, kind="json"):

@@ -36,9 +36,9 @@ ROWS = QUESTIONS * len(BUDGETS)
 def drill(folder):
     """The experiment, and its model. Every call is noted in ``calls.log`` as it goes out."""
     model = chat_model("smollm2", num_ctx=512, num_predict=12)
-    client = model.root_async_client._client
+    client = model.http_client
 
-    async def noted(request):
+    def noted(request):
         asked = json.loads(request.content)["messages"][-1]["content"]
         with open(folder / "calls.log", "a") as log:
             log.write(hashlib.sha256(asked.encode()).hexdigest() + "\n")
@@ -95,7 +95,7 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
     def kill():
         # calls go out one by one, rows are written by the block
         until(lambda: len(calls(tmp_path)) >= 8)
-        before["pid"] = model._server.pid
+        before["pid"] = model.server.pid
         before["asked"] = len(calls(tmp_path))
         before["recorded"] = recorded(tmp_path)
         os.kill(before["pid"], signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
     drilled.run(progress=False)
     killer.join()
     assert_whole(tmp_path)
-    assert model._server.pid != before["pid"]
+    assert model.server.pid != before["pid"]
     assert 4 <= len(before["recorded"]) < ROWS  # the kill fell into the run
     assert not before["recorded"] & set(calls(tmp_path)[before["asked"] + 1 :])
     assert ROWS <= len(calls(tmp_path)) <= ROWS + 4

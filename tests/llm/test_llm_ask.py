@@ -11,14 +11,12 @@ import random
 import signal
 import time
 from collections import Counter
-from email.utils import format_datetime
 
 import pytest
 from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette, Interrupted, ask, asking, chat_model
-from ragbench.llm.endpoints import _retry_after
 from ragbench.llm.models import full_name
 
 FAST = {"backoff_s": 0.01, "progress": False}
@@ -146,16 +144,6 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
         "assistant",
         "user",
     ]
-
-
-def test_retry_after_is_read_as_seconds_or_as_a_date():
-    from datetime import UTC, datetime, timedelta
-
-    assert (_retry_after("3"), _retry_after("0.5")) == (3.0, 0.5)
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    assert 25 < _retry_after(soon) <= 30
-    assert _retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
-    assert (_retry_after("soon"), _retry_after(None)) == (None, None)
 
 
 def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path):

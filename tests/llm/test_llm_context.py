@@ -11,8 +11,7 @@ from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench.llm import ask, estimate_tokens
-from ragbench.llm.context import Transport
+from ragbench.llm import ask, chat_model, estimate_tokens
 
 
 def one(prompt, **options):
@@ -82,20 +81,17 @@ def test_a_reply_without_bound_or_compressed_is_refused_and_not_read_to_its_end(
 ):
     sent = []
 
-    async def endless():
+    def endless():
         for _ in range(200):
             sent.append(1)
             yield b" " * 1_000_000
 
-    with FakeOllama() as fake:
-        model = fake.model(digest="d")
+    def handle(request):
+        if request.url.path != "/api/chat":
+            return httpx.Response(404)
+        return httpx.Response(status, content=endless(), headers=headers)
 
-        def handle(request):
-            if request.url.path != "/api/chat":
-                return httpx.Response(404)
-            return httpx.Response(status, content=endless(), headers=headers)
-
-        model._async_client._client._transport = Transport(httpx.MockTransport(handle))
-        reply = ask(model, ["p"], retries=0)[0]
+    wire = {"transport": httpx.MockTransport(handle)}
+    reply = ask(chat_model("ollama:x", digest="d", client_kwargs=wire), ["p"], retries=0)[0]
     assert (reply.error.kind, words in str(reply.error)) == ("server", True)
     assert len(sent) < 70

@@ -132,7 +132,7 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
     path = tmp_path / "e.yaml"
     path.write_text(head + "generator: {a: smollm2, b: {use: 'gguf:models/some.gguf'}}\n")
     made = Experiment.from_yaml(path).generator
-    assert made["b"]._server.file.path == tmp_path / "models" / "some.gguf"
+    assert made["b"].server.file.path == tmp_path / "models" / "some.gguf"
 
 
 # -- the child process
@@ -143,12 +143,23 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 def test_equal_settings_share_one_server():
     one = small()
     same = small(temperature=0.5)
-    assert one._server is same._server
+    assert one.server is same.server
+
+
+@pytest.mark.live
+def test_the_child_imports_nothing_from_the_working_folder(tmp_path, monkeypatch):
+    for module in ("secrets", "json"):
+        (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    server = local.server_for(local.smollm2(), 77)
+    assert server.port()
+    server.stop()
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.live
 def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
-    server = small()._server
+    server = small().server
     at = f"http://127.0.0.1:{server.port()}/v1"
     key = {"Authorization": f"Bearer {server.key}"}
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
@@ -176,7 +187,7 @@ SCRIPT = """
 import json, os, signal, sys, time, urllib.request
 from ragbench.llm import local
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background have Ctrl-C ignored
-server = local.server_for(local.smollm2(), 2048, None)
+server = local.server_for(local.smollm2(), 2048)
 url = f"http://127.0.0.1:{server.port()}/v1/chat/completions"
 fork = sys.argv[1] == "fork" and os.fork()
 if sys.argv[1] == "fork" and fork == 0:
@@ -225,7 +236,7 @@ def test_no_server_outlives_its_process(way):
 
 def _in_a_process(_):
     model = small(num_predict=8)
-    return ask(model, ["What is a river?"], on_length="keep")[0].text, model._server.pid
+    return ask(model, ["What is a river?"], on_length="keep")[0].text, model.server.pid
 
 
 @pytest.mark.live
@@ -289,7 +300,7 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
         chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path
     )
     assert {(reply.model, reply.digest) for reply in first} == {("gguf:copy", local.SMOLLM2_SHA256)}
-    local.server_for(local.gguf(str(file)), NUM_CTX, None).stop()
+    local.server_for(local.gguf(str(file)), NUM_CTX).stop()
     file.unlink()
 
     def refuse(*args, **kwargs):

@@ -1,0 +1,257 @@
+"""What a student meets in a week with Ollama: windows, thinking, queues, clouds, proxies, plans."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import pytest
+from fake_ollama import DIGEST, FakeOllama, Fault
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from langchain_ollama import ChatOllama
+from langsmith.utils import get_env_var, tracing_is_enabled
+from pydantic import BaseModel
+
+import ragbench.llm
+from ragbench.errors import ConfigError
+from ragbench.llm import Cassette, ask, chat_model, model_facts, plan
+from ragbench.llm.context import Call, Transport, call_under_way, proxy_for
+from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of
+
+FAST = {"backoff_s": 0.01, "progress": False}
+
+
+class Label(BaseModel):
+    label: Literal["yes", "no"]
+
+
+def private_names(source):
+    """Attributes with a leading underscore of anything but the module's own objects."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            owner = getattr(node.value, "id", "")
+            if owner not in ("self", "cls", "os") and not node.attr.startswith("__"):
+                yield f"{ast.unparse(node)} (line {node.lineno})"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(ragbench.llm.__file__).parent.glob("*.py")), ids=lambda path: path.name
+)
+def test_no_private_attribute_of_another_library_is_read(path):
+    assert list(private_names(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("spec", ["ollama:m", "openai:m"])
+def test_no_private_method_of_a_library_is_replaced(spec):
+    made = type(chat_model(spec, host="http://127.0.0.1:9"))
+    parents = {name for parent in made.__mro__[1:] for name in vars(parent)}
+    own = {name for name, value in vars(made).items() if callable(value)}
+    assert {name for name in own & parents if name[0] == "_" and name[1] != "_"} == set()
+
+
+def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
+    plain = ChatOllama(model="llama3:8b", base_url=fake.url)  # the server's window of 4,096 tokens
+    (reply,) = ask(plain, ["word " * 5000], **FAST)
+    assert (reply.error.kind, fake.calls[0].body["truncate"]) == ("truncated", False)
+
+
+@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
+def test_a_model_of_ours_asks_not_to_be_cut_in_langchains_own_calls_too(fake, call):
+    answer = getattr(fake.model(), call)("word")
+    if call == "ainvoke":
+        asyncio.run(answer)
+    assert fake.calls[0].body["truncate"] is False
+
+
+def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(fake):
+    fake.remote_host = "https://ollama.com:443"
+    (reply,) = ask(fake.model(), ["p"], **FAST)
+    assert (reply.error.kind, fake.calls) == ("no_model", [])
+    assert "ollama.com" in reply.error.got
+    assert "cloud=True" in reply.error.do
+    assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
+
+
+@pytest.mark.parametrize(("options", "think"), [({}, False), ({"reasoning": True}, True)])
+def test_labels_are_asked_without_thinking_unless_the_user_says_so(fake, options, think):
+    ask(fake.model(**options), ["p"], schema=Label, **FAST)
+    ask(fake.model(**options), ["p"], **FAST)
+    assert [call.body.get("think") for call in fake.calls] == [think, options.get("reasoning")]
+
+
+def test_prompts_are_asked_one_by_one_and_seconds_are_the_servers_own(fake):
+    fake.latency_s = 0.05
+    replies = ask(fake.model(), [f"p{n}" for n in range(4)], **FAST)
+    assert fake.most_at_once == 1
+    for reply in replies:
+        usage = reply.usage
+        assert reply.seconds == usage.prompt_seconds + usage.output_seconds < fake.latency_s
+
+
+def test_the_deadline_begins_with_the_first_byte():
+    def after_its_turn(request):
+        time.sleep(0.3)
+        return httpx.Response(200, content=b"x")
+
+    call = Call(deadline_s=5.0)
+    token = call_under_way.set(call)
+    began = time.monotonic()
+    httpx.Client(transport=Transport(httpx.MockTransport(after_its_turn))).get("http://made")
+    call_under_way.reset(token)
+    assert call.end >= began + 0.3 + 5.0
+
+
+def test_a_plan_counts_no_reply_of_other_options(fake, tmp_path):
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        ask(fake.model(num_ctx=1024), ["a", "b"], cassette=cassette, step="s", **FAST)
+        same, other = (
+            plan({"s": 2}, fake.model(**options), cassette)["s"]
+            for options in ({"num_ctx": 1024}, {"num_ctx": 2048})
+        )
+        cooler = plan({"s": 2}, fake.model(num_ctx=1024, temperature=0.9), cassette)["s"]
+    assert [step.cached for step in (same, other, cooler)] == [2, 0, 0]
+
+
+def test_a_plan_takes_the_latest_calls_and_says_their_range(fake, tmp_path):
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        for number in range(25):
+            usage = dict.fromkeys(("calls", "prompt_tokens", "output_tokens", "uncounted"), 0)
+            usage |= {"prompt_seconds": 0, "output_seconds": 0, "seconds": 0}
+            seconds = 100.0 if number < 5 else 2.0 + number % 2
+            answer = {"ok": True, "seconds": seconds, "usage": usage}
+            who = {"provider": "ollama", "model": "llama3:8b", "digest": "d", "options": {}}
+            cassette.put(str(number), json.dumps(who | {"messages": [], "schema": None}), answer)
+        (step,) = plan({"s": 10}, fake.model(), cassette)
+    assert step.seconds == pytest.approx(25)
+    assert "2.0 to 3.0, the latest 20 recorded" in step.basis
+
+
+def test_version_and_quantisation_are_facts_of_a_model(fake):
+    facts = model_facts(fake.model()).to_dict()
+    assert (facts["server"], facts["weights"], facts["digest"]) == (
+        "Ollama 0.24.0",
+        "8.0B, Q4_0",
+        DIGEST,
+    )
+
+
+@pytest.mark.parametrize(("good", "asked"), [(None, 20), (3, 60)])
+def test_a_run_whose_labels_all_fail_ends_after_a_few(fake, good, asked):
+    def fault(prompt, before):
+        return None if prompt == f"p{good}" else Fault("answer", "not JSON")
+
+    fake.fault = fault
+    replies = ask(fake.model(), [f"p{n}" for n in range(60)], schema=Label, **FAST)
+    assert len(fake.calls) == asked + (asked - (good is not None))  # each with one repair
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"unusable"}
+
+
+def test_a_server_that_counts_far_fewer_tokens_than_were_sent_is_said_once(fake, caplog):
+    model = chat_model("openai:made", host=fake.url)
+    ask(model, ["word " * 400], **FAST)
+    assert "may have cut it" not in caplog.text
+    fake.counted = 10
+    ask(model, ["word " * 400, "word " * 500], **FAST)
+    assert caplog.text.count("may have cut it") == 1
+
+
+# -- the wire
+
+
+@pytest.mark.parametrize(
+    ("host", "proxy"),
+    [
+        ("http://localhost:11434", None),
+        ("http://127.0.0.1:1", None),
+        ("http://[::1]:1", None),
+        ("http://gpu1:11434", "http://proxy:3128"),
+        ("http://inside:11434", None),
+    ],
+)
+def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, proxy, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "inside,[::1]")
+    assert proxy_for(host) == proxy
+
+
+def test_a_server_behind_a_proxy_is_reached_through_it(monkeypatch):
+    with FakeOllama() as fake:
+        monkeypatch.setenv("http_proxy", fake.url)
+        model = chat_model("ollama:llama3:8b", host="http://gpu1.example:11434")
+        (reply,) = ask(model, ["p"], **FAST)
+    assert reply.error is None or "404" in str(reply.error)  # the double is no proxy, but was asked
+    assert fake.calls or fake.other
+
+
+def test_one_model_serves_a_cell_with_ask_and_a_cell_with_ainvoke(fake):
+    model = fake.model()
+
+    async def cells():
+        assert (await model.ainvoke("x")).content
+        assert ask(model, ["p"], **FAST)[0].ok
+        assert (await model.ainvoke("y")).content
+        assert ask(model, ["q"], **FAST)[0].ok
+
+    asyncio.run(cells())
+
+
+def test_a_wait_of_0_seconds_is_no_licence_to_hammer():
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 0)) as fake:
+        ask(fake.model(), ["p"], patience_s=1, backoff_s=0.2, progress=False)
+        assert len(fake.calls) < 25
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("server busy, please try again", "busy"),
+        ("the input length exceeds the context length", "truncated"),
+        ("unexpected EOF", "server"),
+    ],
+)
+def test_an_error_inside_a_reply_of_200_keeps_its_kind(words, kind):
+    with FakeOllama(fault=lambda prompt, before: Fault("error_line", words)) as fake:
+        (reply,) = ask(fake.model(), ["p"], retries=0, patience_s=0, **FAST)
+    assert reply.error.kind == kind
+
+
+def test_half_a_surrogate_pair_is_unusable_and_tried_once(fake):
+    (reply,) = ask(chat_model("openai:made", host=fake.url), ["\ud800"], **FAST)
+    assert (reply.error.kind, reply.attempts) == ("unusable", 1)
+
+
+def test_a_runnable_that_is_no_chat_model_is_refused():
+    with pytest.raises(ConfigError, match="a LangChain chat model"):
+        ask(RunnableLambda(lambda text: text), ["p"])
+
+
+class Watching(BaseChatModel):
+    """Answers whether LangSmith would be told of the prompt."""
+
+    @property
+    def _llm_type(self):
+        return "watching"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        said = AIMessage(content=f"traced: {tracing_is_enabled()}")
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+def test_prompts_are_not_traced_unless_asked_for_by_name(monkeypatch):
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
+    get_env_var.cache_clear()
+    assert ask(Watching(), ["p"], **FAST)[0].text == "traced: False"
+    monkeypatch.setenv(TRACING_VARIABLE, "1")
+    endpoint = endpoint_of(Watching())
+    assert endpoint.provider == "watching"
+    assert ask(Watching(), ["p"], **FAST)[0].text == "traced: True"
+    get_env_var.cache_clear()
