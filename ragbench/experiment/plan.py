@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
@@ -17,11 +17,17 @@ from ragbench.retrieval.base import retriever_settings
 from ragbench.retrieval.multiquery import dense_searches, model_calls
 
 
-def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
+def plan_experiment(
+    experiment: Grid,
+    recorded: Mapping[tuple[str, str, str], int] | None,
+    **speeds: Any,
+) -> Plan:
     """Count what a run will embed, search, ask and grade.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank"
     (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette.
+    ``recorded`` : the calls of a run that are on the cassette, by data set, axis and model; None:
+    not known, then replies with the model's options are counted, whatever their prompts.
     ``speeds`` are for `ragbench.llm.plan`: ``seconds_per_call`` of a step of which nothing is
     recorded.
     """
@@ -34,12 +40,16 @@ def plan_experiment(experiment: Grid, **speeds: Any) -> Plan:
             count = len(data.questions)
             for label, model in experiment.generator.items():
                 prompts = len({cell.answer for cell in cells if cell.generator == label})
-                plan += _calls("generation", count * prompts, model, cassette, speeds)
+                known = None if recorded is None else recorded.get((name, "generator", label), 0)
+                asked = speeds | {"recorded": known}
+                plan += _calls("generation", count * prompts, model, cassette, asked)
             for label, model in experiment.judge.items():
                 prompts = _gradings(
                     experiment, [cell for cell in cells if cell.judge == label], is_model(model)
                 )
-                plan += _calls("grading", count * prompts, model, cassette, speeds)
+                known = None if recorded is None else recorded.get((name, "judge", label), 0)
+                asked = speeds | {"recorded": known}
+                plan += _calls("grading", count * prompts, model, cassette, asked)
     if experiment.metrics:
         plan += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
     return plan

@@ -7,6 +7,7 @@ in the cache. A run that broke off is started again; there is nothing else to re
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import warnings
@@ -22,6 +23,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import judgements
+from ragbench.embedding import NotOnDiskError, only_from_disk
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.axes import NONE, is_model
@@ -38,7 +40,7 @@ from ragbench.experiment.rows import (
 )
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
-from ragbench.llm import Cassette
+from ragbench.llm import Cassette, Plan
 from ragbench.llm.endpoints import ModelFacts, model_facts, window
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT
@@ -47,7 +49,7 @@ from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
-from ragbench.retrieval.multiquery import dense_searches
+from ragbench.retrieval.multiquery import dense_searches, model_calls
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 BLOCK = 500  # questions whose rows are written together
@@ -76,6 +78,7 @@ class _Run:
     experiment: Grid
     cassette: Cassette | None
     progress: bool = False
+    on_miss: str = "raise"
     data: dict[str, Dataset] = field(default_factory=dict)
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     generators: dict[str, Any] = field(default_factory=dict)  # chat models
@@ -95,10 +98,10 @@ class _Run:
             "progress": self.progress,
             **self.experiment.options,
         }
-        return asked | {"cassette": self.cassette}
+        return asked | {"cassette": self.cassette, "on_miss": self.on_miss}
 
 
-def _set_up(experiment: Grid, cassette: Cassette | None, progress: bool) -> _Run:
+def _set_up(experiment: Grid, cassette: Cassette | None, progress: bool = False) -> _Run:
     """Load the data, cut the documents, build the retrievers, and ask the servers of the models who
     they are.
     """
@@ -442,6 +445,54 @@ def _count(run: _Run, step: str, asked: Sequence[Row]) -> None:
         )
 
 
+# -- what a plan counts
+# ------------------------------------------------------------------------------------------------
+
+
+def _recorded_calls(experiment: Grid) -> Counter[tuple[str, str, str]] | None:
+    """Count the calls of a run that are recorded under its own keys, by data set, axis and model.
+
+    Rows are made as the run makes them, from the cassette alone. None where that would ask a model
+    or an object of the user's, or needs vectors that are not on disk.
+    """
+    with experiment.open_cassette(make=False) as tape, contextlib.ExitStack() as stack:
+        if tape is None or tape.mode == "off":
+            return Counter()
+        if tape.mode == "record":
+            tape = stack.enter_context(Cassette(tape.path, "replay", digest=tape.digest))
+        stack.enter_context(only_from_disk())
+        pool = stack.enter_context(ThreadPoolExecutor(cores()))
+        try:
+            run = _set_up(experiment, tape)
+        except NotOnDiskError:
+            return None
+        run.on_miss = "reply"
+        asking = any(model_calls(engine) for engine in run.retrievers.values())
+        if tape.mode != "replay" or run.own_generators or run.own_judges or asking:
+            return None
+        calls: Counter[tuple[str, str, str]] = Counter()
+        for name, data in run.data.items():
+            rows = _retrieve(run, name, experiment.cells(name), data.questions, pool)
+            if any(row.get("error_kind") == NotOnDiskError.__name__ for row in rows):
+                return None
+            _answer(run, data.questions, rows)
+            _grade(run, data.questions, rows)
+            calls += _answered_calls(name, rows)
+    return calls
+
+
+def _answered_calls(data: str, rows: Sequence[Row]) -> Counter[tuple[str, str, str]]:
+    """Count the calls behind rows: one an answer, and one for the answers that share a grading."""
+    answered = [row for row in rows if row.get("cached")]
+    prompts = {tuple(row[axis] for axis in AXIS_COLUMNS[:-1]) for row in answered}
+    calls = Counter((data, "generator", prompt[-1]) for prompt in prompts)
+    shares: Counter[str] = Counter()
+    for row in answered:
+        if row.get("grade") is not None:
+            shares[row["judge"]] += 1 / row["judge_shown"]
+    return calls + Counter({(data, "judge", judge): round(n) for judge, n in shares.items()})
+
+
 # -- manifest and texts
 # ------------------------------------------------------------------------------------------------
 
@@ -553,7 +604,10 @@ class Experiment(Grid):
     ... ).run()  # doctest: +SKIP
     """
 
-    plan = plan_experiment
+    def plan(self, **speeds: Any) -> Plan:
+        """Count what a run will embed, search, ask and grade, see `plan_experiment`."""
+        return plan_experiment(self, _recorded_calls(self), **speeds)
+
     answers = staticmethod(answers_of)
 
     def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:

@@ -146,6 +146,7 @@ def _report(step: str, replies: Sequence[Reply]) -> None:
     for reply in replies:
         if reply.error is not None:
             failed.setdefault(reply.error.kind, []).append(reply)
+    failed.pop("miss", None)  # asked for by on_miss
     for kind, some in failed.items():
         where = f"{step}: " if step else ""
         count = f"{where}{len(some)} of {len(replies)}"

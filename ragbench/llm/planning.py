@@ -92,6 +92,7 @@ def plan(
     cassette: Cassette | None = None,
     *,
     seconds_per_call: float = math.nan,
+    recorded: int | None = None,
 ) -> Plan:
     """Say what a run will take, without making a call.
 
@@ -100,8 +101,10 @@ def plan(
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
     model, cassette : what is recorded of the model under a step's name, with the options that the
         model has now, is subtracted; the median time of its latest 20 replies is that of the
-        others. Whether the prompts are the same is not looked at.
+        others.
     seconds_per_call : of a step of which nothing is recorded.
+    recorded : how many calls of each step are on the cassette, where their prompts were looked up.
+        Default: all replies with the model's options count, whatever their prompts.
     """
     endpoint = None if model is None else endpoint_of(model)
     if cassette is None or cassette.mode == "off":
@@ -112,7 +115,8 @@ def plan(
         seconds = seconds_per_call
         basis = ""
         if endpoint is not None:
-            cached = min(count, _recorded(endpoint, cassette, name))
+            known = _recorded(endpoint, cassette, name) if recorded is None else recorded
+            cached = min(count, known)
             timed = _seconds(endpoint, cassette, name) or _seconds(endpoint, cassette)
             if timed:
                 seconds = median(timed)

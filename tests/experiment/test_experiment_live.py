@@ -190,6 +190,24 @@ def two_prompts(folder, server, prompt, **changes):
     )
 
 
+def test_a_plan_counts_as_recorded_what_the_run_would_find(tmp_path, server):
+    live(tmp_path, server).run(progress=False)
+    asked = len(server.calls)
+    mine = prompt_file(tmp_path, "From {documents} tell: {query}")
+    # two questions at N = 0, 4 and 20; without documents the prompt is the thesis's in any case
+    changes = {
+        "nothing": ({}, (6, 6)),
+        "a prompt": ({"prompts": {"llama": mine}}, (2, 2)),
+        "N": ({"N": (0, 5, 20)}, (4, 4)),
+        "the model": ({"generator": {"llama": server.model(seed=4, num_ctx=4096)}}, (0, 0)),
+    }
+    for change, cached in changes.values():
+        plan = live(tmp_path, server, **change).plan()
+        assert (plan["generation"].cached, plan["grading"].cached) == cached
+        assert (plan["generation"].calls, plan["grading"].calls) == (6, 6)
+    assert len(server.calls) == asked
+
+
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
     mine = prompt_file(tmp_path, "From {documents} tell: {query}")
     grid = two_prompts(tmp_path / "run", server, mine)

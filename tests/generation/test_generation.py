@@ -153,7 +153,7 @@ def test_failed_calls_become_empty_answers_with_the_reason(fake):
     assert "mirostat" in answers[1].meta["error"]
 
 
-def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypatch):
+def test_calls_to_a_model_run_as_its_server_works_unless_a_number_is_given(fake, monkeypatch):
     seen = {}
 
     def ask(model, prompts, **options_):
@@ -167,8 +167,8 @@ def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypa
     assert seen["ids"] == ["q1/documents"] * 2
     assert seen["groups"] == ["q1"] * 2  # ask puts the shorter context of a group first
     answers = generate(object(), [question("A?")], ["text"], cassette="c")
-    assert (seen["concurrency"], seen["step"], seen["cassette"]) == (1, "generation", "c")
-    assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, 1)
+    assert (seen["concurrency"], seen["step"], seen["cassette"]) == (None, "generation", "c")
+    assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, None)
 
 
 def test_braces_in_documents_are_not_filled_in(fake):
