@@ -467,7 +467,7 @@ def _recorded_calls(experiment: Grid) -> Counter[tuple[str, str, str]] | None:
         except NotOnDiskError:
             return None
         run.on_miss = "reply"
-        asking = any(model_calls(engine) for engine in run.retrievers.values())
+        asking = any(list(model_calls(engine)) for engine in run.retrievers.values())
         if tape.mode != "replay" or run.own_generators or run.own_judges or asking:
             return None
         calls: Counter[tuple[str, str, str]] = Counter()
