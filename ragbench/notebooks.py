@@ -35,9 +35,9 @@ _KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# CPU seconds of each notebook, measured on one machine: they weigh what is left of a run. One that
-# is not here counts as ten.
-_SECONDS: Mapping[str, float] = {}
+# CPU seconds of the longer notebooks, measured on one machine: they weigh what is left of a run.
+_SECONDS: Mapping[str, float] = {"11": 106, "21": 60, "23": 52, "30": 8, "41": 10, "42": 40}
+_OTHERS = 5.0  # seconds of every other notebook
 
 
 class NotebookError(RagbenchError):
@@ -240,7 +240,7 @@ def run_all(
 
 
 def _weight(path: Path) -> float:
-    return _SECONDS.get(path.stem[:2], 10.0)
+    return _SECONDS.get(path.stem[:2], _OTHERS)
 
 
 class _Progress:

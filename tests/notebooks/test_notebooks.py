@@ -309,7 +309,7 @@ def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_pat
 
 
 def test_what_is_left_of_a_run_is_estimated_by_measured_shares(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(notebooks, "_SECONDS", {"12": 30.0, "13": 60.0})
+    monkeypatch.setattr(notebooks, "_SECONDS", {"12": 30.0, "13": 65.0})
     now = iter([0.0, 120.0, 180.0])
     monkeypatch.setattr(notebooks.time, "perf_counter", lambda: next(now))
     first, second, last = (tmp_path / f"{name}_a.ipynb" for name in ("12", "13", "99"))
