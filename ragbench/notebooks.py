@@ -9,7 +9,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,7 +205,7 @@ def run_all(
     papers = [list(books) for _, books in by_paper]
     papers.sort(key=lambda books: -sum(map(_weight, books)))
     at_once = min(2, cores(), len(papers))
-    progress = _Progress([path for books in papers for path in books])
+    progress = _Progress({path: _weight(path) for books in papers for path in books})
     ended = threading.Event()
     kernels: list[Any] = []
     waiting = iter(papers)
@@ -244,11 +244,11 @@ def _weight(path: Path) -> float:
 
 
 class _Progress:
-    """One line for each notebook that ended, with what is left by the measured shares."""
+    """One line for each notebook that ended, with what is left by their ``weights``."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, weights: Mapping[Path, float]) -> None:
         self.seconds: dict[str, float] = {}
-        self._left = {path: _weight(path) for path in paths}
+        self._left = dict(weights)
         self._whole = sum(self._left.values())
         self._start = time.perf_counter()
 
