@@ -218,8 +218,8 @@ def run_all(
                 if ended.is_set():
                     return
                 start = time.perf_counter()
-                known = _known(path, parameters or {})
-                execute(path, known, path if publish else None, kernel=kernel)
+                own = _parameters_of(path, parameters or {})
+                execute(path, own, path if publish else None, kernel=kernel)
                 progress.done(path, time.perf_counter() - start)
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -263,7 +263,7 @@ class _Progress:
         print(f"{path.stem}: {seconds:.0f} s; {to_go if self._left else 'all done'}", flush=True)
 
 
-def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters_of(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the parameters that a notebook has."""
     import nbformat
 

@@ -278,7 +278,7 @@ def grid_experiment(
         "data": {"minihop": replace(minihop, questions=tuple(asked))},
         **plan.settings(asked, minihop),
     }
-    settings = {"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings}
+    settings = {"generator": {name: _recording(name).chat_model()}, "concurrency": 1, **settings}
     if plan.prompts:
         (model,) = settings["generator"].values()
         settings |= {"generator": dict.fromkeys(plan.prompts, model), "prompts": dict(plan.prompts)}
@@ -295,7 +295,7 @@ def grid_experiment(
     return Experiment(f"{name}-{grid}", match="exact", **axes, **settings)
 
 
-def _known(name: str) -> _Recording:
+def _recording(name: str) -> _Recording:
     check_known("recording", [name], RECORDINGS)
     return RECORDINGS[name]
 
@@ -305,7 +305,7 @@ def _known(name: str) -> _Recording:
 
 def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
     """Return the manifest of a recording; ``folder`` instead of ``data/recordings``."""
-    _known(name)
+    _recording(name)
     return json.loads(_file(f"{name}.json", folder).read_text(encoding="utf-8"))
 
 
@@ -345,7 +345,7 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
     """
     with replay_file(_file("qwen_grades.jsonl.gz", None)) as cassette:
         return grade(
-            _known("qwen").chat_model(), questions, answers, cassette=cassette, progress=False
+            _recording("qwen").chat_model(), questions, answers, cassette=cassette, progress=False
         )
 
 
@@ -355,7 +355,7 @@ def recorded_exam(name: str, questions: int | None = None) -> pd.DataFrame:
     ``questions``: the first so many of its order; None: all that are recorded.
     """
     recorded = EXAMS[name]
-    judge = _known(name).chat_model(num_ctx=8192, num_predict=64)
+    judge = _recording(name).chat_model(num_ctx=8192, num_predict=64)
     with replay_file(packaged_data("mtrag", f"{name}.jsonl.gz")) as cassette:
         first = min(recorded, questions or recorded)
         graded = exam_grades(judge, questions=first, cassette=cassette, progress=False)
@@ -370,7 +370,7 @@ def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) 
     without a recorded reply is a CallError.
     """
     about = manifest(name)
-    recording = _known(name)
+    recording = _recording(name)
     covered = about["grids"][grid]["questions"]
     if not covered:
         return as_frame([])
