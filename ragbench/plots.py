@@ -324,8 +324,8 @@ def save_figure(
     ----------
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
     table : the numbers drawn; in the CSV no cell is a formula to a spreadsheet.
-    alt : the picture in words: the PNG's description, and the image's alternative text wherever a
-        notebook shows the figure afterwards.
+    alt : the picture in words. It is the PNG's description, and stays in the output of a notebook
+        that shows the figure afterwards: pages by nbconvert have it as the image's ``alt``.
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
     """
