@@ -26,8 +26,8 @@ SETTINGS = {"SOURCE": "dragonball", "PER_KIND": 1, "LIMIT": 1, "RESAMPLES": 20}
 # One question or two each: a prompt of a thousand tokens takes seconds on one core.
 NOTEBOOKS = {
     "11_thesis_ir_score": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
-    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
-    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
+    "12_thesis_context_budget": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
+    "13_thesis_grades": {"DATA": "minihop", "LIMIT": 2, "MODEL": SMALL},
     "14_thesis_thresholds": {"DATA": "minihop", "LIMIT": 1, "MODEL": SMALL},
     "41_rageval_dragonball": {"MODEL": TINY, "LIMIT": 1},
 }
@@ -157,13 +157,15 @@ def places(ollama, recorded, tmp_path_factory):
 @pytest.mark.parametrize(
     "name", [*NOTEBOOKS, *(pytest.param(name, marks=pytest.mark.costly) for name in COSTLY)]
 )
-def test_a_notebook_runs_live_and_replays_without_a_server(name, places, tmp_path, monkeypatch):
+def test_a_notebook_runs_live_and_replays_without_a_server(
+    name, places, recorded, tmp_path, monkeypatch
+):
     path = next(path for path in find() if path.stem == name)
     numbers = {}
     given = (NOTEBOOKS | COSTLY)[name] | {"CASSETTE": str(tmp_path / "replies.sqlite")}
     if name == "41_rageval_dragonball":  # judges recorded answers, which are not shipped
-        given["FOLDER"] = str(tmp_path)
-        with gzip.open(tmp_path / ANSWERS_FILE, "wt", encoding="utf-8") as file:
+        given["FOLDER"] = str(recorded / "rageval")
+        with gzip.open(recorded / "rageval" / ANSWERS_FILE, "wt", encoding="utf-8") as file:
             file.write(json.dumps(ANSWERED))
     for mode, (kernel, out, environment) in places.items():
         shutil.rmtree(out)
