@@ -272,15 +272,16 @@ def _rounded(table: Any) -> str:
 
 def _run_summary(rows: Any) -> str:
     """Mean IR score and share of grade 5, a line per system and a column per N."""
-    from ragbench.experiment.rows import fully_right
+    from ragbench.stats.tables import fully_right
 
+    right = rows.assign(value=fully_right(rows["grade"]))["value"]
     retrieved = rows[rows["N"] > 0]
     axes = ("data", "chunker", "k", "generator", "judge")
     systems = ["retriever", *(axis for axis in axes if retrieved[axis].nunique() > 1)]
     lines = []
     for name, part, values in (
         ("mean IR score", retrieved, retrieved["ir_score"]),
-        ("share of grade 5", rows, fully_right(rows)),
+        ("share of grade 5", rows, right),
     ):
         if values.notna().any():
             table = part.assign(value=values).pivot_table(

@@ -17,10 +17,10 @@ import pandas as pd
 # scores are compared by these
 from ragbench.data.relevance import document_clusters as document_clusters
 from ragbench.errors import DataError, check_known
-from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, system_names
+from ragbench.experiment.rows import AXIS_COLUMNS, system_names
 from ragbench.metrics.table import lower_is_better
 from ragbench.stats import MISSING, compare_pairs, interval_text, with_interval
-from ragbench.stats.tables import KNOWN, known_clusters, with_measures
+from ragbench.stats.tables import KNOWN, fully_right, known_clusters, with_measures
 
 Pair = tuple[str, str]
 IR_SCORE = "IR score"
@@ -48,7 +48,7 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
     scored = rows.assign(**{"system": system_names(rows), IR_SCORE: rows["ir_score"].astype(float)})
     numbers = [IR_SCORE]
     if rows["grade"].notna().any():
-        scored[RIGHT] = fully_right(rows)
+        scored[RIGHT] = fully_right(rows["grade"])
         numbers.append(RIGHT)
     scored.attrs["numbers"] = numbers
     return scored
@@ -66,9 +66,8 @@ def compare_systems(
     scored = system_scores(rows)
     if pairs is None:
         systems = scored.drop_duplicates("system")[["system", "N"]].to_numpy()
-        pairs = [
-            (a, b) for (a, n), (b, m) in combinations(systems, 2) if n == m or not n or not m
-        ] or None
+        every = combinations(systems, 2)
+        pairs = [(a, b) for (a, n), (b, m) in every if n == m or 0 in (n, m)] or None
     return compare_scores(scored, pairs=pairs, **options)
 
 
@@ -121,18 +120,10 @@ def compare_scores(
 def paired_scores(
     table: pd.DataFrame, columns: Sequence[str] | None = None, pairs: Sequence[Pair] | None = None
 ) -> dict[tuple[str, str, str], tuple[np.ndarray, np.ndarray]]:
-    """Return what `compare_scores` compares, by (a, b, measure):
-
-    scores over the same questions, NaN where missing.
+    """Return what `compare_scores` compares, by (a, b, measure): scores over the same questions, NaN
+    where missing.
     """
-    systems = list(dict.fromkeys(table["system"])) if "system" in table else []
-    if len(systems) < 2:
-        do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
-        got = "one system: nothing to compare" if systems else "no systems"
-        raise DataError(got, "two or more in the column 'system'", do)
-    if (twice := table.duplicated(["question_id", "system"])).any():
-        got = f"{table.loc[twice, 'system'].iloc[0]} answered a question twice"
-        raise DataError(got, "one row per question and system", "drop one of them")
+    systems = _systems(table)
     pairs = list(combinations(systems, 2) if pairs is None else pairs)
     if not pairs or isinstance(pairs[0], str) or any(len(pair) != 2 for pair in pairs):
         raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(systems[:2])}]")
@@ -140,11 +131,27 @@ def paired_scores(
     measures = list(columns or table.attrs["numbers"])
     table = with_measures(table, measures)
     check_known("column", measures, table.columns)
-    wide = table.pivot(index="question_id", columns="system", values=measures).reindex(
-        table["question_id"].unique()
-    )
-    sides = {(m, s): wide[m, s].to_numpy(float) for m in measures for s in systems}
-    return {(a, b, m): (sides[m, a], sides[m, b]) for a, b in pairs for m in measures}
+    scores = {}
+    for measure in measures:
+        wide = table.pivot(index="question_id", columns="system", values=measure)
+        wide = wide.reindex(table["question_id"].unique()).astype(float)
+        for a, b in pairs:
+            scores[a, b, measure] = wide[a].to_numpy(), wide[b].to_numpy()
+    return {(a, b, measure): scores[a, b, measure] for a, b in pairs for measure in measures}
+
+
+def _systems(table: pd.DataFrame) -> list[str]:
+    """Return the systems of a table; DataError unless there are several, each with one answer."""
+    systems = list(dict.fromkeys(table["system"])) if "system" in table else []
+    if len(systems) < 2:
+        do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
+        got = "one system: nothing to compare" if systems else "no systems"
+        raise DataError(got, "two or more in the column 'system'", do)
+    twice = table[table.duplicated(["question_id", "system"])]
+    if len(twice):
+        got = f"{twice['system'].iloc[0]} answered a question twice"
+        raise DataError(got, "one row per question and system", "drop one of them")
+    return systems
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:

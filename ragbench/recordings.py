@@ -548,7 +548,7 @@ def grade_difference(
 
 # -- reference labels
 
-# In the order of their plans in data/minihop/ANALYSIS.md: an answer that two of them have keeps its
+# In the order of their plans in docs/preregistration/minihop.md: an answer that two of them have keeps its
 # first label.
 LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget", "mlq")
 
@@ -561,7 +561,9 @@ def every_label() -> pd.DataFrame:
     columns = ["question_id", "answer", "grade", "second_grade", "inclusion_probability"]
     parts = []
     for name in LABEL_FILES:
-        labels = pd.read_json(packaged_data("minihop", f"{name}_answers.jsonl"), lines=True)
+        labels = pd.read_json(
+            packaged_data("minihop", "labels", "answers", f"{name}_answers.jsonl"), lines=True
+        )
         parts.append(labels.reindex(columns=columns).assign(file=name))
     return pd.concat(parts, ignore_index=True)
 

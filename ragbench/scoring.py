@@ -3,57 +3,61 @@
 What a metric needs and the rows lack is made first: a label, by `LABELS`. A label of your own is a
 function ``(rows, who, cassette) -> column`` and one entry there:
 
-``LABELS["words"] = LabelMethod(("answer",), lambda rows, who, cassette: [len(a.split()) for a in
-rows["answer"]])``
+    def words(rows, who, cassette):
+        return [len(answer.split()) for answer in rows["answer"]]
+
+    LABELS["words"] = LabelMethod(("answer",), words)
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench.data.answers import is_missing, read_answers
-from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.data.ragchecker import CHECKS, RagResult, RagResults, RetrievedText, to_ragchecker
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker, make_checker
 from ragbench.labelling.claims import extract_claims, ragchecker_calls, ragchecker_labels
-from ragbench.labelling.grades import grade
+from ragbench.labelling.grades import PROMPT, grade
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
 from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import (
     METRICS,
+    claim_result,
     find_numbers,
     lower_is_better,
     numbers_by_column,
-    readable,
 )
+from ragbench.prompts import Prompt
 from ragbench.records import Answer, Question
+from ragbench.stats.tables import grade_numbers
 
 _WAYS_TO_LABELS = (
     "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
-    "labels='smollm2', the small "
-    "model in the box"
+    "labels='smollm2', the small model in the box"
 )
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class _LabelSource:
-    """The chat model that labels, the checker of its claims (None:
-
-    the same model), options for ``ask``.
+    """The chat model that labels, the checker of its claims (None: the same model), options for
+    ``ask``.
     """
 
     model: Any = None
@@ -116,54 +120,71 @@ def score(
     Raises ConfigError for an unknown metric or option, or where every metric needs labels and no
     model is named; DataError for all missing columns, before anything runs.
 
-    >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match",
-    "token_f1"])["token_f1"].round(2)[0]
-    0.67
+    >>> rows = [{"answer": "Paris", "reference": "Paris, France"}]
+    >>> score(rows, ["token_f1"])["token_f1"].round(2).tolist()
+    [0.67]
     """
-    of_calls = [
-        name
-        for name in inspect.signature(ask).parameters
-        if name not in ("model", "prompts", "schema", "ids")
-    ]
-    check_known("option", options, [*of_calls, "rows", "metrics", "labels", "columns", "checker"])
-    table, asked, left_out = _prepare(rows, metrics, columns, labels)
+    options_of_ask = set(inspect.signature(ask).parameters) - {"model", "prompts", "schema", "ids"}
+    own = ("rows", "metrics", "labels", "columns", "checker")
+    check_known("option", options, [*sorted(options_of_ask), *own])
+    table, numbers, left_out = _prepare(rows, metrics, columns, labels)
     if left_out:
         warnings.warn(left_out, stacklevel=2)
-    to_make = _labels_to_make(asked, _existing_columns(table))
+    to_make = _labels_to_make(numbers, _existing_columns(table))
     source = _source(labels, checker, cassette, options)
     by_model = any(LABELS[label].calls for label in to_make)
     if by_model and options.get("progress") is not False:
         print(_plan(table, to_make, source, cassette, {}), file=sys.stderr)
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
-    table = _with_numbers(table, asked)
+    table = _with_numbers(table, numbers)
     made_by = _labelled_by(source, to_make, cassette)
     words = made_by.pop("words")
-    if any(need in LABELS for name in _metrics_of(asked) for need in METRICS[name].needs):
+    needs = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
+    if not needs.isdisjoint(LABELS):
         table["labelled_by"] = words
-    table["unscored"] = table[list(asked)].isna().sum(axis=1)
-    table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
+    table["unscored"] = table[list(numbers)].isna().sum(axis=1)
+    table["reason"] = [_reason(row, numbers) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
-    table.attrs |= made_by | {"numbers": list(asked)}
+    table.attrs |= made_by | {"numbers": list(numbers)}
     return table
 
 
 def _labelled(label: str, table: pd.DataFrame, source: _LabelSource, cassette: Any) -> pd.Series:
     """Make a label of the rows that have all it is made from; None for the others."""
     complete = _complete_rows(label, table)
-    labels = LABELS[label].make(complete, source, cassette) if len(complete) else []
-    column = pd.Series(dict(zip(complete.index, labels, strict=True)), table.index, dtype=object)
+    column = pd.Series(None, table.index, dtype=object)
+    if len(complete):
+        labels = LABELS[label].make(complete, source, cassette)
+        column[complete.index] = pd.Series(map(_plain, labels), complete.index, dtype=object)
     return column.where(pd.notna, None)
 
 
-def _with_numbers(table: pd.DataFrame, asked: Numbers) -> pd.DataFrame:
+def _plain(cell: Any) -> Any:
+    """Return a label as lists, mappings, texts and numbers, which any file can hold.
+
+    What was written so is read again: from CSV it comes as text, from Parquet in arrays.
+    """
+    if isinstance(cell, str) and cell.startswith(("{", "[", "(")):
+        return ast.literal_eval(cell)
+    if isinstance(cell, RagResult):
+        unread = {CHECKS[name]: getattr(cell, name) for name in cell.missing()}
+        return _plain({**to_ragchecker(RagResults((cell,)))["results"][0], **unread})
+    if isinstance(cell, Mapping):
+        return {key: _plain(value) for key, value in cell.items()}
+    if isinstance(cell, list | tuple | np.ndarray):
+        return [_plain(value) for value in cell]
+    return cell
+
+
+def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
     """Add a column per number; one of its name that was there is kept as ``given_NAME``."""
-    values = {name: _values(name, table) for name in _metrics_of(asked)}
-    for column, (name, key) in asked.items():
+    values = {name: _values(name, table) for name in _metrics_of(numbers)}
+    for column, (name, key) in numbers.items():
         if column in table:
             table = table.rename(columns={column: f"given_{column}"})
-        numbers = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
-        table[column] = pd.Series(numbers, table.index, dtype=float)
+        cells = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
+        table[column] = pd.Series(cells, table.index, dtype=float)
     return table
 
 
@@ -195,31 +216,36 @@ def plan_score(
 
     ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
     """
-    table, asked, _ = _prepare(rows, metrics, columns, labels)
-    wanted = _labels_to_make(asked, _existing_columns(table))
+    table, numbers, _ = _prepare(rows, metrics, columns, labels)
+    wanted = _labels_to_make(numbers, _existing_columns(table))
     return _plan(table, wanted, _source(labels, checker, cassette, {}), cassette, speeds)
 
 
 def metric_table() -> pd.DataFrame:
-    """List the numbers there are:
-
-    metric, columns needed, source, range, and the labels needed, with who makes them.
+    """List the numbers there are: metric, columns needed, source, range, and the labels needed,
+    with who makes them.
     """
     lower = lower_is_better()
-    lines = []
+    rows = []
     for column, (name, _) in numbers_by_column().items():
         metric = METRICS[name]
-        columns = ", ".join(need for need in _needed(name) if need not in LABELS)
-        span = "{:g} to {:g}".format(*metric.range)
-        if column in lower:
-            span += ", lower is better"
+        needed = _needed(name)
         labels = [need for need in metric.needs if need in LABELS]
-        by_model = any(LABELS[label].calls for label in _needed(name) if label in LABELS)
-        labelled = (
-            f"{', '.join(labels)}: {'a model' if by_model else 'no model'}" if labels else "none"
-        )
-        lines.append((column, name, columns, metric.source, span, labelled))
-    return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
+        by_model = any(LABELS[need].calls for need in needed if need in LABELS)
+        row = {
+            "number": column,
+            "metric": name,
+            "needs": ", ".join(need for need in needed if need not in LABELS),
+            "source": metric.source,
+            "range": "{:g} to {:g}".format(*metric.range),
+            "labels": "none",
+        }
+        if column in lower:
+            row["range"] += ", lower is better"
+        if labels:
+            row["labels"] = f"{', '.join(labels)}: {'a model' if by_model else 'no model'}"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 # Existing columns, and what is missing
@@ -231,36 +257,36 @@ def _prepare(
     """Return the rows in our names, the numbers that can be computed, and in words what is left
     out.
     """
-    asked = find_numbers(metrics)
-    if (
-        isinstance(rows, str | Path)
-        and not Path(rows).suffix
-        and not Path(rows).expanduser().is_file()
-    ):
-        rows = load_rows(rows)
-    if (
-        isinstance(rows, pd.DataFrame)
-        and {"hits", "chunk_ends"} <= set(rows)
-        and "chunks" not in rows
-    ):
-        rows = answers_of(rows)
-    table = read_answers(rows, columns)
-    if "context" not in table and "chunks" in table:
-        table["context"] = table["chunks"].map(
-            lambda chunks: None if is_missing(chunks) else " ".join(chunks)
-        )
+    numbers = find_numbers(metrics)
+    table = _read_rows(rows, columns)
     try:
         computed, left_out = without_labels(metrics, _existing_columns(table), labels)
     except ConfigError:
         # a missing column comes first: a model alone would not help
-        _require(table, _metrics_of(asked))
+        _require(table, _metrics_of(numbers))
         raise
     _require(table, _metrics_of(computed))
     return table, computed, left_out
 
 
-def _metrics_of(asked: Numbers) -> list[str]:
-    return list(dict.fromkeys(name for name, _ in asked.values()))
+def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
+    if isinstance(rows, str | Path):
+        path = Path(rows).expanduser()
+        if not path.suffix and not path.is_file():
+            rows = load_rows(rows)
+    if isinstance(rows, pd.DataFrame):
+        of_a_run = {"hits", "chunk_ends"} <= set(rows) and "chunks" not in rows
+        rows = answers_of(rows) if of_a_run else rows
+    table = read_answers(rows, columns)
+    if "context" not in table and "chunks" in table:
+        table["context"] = table["chunks"].map(" ".join, na_action="ignore")
+    for label in table.columns.intersection([*LABELS]):
+        table[label] = pd.Series(map(_plain, table[label]), table.index, dtype=object)
+    return table
+
+
+def _metrics_of(numbers: Numbers) -> list[str]:
+    return list(dict.fromkeys(name for name, _ in numbers.values()))
 
 
 def _missing_needs(
@@ -280,47 +306,41 @@ def _needed(metric: str, existing: Collection[str] = ()) -> dict[str, str]:
     """Return column or label -> the label it is for, of all that a metric needs beside existing
     columns.
     """
-    return {
-        name: label
-        for need in METRICS[metric].needs
-        for name, label in _missing_needs(need, existing)
-    }
+    needed: dict[str, str] = {}
+    for need in METRICS[metric].needs:
+        needed |= dict(_missing_needs(need, existing))
+    return needed
 
 
 def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[table.notna().any()])
 
 
-def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
+def _missing_columns(metric: str, existing: Collection[str]) -> dict[str, str]:
+    needed = _needed(metric, existing)
+    return {column: label for column, label in needed.items() if column not in LABELS}
+
+
+def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
     existing = _existing_columns(table)
-    missing = {
-        name: {
-            column: label
-            for column, label in _needed(name, existing).items()
-            if column not in LABELS
-        }
-        for name in METRICS
-    }
     users: dict[str, list[str]] = defaultdict(list)  # of a column that is missing
-    for name in asked:
-        for column, label in missing[name].items():
+    for name in metrics:
+        for column, label in _missing_columns(name, existing).items():
             users[column].append(f"{name!r} (for its {label})" if label else repr(name))
-    if users:
-        lines = [
-            f"no column {column!r}, needed by {', '.join(names)}" for column, names in users.items()
-        ]
-        columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
-        first = next(iter(users))
-        possible = ", ".join(name for name, lacking in missing.items() if not lacking) or "none"
-        raise DataError(
-            "\n    ".join(lines) + f"\n  there is {columns}",
-            "a column of that name",
-            (
-                f"add it, or name yours: columns={{{first!r}: ...}}; what can be computed as it is: "
-                f"{possible}"
-            ),
-        )
+    if not users:
+        return
+    lines = []
+    for column, names in users.items():
+        lines.append(f"no column {column!r}, needed by {', '.join(names)}")
+    columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
+    possible = [name for name in METRICS if not _missing_columns(name, existing)]
+    raise DataError(
+        "\n    ".join(lines) + f"\n  there is {columns}",
+        "a column of that name",
+        f"add it, or name yours: columns={{{next(iter(users))!r}: ...}}; what can be computed as it "
+        f"is: {', '.join(possible) or 'none'}",
+    )
 
 
 def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -339,30 +359,44 @@ def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
+    """Return a metric's value of every row; NaN for one that lacks something."""
     metric = METRICS[name]
-    rows = zip(*(table[need] for need in metric.needs), strict=True)
-    return [math.nan if any(map(is_missing, cells)) else metric.function(*cells) for cells in rows]
+    columns = table[list(metric.needs)]
+    complete = columns[~columns.map(is_missing).any(axis=1)]
+    if metric.all_rows:
+        values = metric.function(*(complete[need].tolist() for need in metric.needs))
+    else:
+        values = [metric.function(*cells) for cells in complete.itertuples(index=False)]
+    value_of = dict(zip(complete.index, values, strict=True))
+    return [
+        value_of.get(row, dict.fromkeys(metric.names, math.nan) or math.nan) for row in table.index
+    ]
 
 
-def _reason(row: Mapping[str, Any], asked: Numbers) -> str:
+def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
     columns: dict[str, list[str]] = defaultdict(list)
-    for column, (name, _) in asked.items():
+    for column, (name, _) in numbers.items():
         if math.isnan(row[column]):
             columns[_why(row, name)].append(column)
     return "; ".join(f"{why}: {', '.join(names)}" for why, names in columns.items())
 
 
 def _why(row: Mapping[str, Any], name: str) -> str:
-    absent = next((need for need in METRICS[name].needs if is_missing(row[need])), None)
+    absent = _absent(METRICS[name].needs, row)
     if absent is None:
-        unread = name == "ragchecker" and not readable(row["claim_labels"])
+        unread = name == "ragchecker" and claim_result(row["claim_labels"]).missing()
         return "a label could not be read" if unread else "undefined"
     while absent in LABELS:
-        before = [need for need in LABELS[absent].needs if need in row and is_missing(row[need])]
-        if not before:
-            return f"{absent} could not be read"
-        absent = before[0]
+        label = absent
+        absent = _absent([need for need in LABELS[label].needs if need in row], row)
+        if absent is None:
+            return f"{label} could not be read"
     return f"no {absent}"
+
+
+def _absent(needs: Sequence[str], row: Mapping[str, Any]) -> str | None:
+    """Return the first of the columns whose cell is missing."""
+    return next((need for need in needs if is_missing(row[need])), None)
 
 
 # Who labels
@@ -376,33 +410,35 @@ def without_labels(
 
     ConfigError where that leaves none: all need labels, and no model is named.
     """
-    asked = find_numbers(metrics)
+    numbers = find_numbers(metrics)
     if labels is not None:
-        return asked, ""
+        return numbers, ""
     unlabelled: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
-    for column, number in asked.items():
-        needed = [
-            label for label in _labels_to_make({column: number}, existing) if LABELS[label].calls
-        ]
-        if needed:
-            unlabelled[", ".join(needed)].append(column)
-    if not unlabelled:
-        return asked, ""
-    left_out = {column for columns in unlabelled.values() for column in columns}
+    computed: dict[str, tuple[str, str]] = {}
+    for column, number in numbers.items():
+        to_make = _labels_to_make({column: number}, existing)
+        by_model = [label for label in to_make if LABELS[label].calls]
+        if by_model:
+            unlabelled[", ".join(by_model)].append(column)
+        else:
+            computed[column] = number
     lacking = "; ".join(
         f"{', '.join(columns)} (needs {label})" for label, columns in unlabelled.items()
     )
-    if left_out == {*asked}:
+    if lacking and not computed:
         expected = "a chat model, or the labels as columns of the rows"
         raise ConfigError(f"no model is named that labels: {lacking}", expected, _WAYS_TO_LABELS)
-    computed = {column: number for column, number in asked.items() if column not in left_out}
-    return computed, f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
+    if lacking:
+        lacking = f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
+    return computed, lacking
 
 
-def _labels_to_make(asked: Numbers, existing: Collection[str]) -> list[str]:
+def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
     """Return the labels to be made beside existing columns, each after what it is made from."""
-    needed = (name for metric in _metrics_of(asked) for name in _needed(metric, existing))
-    return list(dict.fromkeys(name for name in needed if name in LABELS))
+    needed: dict[str, str] = {}
+    for metric in _metrics_of(numbers):
+        needed |= _needed(metric, existing)
+    return [name for name in needed if name in LABELS]
 
 
 def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> _LabelSource:
@@ -439,32 +475,32 @@ def _plan(
 
 
 def _results(rows: pd.DataFrame) -> list[RagResult]:
+    """Return the rows as RAGChecker's records, an id each."""
     names = rows["question_id"].astype(str)
-    names = names + " " + rows["system"].astype(str) if "system" in rows else names
+    if "system" in rows:
+        names = names + " " + rows["system"].astype(str)
     if names.duplicated().any():
         names = names + " #" + names.groupby(names).cumcount().add(1).astype(str)
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
-        true = row.get("long_reference")
+        long_reference = row.get("long_reference")
         claims = row.get("reference_claims")
-        true = row["reference"] if is_missing(true) else true
-        chunks = tuple(RetrievedText(text=text) for text in row["chunks"])
-        result = RagResult(name, row["question"], true, row["answer"], chunks)
         results.append(
-            result if is_missing(claims) else replace(result, reference_claims=tuple(claims))
+            RagResult(
+                name,
+                row["question"],
+                row["reference"] if is_missing(long_reference) else long_reference,
+                row["answer"],
+                tuple(RetrievedText(text=text) for text in row["chunks"]),
+                reference_claims=None if is_missing(claims) else tuple(claims),
+            )
         )
     return results
 
 
-def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[RagResult]:
-    labelled = ragchecker_labels(
-        who.model, _results(rows), checker=who.checker, cassette=cassette, **who.options
-    )
-    # With None for what could not be read, as the inspector shows it.
-    return [
-        replace(result, **labelled.partial.get(result.id, {}))
-        for result in labelled.results.results
-    ]
+def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
+    options = {"checker": who.checker, "cassette": cassette, **who.options}
+    return ragchecker_labels(who.model, _results(rows), **options).results.results
 
 
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
@@ -477,37 +513,46 @@ def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
-    questions, answers, points = (
-        rows[name].tolist() for name in ("question", "answer", "keypoints")
-    )
-    return keypoint_verdicts(
-        who.model, questions, answers, points, cassette=cassette, **who.options
-    ).labels
+    columns = [rows[name].tolist() for name in ("question", "answer", "keypoints")]
+    return keypoint_verdicts(who.model, *columns, cassette=cassette, **who.options).labels
 
 
-def _grade(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
-    questions = []
-    answers = []
-    for i, row in enumerate(rows.itertuples()):
-        questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
-        answers.append(Answer(str(i), row.answer, ""))
-    graded = grade(who.model, questions, answers, cassette=cassette, **who.options)
-    return [each.value for each in graded]
+def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
+    """Make the label ``grade`` of a grading prompt, whose grades stand in its header.
+
+    ``LABELS["grade"] = grade_label("mine.txt")``, with `ragbench.metrics.table.grade_metrics`.
+    """
+
+    def make(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
+        questions = []
+        answers = []
+        for i, row in enumerate(rows.itertuples()):
+            questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
+            answers.append(Answer(str(i), row.answer, ""))
+        options = {"prompt": prompt, "cassette": cassette, **who.options}
+        return [graded.value for graded in grade(who.model, questions, answers, **options)]
+
+    needs = ("question", "answer", "reference", "references")
+    return LabelMethod(needs, make, lambda rows: {"grading": len(rows)})
+
+
+def _abstained(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
+    """Grade 1 is an answer that gives no information."""
+    return [None if math.isnan(value) else value == 1 for value in grade_numbers(rows["grade"])]
 
 
 def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     model = ModelRagas(who.model, cassette=cassette, **who.options)
-    questions, answers, contexts = (
-        rows[name].tolist() for name in ("question", "answer", "context")
-    )
+    questions = rows["question"].tolist()
+    answers = rows["answer"].tolist()
+    contexts = rows["context"].tolist()
     scores = {
         "faithfulness": model.faithfulness(answers, contexts),
         "answer_relevance": model.answer_relevance(questions, answers),
         "context_relevance": model.context_relevance(questions, contexts),
     }
-    return pd.DataFrame(
-        {name: table["score"].to_numpy() for name, table in scores.items()}
-    ).to_dict("records")
+    table = pd.DataFrame({name: metric["score"].to_numpy() for name, metric in scores.items()})
+    return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 LABELS: dict[str, LabelMethod] = {
@@ -522,12 +567,8 @@ LABELS: dict[str, LabelMethod] = {
         _keypoint_verdicts,
         lambda rows: {"keypoints": len(rows)},
     ),
-    "grade": LabelMethod(
-        ("question", "answer", "reference", "references"),
-        _grade,
-        lambda rows: {"grading": len(rows)},
-    ),
-    "abstained": LabelMethod(("grade",), lambda rows, who, cassette: rows["grade"].eq(1).tolist()),
+    "grade": grade_label(),
+    "abstained": LabelMethod(("grade",), _abstained),
     "ragas": LabelMethod(
         ("question", "answer", "context"),
         _ragas,

@@ -1,4 +1,4 @@
-"""Lay out the recorded answers that get reference labels, blind, as data/minihop/ANALYSIS.md says.
+"""Lay out the recorded answers that get reference labels, blind, as docs/preregistration/minihop.md says.
 
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
@@ -13,7 +13,7 @@
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer;
 shuffled), FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl
 (what a grader must not see: which answer an id is), and prints the line that closes the frame in
-ANALYSIS.md. For
+docs/preregistration/minihop.md. For
 *claims*, items.jsonl holds a question a line with claims and texts, and key.json the same as
 RAGChecker's results.
 """

@@ -1,5 +1,5 @@
 """Lay out the answers to ClapNQ's questions for claims and labels, and collect both (plan:
-data/clapnq/ANALYSIS.md).
+docs/preregistration/clapnq.md).
 
     python scripts/label_clapnq.py sheets ROWS FOLDER       # ROWS: the folder of the run of
     `clapnq_grid` python scripts/label_clapnq.py collect FOLDER           # ->

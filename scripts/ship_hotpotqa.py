@@ -1,4 +1,4 @@
-"""Record Qwen's answers to HotpotQA as data/hotpotqa/ANALYSIS.md plans, and ship them without the
+"""Record Qwen's answers to HotpotQA as docs/preregistration/hotpotqa.md plans, and ship them without the
 contexts.
 
     python scripts/ship_hotpotqa.py FOLDER   # cassettes lie in FOLDER; what they hold is not asked

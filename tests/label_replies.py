@@ -26,10 +26,7 @@ def judge(prompt):
     """Answer like a model that makes no mistakes: claims are what stands between semicolons."""
     if "take a text apart" in prompt or "simple statements" in prompt:
         text = between(prompt, "Text:\n" if "Text:\n" in prompt else "Answer:\n", "\n\nReply")
-        claims = [part.strip() for part in text.split(";") if part.strip()]
-        return {
-            "claims": [c.split(" ", 2) for c in claims] if "exactly three" in prompt else claims
-        }
+        return {"claims": [part.strip() for part in text.split(";") if part.strip()]}
     if "Reference text:\n" in prompt:
         text = between(prompt, "Reference text:\n", "\n\nEach claim")
         return {"labels": [truth(claim, text) for claim in numbered(prompt, "claims to check:")]}

@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import ragbench as rb
 from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import ModelChecker
-from ragbench.metrics.table import METRICS, Metric, find_numbers
+from ragbench.metrics.table import METRICS, Metric, find_numbers, grade_metrics
+from ragbench.prompts import prompt_scale
 from ragbench.report.methods import score_methods
-from ragbench.scoring import LABELS, LabelMethod, metric_table, score
+from ragbench.scoring import LABELS, LabelMethod, grade_label, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
 HIGH = "The tower is 330 metres high."
@@ -135,6 +137,74 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
     assert "'reference'" not in said
     computed = said.split("what can be computed as it is: ")[1].split(", ")
     assert computed == ["keypoints", "exact_match", "contained", "token_f1", "bleu", "rouge_l"]
+
+
+def test_a_dict_of_texts_is_one_row_and_columns_have_one_length():
+    table = score({"answer": "Paris", "reference": "Paris"}, ["exact_match"])
+    assert table["exact_match"].tolist() == [1.0]
+    columns = {"answer": ["Rome", "Paris"], "reference": ["Paris", "Paris"]}
+    assert score(columns, ["exact_match"])["exact_match"].tolist() == [0.0, 1.0]
+    for name, cells in (("system", "BM25"), ("system", ["BM25"]), ("question", ["a", "b", "c"])):
+        with pytest.raises(DataError, match=f"different lengths(.|\n)*{name!r}"):
+            score({**columns, name: cells}, ["exact_match"])
+
+
+def test_grades_and_abstentions_are_read_as_tables_write_them(tmp_path):
+    path = tmp_path / "grades.csv"
+    path.write_text("answer,grade\na,5\nb,5.0\nc,4\nd,7\ne,0\nf,good\ng,\n")
+    expected = [1.0, 1.0, 0.0, -1, -1, -1, -1]
+    table = score(path, ["fully_right", "grade"])
+    assert table["fully_right"].fillna(-1).tolist() == expected
+    assert table["grade 5"].fillna(-1).tolist() == expected
+    assert table["unscored"].tolist() == [0, 0, 0, 6, 6, 6, 6]
+    kinds = {"kind": ["x"] * 6, "abstained": ["yes", "1.0", True, "No", 0, "perhaps"]}
+    abstained = score(kinds, ["abstention"])["any_abstention"]
+    assert abstained.fillna(-1).tolist() == [1, 1, 1, 0, 0, -1]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "json", "csv"])
+def test_a_scored_table_with_labels_is_scored_again_from_a_file(tmp_path, ending):
+    metrics = ["ragchecker", "keypoints", "ragas", "fully_right"]
+    rows = [row | {"reference_contexts": [SKY]} for row in SAID]
+    with FakeOllama(
+        reply=lambda body: graded(body, 5) if "grades" in str(body.get("format")) else reply(body),
+        fault=about_e9,
+    ) as server:
+        first = score(rows, metrics, server.model(), retries=0, progress=False)
+    numbers = first.attrs["numbers"]
+    assert first.loc[1, "precision"] == 0.0
+    assert first["precision"].isna().tolist() == [True, False, True]  # an unread label, no answer
+    path = tmp_path / f"scored.{ending}"
+    if ending == "parquet":
+        first.to_parquet(path)
+    elif ending == "json":
+        first.to_json(path, orient="records")
+    else:
+        first.to_csv(path, index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lists that were written as text are mended, said
+        again = score(path, metrics)
+    pd.testing.assert_frame_equal(first[numbers], again[numbers])
+    assert again["labelled_by"].unique().tolist() == ["given"]
+    inspector = widgets.ClaimInspector(again)
+    inspector.show("q2")
+    assert inspector.metrics["precision"] == 0.0
+
+
+def test_a_grading_prompt_of_ones_own_has_its_own_scale(tmp_path, monkeypatch):
+    prompt = tmp_path / "mine.txt"
+    lines = "".join(f"{grade}: {grade} of 3\n" for grade in range(4))
+    fields = "{question} {reference} {facts} {count} {answers}"
+    prompt.write_text(f"---\nScale:\n{lines}---\n{fields}")
+    for name, metric in grade_metrics(prompt_scale(prompt)).items():
+        monkeypatch.setitem(METRICS, name, metric)
+    monkeypatch.setitem(LABELS, "grade", grade_label(prompt))
+    replies = iter([3, 0])
+    with FakeOllama(reply=lambda body: graded(body, next(replies))) as server:
+        table = score(ROWS, ["fully_right", "grade"], server.model(), progress=False, concurrency=1)
+    assert table["fully_right"].tolist() == [1.0, 0.0]
+    assert table.attrs["numbers"] == ["fully_right", "grade 0", "grade 1", "grade 2", "grade 3"]
+    assert table["grade 0"].tolist() == [0.0, 1.0]
 
 
 def test_groups_single_numbers_and_shared_names_are_resolved():
@@ -289,7 +359,7 @@ def test_a_number_of_the_same_name_that_was_there_is_kept():
 def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     code = next(block for block in blocks if "METRICS[" in block)
-    assert len([line for line in code.splitlines() if line.strip()]) < 10
+    assert len([line for line in code.splitlines() if line.strip()]) < 15
     for name in re.findall(r'METRICS\["(\w+)"\]', code):
         monkeypatch.setitem(METRICS, name, None)
     told: dict[str, Any] = {}

@@ -108,7 +108,7 @@ def _gathered(row: Any, *known: str) -> Any:
 
 
 _Claims = tuple[Annotated[Any, BeforeValidator(_claim)], ...]
-_Labels = tuple[Literal[LABELS], ...]  # type: ignore[valid-type]
+_Labels = tuple[Literal[LABELS] | None, ...]  # type: ignore[valid-type]
 _Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
 
 
@@ -154,11 +154,18 @@ class RagResult:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def missing(self) -> tuple[str, ...]:
-        """Names of the checks that have not been done, as in this record;
+        """Names of the checks that have not been done, or of which a label is unread (None).
 
-        empty when metrics can be computed.
+        Empty when metrics can be computed.
         """
-        return tuple(name for name in CHECKS if getattr(self, name) is None)
+        return tuple(name for name in CHECKS if not _is_read(getattr(self, name)))
+
+
+def _is_read(labels: Any) -> bool:
+    """Whether all labels of a list, or of a list of lists, are there."""
+    if isinstance(labels, str) or labels is None:
+        return labels is not None
+    return all(map(_is_read, labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +278,7 @@ def _row(result: RagResult) -> dict[str, Any]:
     row = {
         theirs: value
         for ours, theirs in _NAMES.items()
-        if (value := getattr(result, ours)) is not None
+        if (value := getattr(result, ours)) is not None and ours not in result.missing()
     }
     row["retrieved_context"] = [
         {

@@ -153,9 +153,7 @@ def as_table(source: Any) -> Table:
             raise DataError(
                 f"several sets: {names}", "one of them", "pass for instance data[split]"
             )
-        source = pd.DataFrame(
-            {name: pd.Series(list(cells), dtype=object) for name, cells in source.items()}
-        )
+        source = _of_columns(source)
     if isinstance(source, pd.DataFrame):
         return Table(
             "the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True)
@@ -183,6 +181,24 @@ def _fields(row: Any) -> dict[str, Any]:
     else:
         values = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _of_columns(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Make a table of a list per column; of texts and numbers alone, one row."""
+    sizes = {}
+    for name, cells in columns.items():
+        is_one = isinstance(cells, str | Mapping) or not isinstance(cells, Iterable)
+        sizes[name] = None if is_one else len(list(cells))
+    if set(sizes.values()) == {None}:
+        return _of_dicts([columns])
+    if len(set(sizes.values())) > 1:
+        lengths = ["one cell" if size is None else f"{size} cells" for size in sizes.values()]
+        got = ", ".join(f"{name!r}: {length}" for name, length in zip(sizes, lengths, strict=True))
+        do = "write [row] for one answer, or as many cells in every column"
+        raise DataError(f"columns of different lengths: {got}", "a list per column", do)
+    return pd.DataFrame(
+        {name: pd.Series(list(cells), dtype=object) for name, cells in columns.items()}
+    )
 
 
 def _file(path: Path) -> Table:

@@ -110,7 +110,7 @@ class Grid(BaseModel):
     prompts: dict[str, Any] = Field(default_factory=dict)
     keep: Callable[[Cell], bool] | None = None
     per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one"
-    order: int | None = None
+    order: int | None = 0
     max_chars: PositiveInt = 4000
     tokenizer: Any = None
     begin_token: bool = False

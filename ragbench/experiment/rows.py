@@ -20,7 +20,6 @@ import pandas as pd
 
 from ragbench.errors import DataError, check_known
 from ragbench.paths import results_dir
-from ragbench.stats.tables import fully_right as fully_right_grades
 
 ROWS = "rows.jsonl"
 MANIFEST = "manifest.json"
@@ -208,11 +207,6 @@ def without_text(rows: pd.DataFrame) -> list[str]:
                 "check that questions and documents share words; for BM25 see its tokenizer"
             )
     return warnings
-
-
-def fully_right(rows: pd.DataFrame) -> pd.Series:
-    """Return 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    return pd.Series(fully_right_grades(rows["grade"]), rows.index)
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:

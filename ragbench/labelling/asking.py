@@ -16,9 +16,8 @@ seed, the same for equal prompts.
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,62 +25,49 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.llm import Reply, Usage, ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.stats.inputs import as_list, same_length
 
 _ORDER_SEED = 20261126  # of the items of one prompt
 Context = str | Sequence[str]  # one text, or a list of passages
 
 
-def one_line(text: str) -> str:
-    """Put a text on one line, so that an item cannot pass for two numbered ones."""
-    return " ".join(text.split())
-
-
 def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[str]:
-    """Take ``ids`` of the examples (default:
+    """Take ``ids`` of the examples (default: their numbers) out of the options.
 
-    their numbers) out of the options, once all columns have one length.
+    DataError unless all columns are lists of one length.
     """
     ids = options.pop("ids", None)
-    given = {name: values for name, values in {**columns, "ids": ids}.items() if values is not None}
-    if single := [name for name, values in given.items() if isinstance(values, str)]:
-        raise ConfigError(
-            f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]"
-        )
-    if len({len(values) for values in given.values()}) > 1:
-        lengths = ", ".join(f"{len(values)} {name}" for name, values in given.items())
-        raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
-    return [str(name) for name in (range(len(next(iter(given.values())))) if ids is None else ids)]
+    lists = {
+        name: as_list(values, name, object)
+        for name, values in {**columns, "ids": ids}.items()
+        if values is not None
+    }
+    same_length(**lists)
+    length = len(next(iter(lists.values())))
+    return [str(name) for name in lists.get("ids", range(length))]
 
 
 def context_text(context: Context, name: str) -> str:
-    """Return a context as one text, passages a blank line apart;
+    """Return a context as one text, passages a blank line apart.
 
-    ``name`` tells the example in a message.
+    ``name`` : of the example, for the message where a passage is no text.
     """
-    passages = [context] if isinstance(context, str) else context
-    if not isinstance(passages, Iterable) or not all(
-        isinstance(passage, str) for passage in passages
-    ):
-        got = f"the context of {name} holds something else than texts"
-        raise ConfigError(got, "a text or a list of texts", "pass chunk.text, not the chunk")
+    passages = as_list([context] if isinstance(context, str) else context, f"context of {name}")
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
-class _Unscored(NamedTuple):
-    """An item ("q1 claim 3") without a usable reply:
-
-    the kind of failure, what was wrong in words, the raw reply.
-    """
+class Unscored(NamedTuple):
+    """An item ("q1 claim 3") without a usable reply."""
 
     id: str
-    kind: str
-    detail: str
-    raw: str
+    kind: str  # of failure, in `ragbench.llm.KINDS`
+    detail: str  # what was wrong, in words
+    raw: str  # the reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +87,19 @@ class StepReport:
     unreadable: int = 0  # joint replies that could not be read
     rechecked: int = 0  # items of both, asked again one by one
     usage: Usage = field(default_factory=Usage)  # spent now
-    failures: tuple[_Unscored, ...] = field(default=(), repr=False)
+    failures: tuple[Unscored, ...] = field(default=(), repr=False)
 
     @property
     def mismatch_rate(self) -> float:
-        """Share of the joint prompts whose reply had the wrong number of labels;
+        """Share of the joint prompts whose reply had the wrong number of labels.
 
         NaN without joint prompts.
         """
         return self.mismatches / self.joint if self.joint else float("nan")
 
     def __add__(self, other: StepReport) -> StepReport:
-        sums = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in self.__slots__
-            if name != "step"
-        }
+        counts = [name for name in self.__slots__ if name != "step"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
         return StepReport(self.step, **sums)
 
 
@@ -127,6 +110,11 @@ class _Request(NamedTuple):
     schema: type[BaseModel]
     id: str
 
+    @property
+    def key(self) -> tuple[str, type[BaseModel]]:
+        """What equal requests share, which are sent once."""
+        return self.prompt, self.schema
+
 
 def _send(
     model: Any, step: str, requests: Sequence[_Request], options: Mapping[str, Any], bound: str
@@ -134,18 +122,17 @@ def _send(
     """Ask every different request once; return one reply per request, and what it took."""
     once: dict[Any, _Request] = {}
     for request in requests:
-        once.setdefault(request[:2], request)
+        once.setdefault(request.key, request)
     if not once:
         return [], StepReport(step)
-    prompts, schemas, ids = (list(column) for column in zip(*once.values(), strict=True))
     replies = ask(
         model,
-        prompts,
-        schema=schemas,
-        ids=ids,
+        [request.prompt for request in once.values()],
+        schema=[request.schema for request in once.values()],
+        ids=[request.id for request in once.values()],
         **{"step": step, "num_predict": BOUNDS[bound], **options},
     )
-    reply_to = {request[:2]: reply for request, reply in zip(once, replies, strict=True)}
+    reply_to = dict(zip(once, replies, strict=True))
     now = [reply for reply in replies if not reply.cached]
     report = StepReport(
         step,
@@ -155,12 +142,12 @@ def _send(
         repaired=sum(reply.repairs for reply in replies if reply.ok),
         usage=sum((reply.usage for reply in now), Usage()),
     )
-    return [reply_to[request[:2]] for request in requests], report
+    return [reply_to[request.key] for request in requests], report
 
 
-def _unscored(name: str, reply: Reply) -> _Unscored:
+def _unscored(name: str, reply: Reply) -> Unscored:
     kind = reply.error.kind if reply.error is not None else "other"
-    return _Unscored(name, kind, str(reply.error), reply.raw or reply.text)
+    return Unscored(name, kind, str(reply.error), reply.raw or reply.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +194,49 @@ class LabelStep:
         labels = [self.blank] * len(names)
         failures = []
         for place, reply in zip(requests, replies, strict=True):
-            labels[place] = self.read(reply.parsed) if reply.ok else None
-            failures += [] if reply.ok else [_unscored(names[place], reply)]
-        counts = {
-            "items": len(names),
-            "settled": len(names) - len(requests),
-            "unscored": len(failures),
-        }
-        return LabelResult(tuple(labels), replace(report, **counts, failures=tuple(failures)))
+            if reply.ok:
+                labels[place] = self.read(reply.parsed)
+            else:
+                labels[place] = None
+                failures.append(_unscored(names[place], reply))
+        report = replace(
+            report,
+            items=len(names),
+            settled=len(names) - len(requests),
+            unscored=len(failures),
+            failures=tuple(failures),
+        )
+        return LabelResult(tuple(labels), report)
 
 
 # The model answered, or would have, had the prompt been shorter: one item alone may fare better.
 # After any other failure (no server, no model, no time) it would not.
 _WORTH_A_SECOND_LOOK = frozenset({"unusable", "truncated"})
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemList:
+    """The items of one text, and the fields of their prompts."""
+
+    name: str
+    items: tuple[str, ...]
+    text: str
+    fields: Mapping[str, str]
+
+
+class _Span(NamedTuple):
+    """Neighbouring items of one list that share a prompt."""
+
+    row: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def single(self) -> list[_Span]:
+        return [_Span(self.row, item, item + 1) for item in range(self.start, self.stop)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,131 +268,136 @@ class JointStep:
         depend on the rest of the run, and equal prompts of two systems are asked once. An empty
         text needs no prompt.
         """
-        columns = {self.text: texts, **others}
-        names = names_of(
-            options,
-            **{self.items: items},
-            **{name + "s": column for name, column in columns.items()},
-        )
         if joint is not None and joint < 1:
-            raise ConfigError(
-                f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one"
-            )
+            raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all")
+        columns = {f"{name}s": texts_of for name, texts_of in {self.text: texts, **others}.items()}
+        names = names_of(options, **{self.items: items}, **columns)
         template = load_prompt(options.pop("prompt", self.prompt))
-        labels: list[Any] = [None] * len(names)
-        rows: dict[
-            int, tuple[dict[str, str], tuple[str, ...]]
-        ] = {}  # fields of the prompt, and the items
-        slices: list[tuple[int, int, int]] = []  # row, first item, end
-        for n, (name, some, text, *fields) in enumerate(
-            zip(names, items, texts, *others.values(), strict=True)
-        ):
-            if some is not None:
-                listed = _item_texts(some, name, self.items[:-1])
-                text = context_text(text, name)
-                labels[n] = [None if text else self.blank] * len(listed)
-                rows[n] = (
-                    dict(zip(others, map(str.strip, fields), strict=True)) | {self.text: text},
-                    listed,
-                )
-                size = joint or max(len(listed), 1)
-                slices += [
-                    (n, i, min(i + size, len(listed))) for i in range(0, len(listed), size) if text
-                ]
-
-        def place(n: int, start: int, stop: int) -> str:
-            return f"{names[n]} {self.items[:-1]} {start + 1}" + (
-                f"-{stop}" if stop - start > 1 else ""
-            )
-
-        def request(n: int, start: int, stop: int) -> _Request:
-            fields, listed = rows[n]
-            shown = [listed[item] for item in _order(listed, start, stop)]
-            lines = "\n".join(f"{number}. {one_line(item)}" for number, item in enumerate(shown, 1))
-            filled = fill_prompt(
-                template, **fields, **{"count": str(stop - start), self.items: lines}
-            )
-            return _Request(
-                filled,
-                _reply_schema(stop - start, self.labels, self.explain),
-                place(n, start, stop),
-            )
-
+        lists = self._item_lists(names, items, texts, others)
+        labels: list[list[Any] | None] = [None] * len(names)
+        for row, listed in lists.items():
+            labels[row] = [None if listed.text else self.blank] * len(listed.items)
         single = "text" if self.explain else "label"  # a reason takes room
-        bound = single if joint == 1 else "text"
-        report = StepReport(self.name)
-        rechecked = 0
-        failures: list[_Unscored] = []
-        several = set()
-        mismatches = set()
-        unreadable = set()
-        while slices:  # at most twice: what is asked again is asked singly
-            requests = list(itertools.starmap(request, slices))
-            replies, sent = _send(model, self.name, requests, options, bound)
-            again = []
-            for (n, start, stop), asked, reply in zip(slices, requests, replies, strict=True):
-                joined = stop - start > 1
-                if joined:
-                    several.add(asked[:2])
-                if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
-                    for item, verdict in zip(
-                        _order(rows[n][1], start, stop), verdicts, strict=True
-                    ):
-                        labels[n][item] = verdict
-                elif joined and (
-                    reply.ok
-                    or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)
-                ):
-                    (mismatches if reply.ok else unreadable).add(asked[:2])
-                    again += [(n, i, i + 1) for i in range(start, stop)]
-                else:
-                    failures += [_unscored(place(n, i, i + 1), reply) for i in range(start, stop)]
-            slices = again
-            bound = single
-            report += sent
-            rechecked += len(again)
+
+        def label(spans: Sequence[_Span], bound: str) -> tuple[list[_Span], StepReport]:
+            requests = [self._request(template, lists[span.row], span) for span in spans]
+            replies, report = _send(model, self.name, requests, options, bound)
+            return self._place_labels(labels, lists, spans, requests, replies, report)
+
+        again, report = label(_spans(lists, joint), single if joint == 1 else "text")
+        if again:
+            report += label(again, single)[1]
         report = replace(
             report,
-            items=sum(len(listed) for _, listed in rows.values()),
-            settled=sum(len(listed) for fields, listed in rows.values() if not fields[self.text]),
-            unscored=len(failures),
-            joint=len(several),
-            mismatches=len(mismatches),
-            unreadable=len(unreadable),
-            rechecked=rechecked,
-            failures=tuple(failures),
+            items=sum(len(listed.items) for listed in lists.values()),
+            settled=sum(len(listed.items) for listed in lists.values() if not listed.text),
         )
         return LabelResult(tuple(None if row is None else tuple(row) for row in labels), report)
 
-    def _read(self, parsed: Any) -> list[str]:
-        return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
+    def _item_lists(
+        self,
+        names: Sequence[str],
+        items: Sequence[Sequence[Claim] | None],
+        texts: Sequence[Context],
+        others: Mapping[str, Sequence[str]],
+    ) -> dict[int, _ItemList]:
+        """Return the lists that are known, by place."""
+        lists = {}
+        for row, (name, listed) in enumerate(zip(names, items, strict=True)):
+            if listed is None:
+                continue
+            text = context_text(texts[row], name)
+            fields = {field: column[row].strip() for field, column in others.items()}
+            claims = as_list(listed, f"{self.items} of {name}", object)
+            fields[self.text] = text
+            lists[row] = _ItemList(name, tuple(map(claim_text, claims)), text, fields)
+        return lists
 
+    def _request(self, template: str, listed: _ItemList, span: _Span) -> _Request:
+        lines = [
+            f"{number}. {' '.join(listed.items[place].split())}"  # on one line: one number, one item
+            for number, place in enumerate(_order(listed, span), 1)
+        ]
+        fields = {**listed.fields, "count": str(span.size), self.items: "\n".join(lines)}
+        schema = _reply_schema(span.size, self.labels, self.explain)
+        return _Request(fill_prompt(template, **fields), schema, self._name(listed, span))
 
-def _order(listed: Sequence[str], start: int, stop: int) -> list[int]:
-    """Return the places of the items of one prompt in the order in which it shows them."""
-    places = list(range(start, stop))
-    random.Random(f"{_ORDER_SEED} {listed[start:stop]}").shuffle(places)
-    return places
+    def _name(self, listed: _ItemList, span: _Span) -> str:
+        name = f"{listed.name} {self.items.removesuffix('s')} {span.start + 1}"
+        if span.size > 1:
+            name += f"-{span.stop}"
+        return name
 
-
-def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]:
-    """Return claims, or the like, as texts; an error names the place of what is none."""
-    if isinstance(items, str):
-        raise ConfigError(
-            f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list"
+    def _place_labels(
+        self,
+        labels: Sequence[Any],
+        lists: Mapping[int, _ItemList],
+        spans: Sequence[_Span],
+        requests: Sequence[_Request],
+        replies: Sequence[Reply],
+        report: StepReport,
+    ) -> tuple[list[_Span], StepReport]:
+        """Put the labels of replies in their places; return what to ask again, and the counts."""
+        again: list[_Span] = []
+        failures: list[Unscored] = []
+        joint = set()
+        mismatched = set()
+        unreadable = set()
+        for span, request, reply in zip(spans, requests, replies, strict=True):
+            listed = lists[span.row]
+            if span.size > 1:
+                joint.add(request.key)
+            verdicts = self._verdicts(reply)
+            if len(verdicts) == span.size:
+                for place, verdict in zip(_order(listed, span), verdicts, strict=True):
+                    labels[span.row][place] = verdict
+            elif span.size > 1 and _may_fare_better_alone(reply):
+                again += span.single()
+                if reply.ok:
+                    mismatched.add(request.key)
+                else:
+                    unreadable.add(request.key)
+            else:
+                failures += [_unscored(self._name(listed, one), reply) for one in span.single()]
+        report = replace(
+            report,
+            unscored=len(failures),
+            joint=len(joint),
+            mismatches=len(mismatched),
+            unreadable=len(unreadable),
+            rechecked=len(again),
+            failures=tuple(failures),
         )
-    for place, item in enumerate(items, 1):
-        parts = [item] if isinstance(item, str) else item
-        triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
-        if not (
-            triple
-            and all(isinstance(part, str) for part in parts)
-            and any(part.strip() for part in parts)
-        ):
-            got = f"{what} {place} of {name} is {item!r:.60}"
-            expected = "a sentence, or a triple of texts"
-            raise DataError(got, expected, "mend it, or extract the claims again")
-    return tuple(map(claim_text, items))
+        return again, report
+
+    def _verdicts(self, reply: Reply) -> list[str]:
+        if not reply.ok:
+            return []
+        if self.explain:
+            return [label.verdict for label in reply.parsed.labels]
+        return list(reply.parsed.labels)
+
+
+def _spans(lists: Mapping[int, _ItemList], joint: int | None) -> list[_Span]:
+    """Cut the lists whose text is not empty into prompts of ``joint`` items (None: all)."""
+    spans = []
+    for row, listed in lists.items():
+        count = len(listed.items) if listed.text else 0
+        size = joint or max(count, 1)
+        spans += [_Span(row, at, min(at + size, count)) for at in range(0, count, size)]
+    return spans
+
+
+def _may_fare_better_alone(reply: Reply) -> bool:
+    return reply.error is None or reply.error.kind in _WORTH_A_SECOND_LOOK
+
+
+def _order(listed: _ItemList, span: _Span) -> list[int]:
+    """Return the places of the items of one prompt in the order in which it shows them."""
+    places = list(range(span.start, span.stop))
+    shown = listed.items[span.start : span.stop]
+    random.Random(f"{_ORDER_SEED} {shown}").shuffle(places)
+    return places
 
 
 # Schemas. Their names and fields are a part of recorded requests
@@ -383,28 +405,27 @@ def _item_texts(items: Sequence[Claim], name: str, what: str) -> tuple[str, ...]
 
 @lru_cache(maxsize=1024)
 def _reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
-    """Make the schema of a reply about ``count`` items:
+    """Make the schema of a reply about ``count`` items.
 
-    exactly one label for one, an open number for more.
+    Exactly one label for one, an open number for more.
     """
     if count == 1 and not explain:
         return label_schema(1, labels)
-    one: Any = Literal[labels]
+    label: Any = Literal[labels]
     if explain:
-        one = create_model(
-            "Verdict", __config__=ConfigDict(extra="forbid"), why=(str, ...), verdict=(one, ...)
-        )
-    least, most = (1, 1) if count == 1 else (0, 2 * count)
-    many = (list[one], Field(min_length=least, max_length=most))
-    return create_model(f"LabelsFor{count}", __config__=ConfigDict(extra="forbid"), labels=many)
+        fields: dict[str, Any] = {"why": (str, ...), "verdict": (label, ...)}
+        label = create_model("Verdict", __config__=ConfigDict(extra="forbid"), **fields)
+    sized = Field(min_length=0, max_length=2 * count)
+    if count == 1:
+        sized = Field(min_length=1, max_length=1)
+    name = f"LabelsFor{count}"
+    return create_model(name, __config__=ConfigDict(extra="forbid"), labels=(list[label], sized))
 
 
 @lru_cache(maxsize=64)
-def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[BaseModel]:
+def texts_schema(field: str, count: int | None = None) -> type[BaseModel]:
     """Make the schema of a list of texts, none of them blank: ``count`` of them, or up to
     ``MOST_ITEMS``.
-
-    With ``parts`` above 1 each entry is itself a list of so many texts.
     """
 
     def not_blank(text: str) -> str:
@@ -412,11 +433,7 @@ def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[B
             raise ValueError("a text of white space alone")
         return text.strip()
 
-    one: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
-    if parts > 1:
-        one = Annotated[list[one], Field(min_length=parts, max_length=parts)]
-    sized = (
-        Field(max_length=MOST_ITEMS) if count is None else Field(min_length=count, max_length=count)
-    )
-    name = field.title() + (f"Of{parts}" if parts > 1 else "")
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **{field: (list[one], sized)})
+    text: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
+    sized = Field(min_length=count, max_length=count or MOST_ITEMS)
+    fields: dict[str, Any] = {field: (list[text], sized)}
+    return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)

@@ -9,13 +9,16 @@ RAGChecker's form, several claims in a prompt and three labels, is
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragbench.data.ragchecker import LABELS, Claim, claim_text
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ModelError
+from ragbench.llm import ask
 from ragbench.llm.models import BOUNDS, chat_model, not_named
+from ragbench.stats.inputs import as_list
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _VERDICT = re.compile(r"^\W*(yes|no)\b", re.I)
@@ -35,20 +38,7 @@ class ModelChecker:
         self.options = options
 
     def __repr__(self) -> str:
-        name = (
-            self.model
-            if isinstance(self.model, str)
-            else getattr(self.model, "model", type(self.model).__name__)
-        )
-        return f"ModelChecker({name!r})"
-
-    def check(self, claims: Sequence[Claim], text: str) -> list[str]:
-        """Label claims against one text."""
-        if not isinstance(text, str):
-            raise ConfigError(
-                f"text is {type(text).__name__}", "one text", "use check_many for a list of texts"
-            )
-        return [labels[0] for labels in self.check_many(claims, [text])]
+        return f"ModelChecker({getattr(self.model, 'model', self.model)!r})"
 
     def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
         """Label every claim against every text, each different pair once: shape (n_claims,
@@ -56,84 +46,31 @@ class ModelChecker:
 
         The parts of a claim that is a triple are joined. An empty text entails nothing.
         """
-        if isinstance(claims, str) or isinstance(texts, str):
-            raise ConfigError(
-                "one string", "a list of claims and a list of texts", "use check(claims, text)"
-            )
-        for place, text in enumerate(texts):
-            if not isinstance(text, str):
-                got = f"text {place} is {type(text).__name__}"
-                raise ConfigError(got, "a text", "pass chunk.text, not the chunk")
-        sentences = [claim_text(claim) for claim in claims]
-        pairs = list(
-            dict.fromkeys((text, claim) for claim in sentences for text in texts if text.strip())
-        )
+        texts = as_list(texts, "texts")
+        sentences = [claim_text(claim) for claim in as_list(claims, "claims", object)]
+        read = [text for text in texts if text.strip()]
+        pairs = list(dict.fromkeys(itertools.product(read, sentences)))
         label = dict(zip(pairs, self._labels(pairs), strict=True))
         return [[label.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
 
     def _labels(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Ask about pairs of a text and a claim."""
-        from ragbench.llm import ask
-
+        if not pairs:
+            return []
         prompts = [f"Document: {text}\nClaim: {claim}" for text, claim in pairs]
-        options = {"step": "claim check", "num_predict": BOUNDS["label"]} | self.options
-        replies = ask(self.model, prompts, **options) if prompts else []
-        labels = []
-        unread = []
-        for reply in replies:
-            verdict = _VERDICT.match(reply.text) if reply.ok else None
-            if verdict is None:
-                unread.append(reply)
-            else:
-                labels.append(ENTAILMENT if verdict[1].lower() == "yes" else NEUTRAL)
-        if unread:
-            first = repr(unread[0].text[:80])
-            if unread[0].error:
-                first += f", {unread[0].error}"
-            got = f"{len(unread)} of {len(replies)} claims got no label; the first reply: {first}"
+        options = {"step": "claim check", "num_predict": BOUNDS["label"], **self.options}
+        replies = ask(self.model, prompts, **options)
+        verdicts = [_VERDICT.match(reply.text) if reply.ok else None for reply in replies]
+        if None in verdicts:
+            first = replies[verdicts.index(None)]
+            got = f"{verdicts.count(None)} of {len(replies)} claims got no label"
             raise ModelError(
-                got, "Yes or No", "use a model made for this form, such as ollama:bespoke-minicheck"
+                f"{got}; the first reply: {first.text[:80]!r} {first.error or ''}",
+                "Yes or No",
+                "use a model made for this form, such as ollama:bespoke-minicheck",
             )
-        return labels
-
-
-def check_lists(
-    checker: Any, claims: Sequence[Sequence[Claim] | None], texts: Sequence[str]
-) -> list[tuple[str, ...] | None]:
-    """Label lists of claims, each against its own text: what
-    `ragbench.labelling.claims.check_claims` does by a model.
-
-    Each different list is checked once against each of its texts; None, where claims are not known,
-    stays None.
-    """
-    lists = [None if of_text is None else tuple(map(_hashable, of_text)) for of_text in claims]
-    texts_of: dict[tuple, dict[str, None]] = {}  # a dict keeps the texts in their order
-    for claim_list, text in zip(lists, texts, strict=True):
-        if claim_list is not None:
-            texts_of.setdefault(claim_list, {})[text] = None
-    labels: dict[tuple, dict[str, tuple[str, ...]]] = {}
-    for claim_list, own_texts in texts_of.items():
-        table = checker.check_many(claim_list, list(own_texts)) if claim_list else []
-        if len(table) != len(claim_list) or any(len(row) != len(own_texts) for row in table):
-            got = (
-                f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} "
-                "labels"
-            )
-            expected = (
-                f"{len(claim_list)} rows, one per claim, of {len(own_texts)} labels, one per text"
-            )
-            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-        labels[claim_list] = {
-            text: tuple(row[i] for row in table) for i, text in enumerate(own_texts)
-        }
-    return [
-        None if claim_list is None else labels[claim_list][text]
-        for claim_list, text in zip(lists, texts, strict=True)
-    ]
-
-
-def _hashable(claim: Claim) -> Claim:
-    return tuple(claim) if isinstance(claim, list) else claim
+        yes = [verdict is not None and verdict[1].lower() == "yes" for verdict in verdicts]
+        return [ENTAILMENT if said else NEUTRAL for said in yes]
 
 
 def make_checker(name: str | Mapping[str, Any] | None, **options: Any) -> ModelChecker:
@@ -145,16 +82,8 @@ def make_checker(name: str | Mapping[str, Any] | None, **options: Any) -> ModelC
     if name is None:
         raise not_named("checker", ", or an object with check_many(claims, texts)")
     if isinstance(name, Mapping):
-        options = {key: value for key, value in name.items() if key != "use"} | options
-        name = name["use"]
-    if name.startswith("onnx:"):
-        do = (
-            "give an object with check_many(claims, texts) that runs the classifier, see "
-            "docs/models.md"
-        )
-        raise ConfigError(
-            f"the checker {name!r}", "a chat model such as ollama:bespoke-minicheck", do
-        )
+        options = {**name, **options}
+        name = options.pop("use")
     cassette = options.pop("cassette", None)
     model = chat_model(name, **options)
     return ModelChecker(model, cassette=cassette) if cassette else ModelChecker(model)

@@ -1,14 +1,14 @@
 """How good a judge is: its grades of the graded answers over MiniHop.
 
-The grades of these answers are reference labels, assigned by a strong language model under a
-written guideline; checked by a person: 0; the second pass measures repeatability, not human
-agreement. Dev and test share no supporting document.
+The grades of these answers are reference labels (``data/minihop/README.md`` says whose). Dev and
+test share no supporting document.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,20 +18,17 @@ import pandas as pd
 from pydantic import Field
 
 from ragbench.data.files import Filled, read_records
-from ragbench.errors import DataError, ModelError, check_known
+from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.labelling.grades import grade
+from ragbench.llm import chat_model
 from ragbench.metrics.lexical import contained
 from ragbench.paths import packaged_data
-from ragbench.records import GRADES, Answer, Question
+from ragbench.records import GRADES, Answer, Grade, Question
 from ragbench.stats import Interval, bootstrap_ci, kappa
+from ragbench.stats.tables import fully_right
 
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
-_SPLITS = ("dev", "test")
-
-
-def check_split(split: str | None) -> None:
-    """ConfigError unless a split of labelled data is "dev", "test" or None: both."""
-    check_known("split", [split or "dev"], _SPLITS)
+SPLITS = ("dev", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,11 @@ class GradedAnswer:
     split: Literal["dev", "test"]
     second_grade: _Grade | None = None
 
+    def as_answer(self) -> Answer:
+        """Return the answer alone, as `ragbench.grade` takes it."""
+        meta = {"id": self.id, "split": self.split}
+        return Answer(self.question_id, self.text, "graded answers", meta=meta)
+
 
 def load_graded_answers(
     path: str | Path | None = None, split: str | None = None
@@ -59,89 +61,20 @@ def load_graded_answers(
     optionally ``second_grade``. ``split``: tune a judge on "dev" and open "test" when it is
     finished; default both.
     """
-    check_split(split)
-    path = packaged_data("minihop", "graded_answers.jsonl") if path is None else Path(path)
+    check_known("split", [split or "dev"], SPLITS)
+    path = (
+        packaged_data("minihop", "labels", "answers", "graded_answers.jsonl")
+        if path is None
+        else Path(path)
+    )
     rows = read_records(path, GradedAnswer, once=lambda row: [f"id {row.id!r}"])
-    if twice := set.intersection(
-        *({row.question_id for row in rows if row.split == half} for half in _SPLITS)
-    ):
-        got = f"{path}: question_id {min(twice)!r} is in both splits"
-        raise DataError(
-            got, "all answers to a question in one", "move them together, or tuning sees test rows"
-        )
+    dev = {row.question_id for row in rows if row.split == "dev"}
+    test = {row.question_id for row in rows if row.split == "test"}
+    if dev & test:
+        got = f"{path}: question_id {min(dev & test)!r} is in both splits"
+        do = "move them together, or tuning sees test rows"
+        raise DataError(got, "all answers to a question in one", do)
     return tuple(row for row in rows if split in (None, row.split))
-
-
-def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
-    """Return graded answers as the Answer records that ``grade`` takes."""
-    return [
-        Answer(a.question_id, a.text, "graded answers", meta={"id": a.id, "split": a.split})
-        for a in gold
-    ]
-
-
-def judge_report(
-    predicted: Sequence[Any],
-    gold: Sequence[GradedAnswer],
-    judge: str = "",
-    questions: Sequence[Question] | None = None,
-) -> pd.DataFrame:
-    """Measure a judge on graded answers, beside a string comparison.
-
-    Parameters
-    ----------
-    predicted : its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``.
-    judge : its name; default the name in the Grade records.
-    questions : those of the answers, for the yardstick ``contained``.
-
-    Returns
-    -------
-    DataFrame, a row per split: judge, split, n, unscored; accuracy (share of scored answers with
-    the right grade), kappa (Cohen's, unweighted, since the grades are categories), fully_right
-    (balanced accuracy of grade 5 or not) and, with ``questions``, contained: the same number for
-    "the true answer stands in the answer", which needs no judge. Each has ``_low`` and ``_high``,
-    over questions.
-    """
-    if len(predicted) != len(gold) or not gold:
-        got = f"{len(predicted)} grades for {len(gold)} graded answers"
-        raise DataError(
-            got, "one or more, one grade each", "grade all, in the order they were loaded"
-        )
-    named = [grade.judge for grade in predicted if getattr(grade, "judge", "")]
-    table = pd.DataFrame(
-        [(g.split, g.question_id, g.grade) for g in gold], columns=["split", "question", "gold"]
-    )
-    table["given"] = pd.Series(
-        [getattr(given, "value", given) for given in predicted], dtype=object
-    )
-    if questions is not None:
-        true = {question.id: question.answer for question in questions}
-        table["contained"] = [contained(answer.text, true[answer.question_id]) for answer in gold]
-    rows = []
-    for split, part in table.groupby("split", sort=False):
-        row = {"judge": judge or (named[0] if named else "judge"), "split": split}
-        rows.append(row | _measured(part))
-    return pd.DataFrame(rows)
-
-
-def _measured(answers: pd.DataFrame) -> dict[str, Any]:
-    """Measure the given grades of one split against its gold grades."""
-    scored = answers[answers["given"].notna()]
-    correct = answers["given"].eq(answers["gold"]).astype(float).where(answers["given"].notna())
-    measured: dict[str, Any] = {"n": len(answers), "unscored": len(answers) - len(scored)}
-    measured |= bootstrap_ci(correct.to_numpy(), groups=answers["question"].tolist()).columns(
-        "accuracy"
-    )
-    measured |= kappa(answers["gold"], answers["given"], labels=list(GRADES)).columns("kappa")
-    measured |= balanced_accuracy(
-        scored["given"].eq(5), scored["gold"].eq(5), scored["question"]
-    ).columns("fully_right")
-    if "contained" in answers:
-        found = balanced_accuracy(
-            answers["contained"].eq(1), answers["gold"].eq(5), answers["question"]
-        )
-        measured |= found.columns("contained")
-    return measured
 
 
 def balanced_accuracy(
@@ -156,10 +89,8 @@ def balanced_accuracy(
     said = np.asarray(said, bool)
     true = np.asarray(true, bool)
     # 2: found, 1: missed, -2: refused, -1: taken
-    outcomes = np.where(true, 1, -1) * np.where(said == true, 2, 1)
-    return bootstrap_ci(
-        outcomes.astype(float), _balanced, groups=None if groups is None else list(groups)
-    )
+    outcomes = np.where(true, 1.0, -1.0) * np.where(said == true, 2, 1)
+    return bootstrap_ci(outcomes, _balanced, groups=groups)
 
 
 def _balanced(outcomes: np.ndarray) -> float:
@@ -177,43 +108,114 @@ def measure_judge(
     *,
     split: str | None = None,
     limit: int | None = None,
+    repeats: int = 1,
     **options: Any,
 ) -> pd.DataFrame:
-    """Grade the graded answers (default MiniHop's) with a judge: how good it is, as `judge_report`
-    says.
+    """Grade the graded answers with a judge, and say how good it is, beside a string comparison.
 
-    Beside it stands what needs no judge: whether the true answer is contained.
+    Parameters
+    ----------
+    judge, options : as for `grade`.
+    questions, gold : default MiniHop's; else your own, see `load_graded_answers`.
+    limit : only the first so many answers of each split, for a trial.
+    repeats : how many times each answer is graded, each time with another seed, the first time the
+    judge's. At temperature 0 a model replies alike whatever the seed: measure at the temperature
+    that you grade with.
 
-    ``limit``: only the first so many answers of each split, for a trial. ``judge``, ``options``: as
-    for `grade`. Answers without a readable grade are counted as unscored. ModelError when no reply
-    came at all (no server, no such model ...), with the first reason.
+    Returns
+    -------
+    DataFrame, a row per split: judge, split, n, unscored; accuracy (share of scored answers with
+    the right grade), kappa (Cohen's, unweighted, since the grades are categories), fully_right
+    (balanced accuracy of grade 5 or not), contained (the same number for "the true answer stands in
+    the answer", which needs no judge), and with repeats changes (share of
+    pairs of repeats that give the same answer two grades).
+    Each has ``_low`` and ``_high``, over questions.
+
+    Answers without a readable grade are counted as unscored. ModelError when no reply came at all
+    (no server, no such model ...), with the first reason.
     """
-    check_split(split)
     if questions is None:
         from ragbench.data import load_minihop
 
         questions = load_minihop().questions
-    gold = [
-        answer
-        for answer in (load_graded_answers() if gold is None else gold)
-        if split in (None, answer.split)
+    table = _table_of(load_graded_answers() if gold is None else gold, split, limit)
+    kept = [question for question in questions if question.id in set(table["question"])]
+    answers = [each.as_answer() for each in table["answer"]]
+    grades = grade(judge, kept, answers, **options)
+    _check_that_some_came(grades)
+    again = [
+        grade(_with_seed(judge, number), kept, answers, **options) for number in range(1, repeats)
     ]
-    gold = [
-        a
-        for one in dict.fromkeys(a.split for a in gold)
-        for a in [b for b in gold if b.split == one][:limit]
+    runs = [[graded.value for graded in run] for run in (grades, *again)]
+    table["grades"] = list(zip(*runs, strict=True))
+    table["judged"] = pd.Series(runs[0], dtype=object)
+    true = {question.id: question.answer for question in kept}
+    table["contained"] = [
+        contained(text, true[question])
+        for text, question in zip(table["text"], table["question"], strict=True)
     ]
-    asked = {answer.question_id for answer in gold}
-    kept = [question for question in questions if question.id in asked]
-    grades = grade(judge, kept, as_answers(gold), **options)
-    if grades and all(
-        graded.meta.get("error") not in (None, "unusable", "truncated") for graded in grades
-    ):
-        got = (
-            f"none of {len(grades)} answers was graded; the first reason: "
-            f"{grades[0].meta['detail']}"
-        )
-        raise ModelError(
-            got, "a judge that replies with grades", "see ragbench doctor --model, then run again"
-        )
-    return judge_report(grades, gold, questions=kept)
+    rows = []
+    for name, part in table.groupby("split", sort=False):
+        rows.append({"judge": grades[0].judge or "judge", "split": name, **_measured(part)})
+    return pd.DataFrame(rows)
+
+
+def _table_of(gold: Sequence[GradedAnswer], split: str | None, limit: int | None) -> pd.DataFrame:
+    """Lay out graded answers as a table, of each split the first so many."""
+    check_known("split", [split or "dev"], SPLITS)
+    columns = ["split", "question", "text", "gold", "answer"]
+    rows = [(each.split, each.question_id, each.text, each.grade, each) for each in gold]
+    table = pd.DataFrame(rows, columns=columns)
+    if split is not None:
+        table = table[table["split"] == split]
+    if limit is not None:
+        table = table.groupby("split", sort=False).head(limit)
+    return table.reset_index(drop=True)
+
+
+def _measured(answers: pd.DataFrame) -> dict[str, Any]:
+    """Measure the grades of one split against its gold grades."""
+    questions = answers["question"].tolist()
+    scored = answers[answers["judged"].notna()]
+    correct = answers["judged"].eq(answers["gold"]).astype(float)
+    correct = correct.where(answers["judged"].notna())
+    intervals = {
+        "accuracy": bootstrap_ci(correct.to_numpy(), groups=questions),
+        "kappa": kappa(answers["gold"], answers["judged"], labels=list(GRADES)),
+        "fully_right": balanced_accuracy(
+            fully_right(scored["judged"]), fully_right(scored["gold"]), scored["question"].tolist()
+        ),
+        "contained": balanced_accuracy(
+            answers["contained"].eq(1), fully_right(answers["gold"]), questions
+        ),
+    }
+    if len(answers["grades"].iloc[0]) > 1:
+        changes = answers["grades"].map(_changes)
+        intervals["changes"] = bootstrap_ci(changes.to_numpy(float), groups=questions)
+    measured: dict[str, Any] = {"n": len(answers), "unscored": len(answers) - len(scored)}
+    for name, interval in intervals.items():
+        measured |= interval.columns(name)
+    return measured
+
+
+def _changes(grades: Sequence[int | None]) -> float:
+    """Share of pairs of repeats that differ; NaN with fewer than two grades."""
+    pairs = list(itertools.combinations([grade for grade in grades if grade is not None], 2))
+    return sum(first != second for first, second in pairs) / len(pairs) if pairs else math.nan
+
+
+def _check_that_some_came(grades: Sequence[Grade]) -> None:
+    answered = (None, "unusable", "truncated")
+    if grades and all(graded.meta.get("error") not in answered for graded in grades):
+        reason = grades[0].meta["detail"]
+        got = f"none of {len(grades)} answers was graded; the first reason: {reason}"
+        do = "see ragbench doctor --model, then run again"
+        raise ModelError(got, "a judge that replies with grades", do)
+
+
+def _with_seed(judge: Any, added: int) -> Any:
+    model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
+    if not hasattr(model, "seed"):
+        got = f"repeats of a judge of the class {type(model).__name__}"
+        raise ConfigError(got, "a model with a seed", "use rb.chat_model")
+    return model.model_copy(update={"seed": (model.seed or 0) + added})

@@ -1,5 +1,4 @@
-"""Grades 1 to 5, the thesis's five categories (§2.4), by a judge model: several answers to one
-question per prompt.
+"""Grades by a judge model, by default the thesis's five categories (§2.4).
 
 How good a judge is: `ragbench.labelling.graded_answers`.
 """
@@ -8,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,49 +16,50 @@ import pandas as pd
 from pydantic import BaseModel, create_model, field_validator
 
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import one_line
-from ragbench.llm import ask, chat_model, label_schema
+from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.models import BOUNDS, not_named
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
+PROMPT = "thesis_grade"
+_SIZES = {"one": 1, "ten": 10, "systems": None}  # answers in a prompt; None: all of the group
+_MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
 def grade_shares(
-    rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False
+    rows: pd.DataFrame,
+    by: str = "retriever",
+    *,
+    counts: bool = False,
+    scale: Iterable[int] = GRADES,
 ) -> pd.DataFrame:
     """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds
     and ``by``.
 
+    ``scale``: the grades there are, of another prompt: `ragbench.prompts.prompt_scale`.
+
     Returns ``by``, grade 1 ... grade 5 (shares of the scored answers, or with ``counts`` their
     numbers), seconds (mean), n (scored), unscored.
     """
-    table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
-    number = pd.crosstab(rows[by], rows["grade"]).reindex(
-        index=table.index, columns=list(GRADES), fill_value=0
-    )
-    scored = number.sum(axis=1)
-    number = (number if counts else number.div(scored.where(scored > 0), axis=0)).set_axis(
-        list(GRADE_COLUMNS), axis=1
-    )
-    table = number.join(table).assign(
-        n=scored, unscored=rows["grade"].isna().groupby(rows[by], sort=False).sum()
-    )
+    groups = rows.groupby(by, sort=False)
+    table = pd.crosstab(rows[by], rows["grade"])
+    table = table.reindex(index=groups["seconds"].mean().index, columns=list(scale), fill_value=0)
+    scored = table.sum(axis=1)
+    if not counts:
+        table = table.div(scored.where(scored > 0), axis=0)
+    table.columns = [f"grade {grade}" for grade in scale]
+    table["seconds"] = groups["seconds"].mean()
+    table["n"] = scored
+    table["unscored"] = groups["grade"].agg(lambda grades: grades.isna().sum())
     return table.rename_axis(by).reset_index()
-
-
-PROMPT = "thesis_grade"
-_MODES = ("one", "ten", "systems")
-_MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
 class _GradingPrompt(NamedTuple):
     question_id: str
     places: tuple[int, ...]  # positions of its answers in the order shown
     text: str
-    cut: frozenset[int]  # of all answers, those shortened
 
 
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
@@ -73,26 +73,26 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
-    if per_prompt not in _MODES and not (isinstance(per_prompt, int) and per_prompt > 0):
+    size = _SIZES.get(per_prompt, per_prompt) or max(len(answers), 1)
+    if not isinstance(size, int) or size < 1 or per_prompt == 0:
         expected = "'one', 'ten', 'systems' or a number of at least 1"
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
-    largest: dict[str, float] = {}
+    largest: dict[str, float] = defaultdict(float)
     for answer in answers:
-        largest[answer.question_id] = max(
-            answer.meta.get("budget") or 0, largest.get(answer.question_id, 0)
-        )
-    groups: dict[tuple, list[int]] = {}
+        budget = answer.meta.get("budget") or 0
+        largest[answer.question_id] = max(budget, largest[answer.question_id])
+    groups: dict[tuple, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
-        key: tuple = (answer.question_id,)
+        together = None
         if per_prompt == "ten":
-            key += (answer.meta.get("retriever", answer.meta.get("system")),)
+            together = answer.meta.get("retriever", answer.meta.get("system"))
         elif per_prompt == "systems":
-            key += (answer.meta.get("budget") or largest[answer.question_id],)
-        groups.setdefault(key, []).append(place)
-    size = {"one": 1, "ten": 10, "systems": max(len(answers), 1)}.get(per_prompt, per_prompt)
-    return sorted(
-        tuple(group[i : i + size]) for group in groups.values() for i in range(0, len(group), size)
-    )
+            together = answer.meta.get("budget") or largest[answer.question_id]
+        groups[answer.question_id, together].append(place)
+    prompts = []
+    for group in groups.values():
+        prompts += [tuple(group[start : start + size]) for start in range(0, len(group), size)]
+    return sorted(prompts)
 
 
 def _grading_prompts(
@@ -103,33 +103,39 @@ def _grading_prompts(
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
 ) -> list[_GradingPrompt]:
-    asked = questions_of(answers, questions)
+    question_of = questions_of(answers, questions)
     template = load_prompt(prompt)
-    # on one line, it cannot pass for two numbered ones
-    lines = [one_line(answer.text) for answer in answers]
-    cut = frozenset(place for place, line in enumerate(lines) if len(line) > max_chars)
-    shown = [
-        line[:max_chars] + (" [...]" if place in cut else "") or "(empty)"
-        for place, line in enumerate(lines)
-    ]
-    seen: Counter[str] = Counter()
+    shown = [_shown(answer.text, max_chars) for answer in answers]
+    before: Counter[str] = Counter()  # answers to a question in the prompts before
     prompts = []
-    for group in group_answers(answers, per_prompt):
-        question = asked[group[0]]
-        places = group if order is None else _shuffled(group, order, question.id, seen[question.id])
-        seen[question.id] += len(group)
+    for places in group_answers(answers, per_prompt):
+        question = question_of[places[0]]
+        if order is not None:
+            places = _shuffled(places, order, question.id, before[question.id])
+        before[question.id] += len(places)
+        lines = [f"{number}. {shown[place]}" for number, place in enumerate(places, 1)]
         text = fill_prompt(
             template,
             question=question.text,
             reference=question.answer,
             facts="\n".join(f"- {fact}" for fact in facts_of(question)) or "(none given)",
             count=str(len(places)),
-            answers="\n".join(
-                f"{number}. {shown[place]}" for number, place in enumerate(places, 1)
-            ),
+            answers="\n".join(lines),
         )
-        prompts.append(_GradingPrompt(question.id, places, text, cut))
+        prompts.append(_GradingPrompt(question.id, places, text))
     return prompts
+
+
+def _one_line(text: str) -> str:
+    """Put an answer on one line, so that it cannot pass for two numbered ones."""
+    return " ".join(text.split())
+
+
+def _shown(text: str, max_chars: int) -> str:
+    line = _one_line(text)
+    if len(line) > max_chars:
+        return line[:max_chars] + " [...]"
+    return line or "(empty)"
 
 
 def grade(
@@ -138,22 +144,24 @@ def grade(
     answers: Sequence[Answer],
     *,
     per_prompt: str | int = "one",
-    order: int | None = None,
+    order: int | None = 0,
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
     **options: Any,
 ) -> list[Grade]:
-    """Grade answers in the thesis's five categories: a Grade per answer, in their order.
+    """Grade answers in the categories of a prompt, by default the thesis's five: a Grade per
+    answer, in their order.
 
     Parameters
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, or an object of your own with
-        ``grade_all(questions, answers)``, which needs no prompt.
-    per_prompt : which answers share a prompt, see `group_answers`.
-    order : None shows answers as given; a seed shuffles them within each prompt, so that order
-    effects show when
-        two seeds are compared.
+    ``grade_all(questions, answers)``, which needs no prompt.
+    per_prompt : which answers share a prompt, see `group_answers`. Small models grade several by
+    their place: one is the default.
+    order : the seed that shuffles the answers within each prompt; None shows them as given. Order
+    effects show when two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
+    Its grades stand in its header, see `ragbench.prompts.prompt_scale`.
     max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress``
     ...
@@ -169,55 +177,46 @@ def grade(
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     if hasattr(judge, "grade_all"):
         return judge.grade_all(questions, answers)
+    scale = tuple(prompt_scale(prompt) or GRADES)
     prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
-    ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
-    schemas = [_schema(len(written.places)) for written in prompts]
-    options = {"step": "grading", "num_predict": grade_bound(per_prompt), **options}
-    replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **options)
+    replies = ask(
+        judge,
+        [written.text for written in prompts],
+        schema=[_schema(len(written.places), scale) for written in prompts],
+        ids=[f"{written.question_id} {min(written.places)}" for written in prompts],
+        **{"step": "grading", "num_predict": grade_bound(per_prompt), **options},
+    )
     grades: dict[int, Grade] = {}
     for written, reply in zip(prompts, replies, strict=True):
         values = reply.parsed.grades if reply.ok else [None] * len(written.places)
         for position, (place, value) in enumerate(zip(written.places, values, strict=True), 1):
-            meta: dict[str, Any] = {
-                **answers[place].meta,
-                "generator": answers[place].generator,
+            answer = answers[place]
+            meta = {
+                **answer.meta,
+                "generator": answer.generator,
                 "position": position,
                 "shown": len(written.places),
                 "order": order,
-                "cut": place in written.cut,
-                "repairs": reply.repairs,
-                "usage": reply.usage.to_dict(),
-                "seconds": reply.seconds,
-                "form": reply.form,
+                "cut": len(_one_line(answer.text)) > max_chars,
+                **_reply_meta(reply),
                 "prompt_estimate": prompt_tokens(written.text),
             }
-            if reply.error is not None:
-                meta |= {"error": reply.error.kind, "detail": str(reply.error.without_address())}
-            grades[place] = Grade(
-                written.question_id, value, reply.model, reply.raw or reply.text, meta
-            )
+            raw = reply.raw or reply.text
+            grades[place] = Grade(written.question_id, value, reply.model, raw, meta)
     return [grades[place] for place in range(len(answers))]
 
 
-def repeated_grades(
-    judge: Any,
-    questions: Sequence[Question],
-    answers: Sequence[Answer],
-    *,
-    repeats: int = 3,
-    **options: Any,
-) -> list[list[int | None]]:
-    """Grade the same answers several times: shape (answers, repeats).
-
-    Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first
-    grading gives it back. At temperature 0 a model replies alike whatever the seed: measure at the
-    temperature that you grade with. None where a reply could not be read; ConfigError for a model
-    without a seed.
-    """
-    if repeats < 2:
-        raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")
-    runs = [grade(_reseeded(judge, n), questions, answers, **options) for n in range(repeats)]
-    return [[graded.value for graded in grades] for grades in zip(*runs, strict=True)]
+def _reply_meta(reply: Reply) -> dict[str, Any]:
+    meta = {
+        "repairs": reply.repairs,
+        "usage": reply.usage.to_dict(),
+        "seconds": reply.seconds,
+        "form": reply.form,
+    }
+    if reply.error is not None:
+        meta["error"] = reply.error.kind
+        meta["detail"] = str(reply.error.without_address())
+    return meta
 
 
 def grade_bound(per_prompt: str | int) -> int:
@@ -225,23 +224,8 @@ def grade_bound(per_prompt: str | int) -> int:
     return BOUNDS["label" if per_prompt in ("one", 1) else "text"]
 
 
-def _reseeded(judge: Any, by: int) -> Any:
-    if hasattr(judge, "grade_all"):
-        return judge
-    if isinstance(judge, Sequence) and not isinstance(judge, str):
-        return [_reseeded(host, by) for host in judge]
-    model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
-    if not hasattr(model, "seed"):
-        raise ConfigError(
-            f"a judge of the class {type(model).__name__}",
-            "a model with a seed",
-            "use rb.chat_model",
-        )
-    return model.model_copy(update={"seed": (model.seed or 0) + by})
-
-
 @functools.lru_cache(maxsize=256)
-def _schema(count: int) -> type[BaseModel]:
+def _schema(count: int, scale: tuple[int, ...]) -> type[BaseModel]:
     def no_booleans(values: Any) -> Any:
         # JSON's true equals 1 in Python and would pass for the first category.
         if isinstance(values, list) and any(isinstance(value, bool) for value in values):
@@ -249,16 +233,15 @@ def _schema(count: int) -> type[BaseModel]:
         return values
 
     checks = {"no_booleans": field_validator("grades", mode="before")(no_booleans)}
-    return create_model(
-        f"Grades{count}",
-        __base__=label_schema(count, tuple(GRADES), "grades"),
-        __validators__=checks,
-    )
+    base = label_schema(count, scale, "grades")
+    return create_model(f"Grades{count}", __base__=base, __validators__=checks)
 
 
-def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) -> tuple[int, ...]:
-    # Each prompt has an order of its own, whatever else is graded in the run; ``before``: answers
-    # to it shown before.
+def _shuffled(places: tuple[int, ...], seed: int, question_id: str, before: int) -> tuple[int, ...]:
+    """Draw the order of one prompt, whatever else is graded in the run.
+
+    ``before``: answers to its question in the prompts before.
+    """
     words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
     rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
-    return tuple(group[i] for i in rng.permutation(len(group)))
+    return tuple(places[i] for i in rng.permutation(len(places)))

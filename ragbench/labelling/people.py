@@ -7,11 +7,10 @@ The wording is ours, the scales are the papers':
 ``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
 ``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4); the
-aspect of a rank is
-                "criterion/candidate".
+                aspect of a rank is "criterion/candidate".
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts; question and answer may be edited,
-which the note holds.
+                which the note holds.
 
 The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The
 last row of a kind, item, aspect and annotator is what that person says; an empty label takes it
@@ -56,11 +55,15 @@ class _LabelKind:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key that gives each label: its own digit, or its place."""
-        digits = all(label.isdigit() for label in self.labels)
-        return {
-            label if digits else str(place): label for place, label in enumerate(self.labels, 1)
-        }
+        """The label that each key gives: a digit is its own key, else its place is."""
+        if all(label.isdigit() for label in self.labels):
+            return {label: label for label in self.labels}
+        return {str(place): label for place, label in enumerate(self.labels, 1)}
+
+    def is_aspect(self, aspect: str) -> bool:
+        """Whether this kind asks for an aspect; any name of a keypoint is one."""
+        criterion = aspect.partition("/")[0] if self.each else aspect
+        return criterion in self.aspects or not self.aspects
 
 
 KINDS: Mapping[str, _LabelKind] = {
@@ -167,10 +170,9 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer]) -> lis
         texts = {"Question": question.text, "True answer": question.answer}
         if question.references:
             texts["Supporting facts"] = "\n".join(facts_of(question))
+        texts["Answer to be graded"] = answer.text or "(empty)"
         name = answer.meta.get("id") or f"{question.id}/{answer.generator}"
-        items.append(
-            LabelItem(str(name), texts | {"Answer to be graded": answer.text or "(empty)"})
-        )
+        items.append(LabelItem(str(name), texts))
     return items
 
 
@@ -189,16 +191,12 @@ def append_labels(path: str | Path, labels: pd.DataFrame | Iterable[Mapping[str,
         _checked(row, f"{path}, a new row")
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), open(path, "a+b") as file:
-        begun = file.tell() > 0
-        if begun and not _is_label_file(path):
-            raise DataError(
-                f"{path} is no label file",
-                f"the first line {','.join(COLUMNS)}",
-                "choose another file",
-            )
-        file.write(
-            rows.to_csv(None, index=False, header=not begun, lineterminator="\n").encode("utf-8")
-        )
+        is_new = file.tell() == 0
+        if not is_new and not _is_label_file(path):
+            expected = f"the first line {','.join(COLUMNS)}"
+            raise DataError(f"{path} is no label file", expected, "choose another file")
+        lines = rows.to_csv(None, index=False, header=is_new, lineterminator="\n")
+        file.write(lines.encode("utf-8"))
 
 
 def load_labels(*paths: str | Path) -> pd.DataFrame:
@@ -207,31 +205,28 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
 
     DataError names file and line of every bad row.
     """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        path = path.expanduser()
+        files += filter(_is_label_file, sorted(path.glob("*.csv"))) if path.is_dir() else [path]
     rows = []
-    for path in (Path(path).expanduser() for path in paths):
-        for file in filter(_is_label_file, sorted(path.glob("*.csv"))) if path.is_dir() else [path]:
-            lines = read_text(file).splitlines()
-            if lines[0] != ",".join(COLUMNS):
-                do = (
-                    "check that this is a label file; a spreadsheet may have changed its "
-                    "separator when saving"
-                )
-                raise DataError(
-                    f"{file}, line 1: {lines[0][:80]!r}", f"the columns {','.join(COLUMNS)}", do
-                )
-            numbered = (
-                (f"line {number}", row)
-                for number, row in enumerate(csv.reader(lines[1:]), 2)
-                if row
+    for file in files:
+        first, *lines = read_text(file).splitlines()
+        if first != ",".join(COLUMNS):
+            do = "check that this is a label file; a spreadsheet may have changed its separator"
+            raise DataError(
+                f"{file}, line 1: {first[:80]!r}", f"the columns {','.join(COLUMNS)}", do
             )
-            rows += each_record(file, numbered, _checked)
+        numbered = [
+            (f"line {number}", row) for number, row in enumerate(csv.reader(lines), 2) if row
+        ]
+        rows += each_record(file, numbered, _checked)
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
-    """Keep the row that holds for each kind (or one), item, aspect and annotator:
-
-    the last, if not taken back.
+    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last, if not
+    taken back.
     """
     rows = labels if kind is None else labels[labels["kind"] == kind]
     rows = rows.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
@@ -244,27 +239,28 @@ def _is_label_file(path: Path) -> bool:
 
 
 def _checked(row: list[str], where: str) -> list[str]:
-    fault = ""
-    if len(row) != len(COLUMNS):
-        fault = f"{len(row)} columns instead of {len(COLUMNS)}"
-    elif row[0] not in KINDS:
-        fault = f"the kind {row[0]!r}; there are {', '.join(KINDS)}"
-    else:
-        name, item, aspect, label, annotator, *_ = row
-        kind = KINDS[name]
-        if not (item.strip() and annotator.strip() and aspect.strip()):
-            fault = "an empty item, aspect or annotator"
-        elif (
-            kind.aspects and (aspect.partition("/")[0] if kind.each else aspect) not in kind.aspects
-        ):
-            fault = f"the aspect {aspect!r} of {name}; it has {', '.join(kind.aspects)}"
-        elif label not in ("", *kind.labels):
-            fault = f"the label {label!r} of {name}; it has {', '.join(kind.labels)}"
+    fault = _fault(row)
     if fault:
-        raise DataError(
-            f"{where}: {fault}", "a row as the labelling form writes it", "mend or remove that line"
-        )
+        expected = "a row as the labelling form writes it"
+        raise DataError(f"{where}: {fault}", expected, "correct or remove that line")
     return row
+
+
+def _fault(row: Sequence[str]) -> str:
+    """Say what is wrong with a row; nothing where it is as the form writes it."""
+    if len(row) != len(COLUMNS):
+        return f"{len(row)} columns instead of {len(COLUMNS)}"
+    name, item, aspect, label, annotator, *_ = row
+    if name not in KINDS:
+        return f"the kind {name!r}; there are {', '.join(KINDS)}"
+    kind = KINDS[name]
+    if not all(cell.strip() for cell in (item, annotator, aspect)):
+        return "an empty item, aspect or annotator"
+    if not kind.is_aspect(aspect):
+        return f"the aspect {aspect!r} of {name}; it has {', '.join(kind.aspects)}"
+    if label not in ("", *kind.labels):
+        return f"the label {label!r} of {name}; it has {', '.join(kind.labels)}"
+    return ""
 
 
 def agreement(
@@ -284,45 +280,46 @@ def agreement(
 
     Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    a = current(a)
-    b = current(b)
-    kinds, people = ({*a[column], *b[column]} for column in ("kind", "annotator"))
-    if (
-        len(kinds) != 1
-        or len(people) != 2
-        or a["annotator"].nunique() != 1
-        or b["annotator"].nunique() != 1
-    ):
-        got = f"labels of kind {', '.join(sorted(kinds))} by {', '.join(sorted(people))}"
+    sides = [current(a), current(b)]
+    both = pd.concat(sides)
+    kinds = sorted(set(both["kind"]))
+    people = sorted(set(both["annotator"]))
+    if len(kinds) != 1 or len(people) != 2 or any(one["annotator"].nunique() > 1 for one in sides):
+        got = f"labels of kind {', '.join(kinds)} by {', '.join(people)}"
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
-    kind = KINDS[kinds.pop()]
-    table = a.merge(b, on=["item", "aspect"], how="outer", suffixes=("_a", "_b"))
-    about = table["aspect"].str.partition("/")[0] if kind.each else table["aspect"]
+    kind = KINDS[kinds[0]]
+    table = sides[0].merge(sides[1], on=["item", "aspect"], how="outer", suffixes=("_a", "_b"))
+    criterion = table["aspect"].str.partition("/")[0] if kind.each else table["aspect"]
     rows = []
-    for aspect in kind.aspects or ("all keypoints",):
-        given = table.loc[about.eq(aspect) | (not kind.aspects), ["label_a", "label_b"]]
-        first, second = (given.dropna()[side] for side in given)
+    for aspect in kind.aspects or ["all keypoints"]:
+        labels = table[criterion == aspect] if kind.aspects else table
+        labels = labels[["label_a", "label_b"]]
         counts = {
-            "n": len(first),
-            "only_a": given["label_b"].isna().sum(),
-            "only_b": given["label_a"].isna().sum(),
+            "aspect": aspect,
+            "n": len(labels.dropna()),
+            "only_a": labels["label_b"].isna().sum(),
+            "only_b": labels["label_a"].isna().sum(),
         }
-        shares = binomial_ci(int((first == second).sum()), len(first)).columns("agreement")
-        options: dict[str, Any] = {
-            "labels": list(kind.labels),
-            "resamples": resamples,
-            "seed": seed,
-        }
-        row = (
-            {"aspect": aspect} | counts | shares | kappa(first, second, **options).columns("kappa")
-        )
-        row |= {"weighted_kappa": math.nan, "within_one": math.nan}
-        if kind.ordered:
-            row["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
-            row["within_one"] = (first.astype(float) - second.astype(float)).abs().le(1).mean()
-        rows.append(row)
+        rows.append({**counts, **_agreement(labels.dropna(), kind, resamples, seed)})
     return pd.DataFrame(rows)
+
+
+def _agreement(labels: pd.DataFrame, kind: _LabelKind, resamples: int, seed: int) -> dict[str, Any]:
+    """Measure the agreement of two columns of labels."""
+    first = labels["label_a"]
+    second = labels["label_b"]
+    options: dict[str, Any] = {"labels": list(kind.labels), "resamples": resamples, "seed": seed}
+    measured = {
+        **binomial_ci(int((first == second).sum()), len(labels)).columns("agreement"),
+        **kappa(first, second, **options).columns("kappa"),
+        "weighted_kappa": math.nan,
+        "within_one": math.nan,
+    }
+    if kind.ordered:
+        measured["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
+        measured["within_one"] = (first.astype(float) - second.astype(float)).abs().le(1).mean()
+    return measured
 
 
 class Session:
@@ -348,35 +345,37 @@ class Session:
         self.kind = KINDS[kind]
         self.seed = seed
         self.path = Path(path).expanduser()
-        if not items or len({i.id for i in items}) != len(items):
-            raise ConfigError(
-                f"{len(items)} items with {len({i.id for i in items})} ids",
-                "one or more, an id each",
-            )
-        if not annotator.strip():
-            raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
-        low, high = self.kind.candidates
-        for item in items:
-            if not low <= len(item.candidates) <= high:
-                expected = f"{low} to {high} of them for {kind}"
-                raise ConfigError(
-                    f"item {item.id!r} with {len(item.candidates)} candidates", expected
-                )
-            if bool(self.kind.aspects) == bool(item.aspects):
-                expected = "none: the kind has its own" if self.kind.aspects else "one per keypoint"
-                raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
         self.annotator = annotator.strip()
-        self.items = list(items) if seed is None else sorted(items, key=lambda i: self._hash(i.id))
-        self._given: dict[
-            tuple[str, str], tuple[str, str]
-        ] = {}  # item and aspect -> label and note
+        if not self.annotator:
+            raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
+        names = {item.id for item in items}
+        if not items or len(names) != len(items):
+            raise ConfigError(
+                f"{len(items)} items with {len(names)} ids", "one or more, an id each"
+            )
+        for item in items:
+            self._check(item)
+        self.items = list(items)
+        if seed is not None:
+            self.items.sort(key=lambda item: self._hash(item.id))
+        # item and aspect -> label and note
+        self._labels: dict[tuple[str, str], tuple[str, str]] = {}
         if self.path.is_file() and self.path.stat().st_size:
             rows = current(load_labels(self.path), kind)
             for row in rows[rows["annotator"] == self.annotator].itertuples():
-                self._given[row.item, row.aspect] = row.label, row.note
+                self._labels[row.item, row.aspect] = row.label, row.note
         self.position = 0
         self.aspect = ""
         self.next_open(-1)
+
+    def _check(self, item: LabelItem) -> None:
+        low, high = self.kind.candidates
+        if not low <= len(item.candidates) <= high:
+            got = f"item {item.id!r} with {len(item.candidates)} candidates"
+            raise ConfigError(got, f"{low} to {high} of them for {self.kind.name}")
+        if bool(self.kind.aspects) == bool(item.aspects):
+            expected = "none: the kind has its own" if self.kind.aspects else "one per keypoint"
+            raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
 
     def _hash(self, text: str) -> str:
         return hashlib.sha256(f"{self.seed}/{text}".encode()).hexdigest()
@@ -406,16 +405,15 @@ class Session:
         }
 
     def _label_of(self, aspect: str, item: LabelItem) -> str:
-        return self._given.get((item.id, aspect), ("", ""))[0]
+        return self._labels.get((item.id, aspect), ("", ""))[0]
 
     def edited_texts(self) -> dict[str, str]:
         """The texts of the item that may be changed, by heading, as they were last edited."""
-        _, note = (
-            self._given.get((self.item.id, self.aspect), ("", "")) if self.kind.edited else ("", "")
-        )
-        return {heading: self.item.texts[heading] for heading in self.kind.edited} | read_edits(
-            note
-        )
+        texts = {heading: self.item.texts[heading] for heading in self.kind.edited}
+        if texts:
+            _, note = self._labels.get((self.item.id, self.aspect), ("", ""))
+            texts |= read_edits(note)
+        return texts
 
     def edits_note(self, texts: Mapping[str, str]) -> str:
         """Write what was changed as a note for `press`; empty when nothing was."""
@@ -436,27 +434,26 @@ class Session:
 
     @property
     def labels(self) -> pd.DataFrame:
-        """This annotator's labels that hold, of the session's items:
-
-        the columns kind to annotator of the file.
+        """This annotator's labels that hold, of the session's items: the columns kind to annotator
+        of the file.
         """
         known = {item.id for item in self.items}
-        given = ((*key, label) for key, (label, _) in self._given.items() if key[0] in known)
-        rows = [(self.kind.name, *labelled, self.annotator) for labelled in given]
+        rows = []
+        for (item, aspect), (label, _) in self._labels.items():
+            if item in known:
+                rows.append((self.kind.name, item, aspect, label, self.annotator))
         return pd.DataFrame(rows, columns=COLUMNS[:5], dtype=object)
 
     def go(self, position: int) -> None:
         """Show another item (beyond an end, the last or first) and ask what is open of it."""
         self.position = min(max(position, 0), len(self.items) - 1)
-        asked = list(self.asked())
-        self.aspect = next(
-            (aspect for aspect in asked if not self._label_of(aspect, self.item)), asked[0]
-        )
+        aspects = list(self.asked())
+        open_aspects = [aspect for aspect in aspects if not self._label_of(aspect, self.item)]
+        self.aspect = (open_aspects or aspects)[0]
 
     def next_open(self, after: int | None = None) -> None:
-        """Show the next item after a position that is not done, from the start again;
-
-        stay when all are.
+        """Show the next item after a position that is not done, from the start again; stay when all
+        are.
         """
         after = self.position if after is None else after
         order = [*range(after + 1, len(self.items)), *range(after + 1)]
@@ -464,62 +461,64 @@ class Session:
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) question about the item, staying at the ends."""
-        asked = list(self.asked())
-        self.aspect = asked[min(max(asked.index(self.aspect) + step, 0), len(asked) - 1)]
+        aspects = list(self.asked())
+        place = aspects.index(self.aspect) + step
+        self.aspect = aspects[min(max(place, 0), len(aspects) - 1)]
 
     def choices(self) -> dict[str, str]:
         """The keys that mean something now, and what."""
-        choices = {key: self.kind.labels[label] for key, label in self.kind.keys.items()}
-        return (
-            dict(list(choices.items())[: len(self.item.candidates)]) if self.kind.each else choices
-        )
+        keys = self.kind.keys.items()
+        choices = {key: self.kind.labels[label] for key, label in keys}
+        if self.kind.each:  # as many ranks as there are candidates
+            choices = dict(list(choices.items())[: len(self.item.candidates)])
+        return choices
 
     def press(self, key: str, note: str = "") -> bool:
-        """Write the label of a key, if it has one, and move on to what is open;
+        """Write the label of a key, if it has one, and move on to what is open.
 
-        return whether it was written.
+        Return whether it was written.
         """
         if key not in self.choices():
             return False
-        label = self._turned(self.kind.keys[key])
-        before = self._label_of(self.aspect, self.item)
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (self.kind.name, self.item.id, self.aspect, label, self.annotator, at, note)
-        # raises on a full disk: the item stays open
-        append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])
-        self._given[self.item.id, self.aspect] = label, note
-        asked = list(self.asked())
-        later = asked[asked.index(self.aspect) + 1 :]
+        row = {
+            "kind": self.kind.name,
+            "item": self.item.id,
+            "aspect": self.aspect,
+            "label": self._turned(self.kind.keys[key]),
+            "annotator": self.annotator,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "note": note,
+        }
+        append_labels(self.path, [row])  # raises on a full disk: the item stays open
+        is_first = not self._label_of(self.aspect, self.item)
+        self._labels[self.item.id, self.aspect] = row["label"], note
+        aspects = list(self.asked())
+        later = aspects[aspects.index(self.aspect) + 1 :]
         # a first pass goes on to what is open; a correction walks through the rest of the item
-        if not before:
+        if is_first:
             later = [aspect for aspect in later if not self._label_of(aspect, self.item)]
         if later:
             self.aspect = later[0]
+        elif self._is_done(self.item):
+            self.next_open()
         else:
-            self.next_open() if self._is_done(self.item) else self.go(self.position)
+            self.go(self.position)
         return True
 
     def _turned(self, label: str) -> str:
-        """A preference in the file is about the candidates as given:
-
-        turn it round when the sides are swapped.
+        """A preference in the file is about the candidates as given: turn it round when the sides
+        are swapped.
         """
-        swapped = self.kind.name == "preference" and list(self.candidates().values()) != list(
-            self.item.candidates
-        )
-        return str(-int(label)) if swapped else label
+        is_swapped = list(self.candidates().values()) != list(self.item.candidates)
+        return str(-int(label)) if self.kind.name == "preference" and is_swapped else label
 
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
         label = self._label_of(aspect, self.item)
-        return next(
-            (
-                key
-                for key, value in self.kind.keys.items()
-                if label and value == self._turned(label)
-            ),
-            "",
-        )
+        if not label:
+            return ""
+        key_of = {value: key for key, value in self.kind.keys.items()}
+        return key_of[self._turned(label)]
 
 
 def read_edits(note: str) -> dict[str, str]:

@@ -32,11 +32,11 @@ DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 
 
 @dataclass(frozen=True, slots=True)
-class _PairRanking:
+class PairRanking:
     """Which of two was better, asked in both orders."""
 
-    # Of each pair the place chosen (1 or 2), with the first candidate shown first and shown second;
-    # None: unread.
+    # of each pair the place chosen (1 or 2), with the first candidate shown first and shown second;
+    # None: unread
     choices: tuple[tuple[int | None, int | None], ...]
     report: StepReport
 
@@ -73,9 +73,9 @@ def gpt_score(
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    step, names, fields = _asked(
-        "score", dimension, questions, contexts, options, candidate=candidates
-    )
+    step = _step("score", dimension, options)
+    names = names_of(options, questions=questions, candidates=candidates, contexts=contexts)
+    fields = _fields(step, dimension, names, questions, contexts, candidate=candidates)
     return step.ask(model, names, fields, options)
 
 
@@ -87,7 +87,7 @@ def gpt_ranking(
     second: Sequence[Context],
     contexts: Sequence[Context] | None = None,
     **options: Any,
-) -> _PairRanking:
+) -> PairRanking:
     """Let a model choose the better of two candidates, in both orders: two calls per pair.
 
     ``first``, ``second``: the candidates, shape (n,) each; the others as for `gpt_score`.
@@ -95,59 +95,55 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
     """
-    step, names, fields = _asked(
-        "ranking", dimension, questions, contexts, options, first=first, second=second
-    )
-    turned = fields | {"first": fields["second"], "second": fields["first"]}
-    twice = {
-        place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields
+    step = _step("ranking", dimension, options)
+    names = names_of(options, questions=questions, first=first, second=second, contexts=contexts)
+    fields = _fields(step, dimension, names, questions, contexts, first=first, second=second)
+    turned = {**fields, "first": fields["second"], "second": fields["first"]}
+    both_orders = {
+        name: list(chain(*zip(fields[name], turned[name], strict=True))) for name in fields
     }
-    chosen = step.ask(
-        model, [f"{name} order {order}" for name in names for order in (1, 2)], twice, options
-    )
+    names = [f"{name} order {order}" for name in names for order in (1, 2)]
+    chosen = step.ask(model, names, both_orders, options)
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
-    return _PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
+    return PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
 
 
-_FIELDS = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}  # of the reply: name and range
+def _step(kind: str, dimension: str, options: dict[str, Any]) -> LabelStep:
+    check_known("dimension", [dimension], DIMENSIONS)
+    prompt = options.pop("prompt", f"steps_gpt_{kind}_{dimension}")
+    field, needs, numbers = ("score", "candidate", (0, 10))
+    if kind == "ranking":
+        field, needs, numbers = ("better", "first", (1, 2))
+    schema = _number_schema(field, *numbers)
+    name = f"gpt_{kind} {dimension}"
+    return LabelStep(name, prompt, schema, needs, attrgetter(field), bound="label")
 
 
-def _asked(
-    kind: Literal["score", "ranking"],
+def _fields(
+    step: LabelStep,
     dimension: str,
+    names: Sequence[str],
     questions: Sequence[str],
     contexts: Sequence[Context] | None,
-    options: dict[str, Any],
-    **candidates: Sequence[Context],
-) -> tuple[LabelStep, list[str], dict[str, list[str]]]:
-    """Return the step, the names of the examples, and the texts of its prompt's fields."""
-    check_known("dimension", [dimension], DIMENSIONS)
+    **columns: Sequence[Context],
+) -> dict[str, list[str]]:
+    """Return the texts of the prompt's fields."""
     if (contexts is not None) != (dimension == "faithfulness"):
-        got = f"{'no ' * (contexts is None)}contexts for {dimension}"
-        raise ConfigError(
-            got, "contexts for faithfulness; for context relevance they are the candidates"
-        )
-    prompt = options.pop("prompt", f"steps_gpt_{kind}_{dimension}")
-    reply = _FIELDS[kind]
-    schema = _number_schema(*reply)
-    label = attrgetter(reply[0])
-    step = LabelStep(
-        f"gpt_{kind} {dimension}", prompt, schema, next(iter(candidates)), label, bound="label"
-    )
-    names = names_of(options, questions=questions, **candidates, contexts=contexts)
-    texts = candidates if contexts is None else {"context": contexts, **candidates}
-    fields = {
-        place: [
-            context_text(text, name) or "(empty)" for text, name in zip(column, names, strict=True)
-        ]
-        for place, column in texts.items()
-    }
+        got = f"{'contexts' if contexts is not None else 'no contexts'} for {dimension}"
+        expected = "contexts for faithfulness; for context relevance they are the candidates"
+        raise ConfigError(got, expected)
+    if contexts is not None:
+        columns = {"context": contexts, **columns}
+    fields = {}
+    for field, texts in columns.items():
+        named = zip(texts, names, strict=True)
+        fields[field] = [context_text(text, name) or "(empty)" for text, name in named]
     # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the
     # question too.
-    if contexts is None or "{question}" in load_prompt(prompt):
+    if contexts is None or "{question}" in load_prompt(step.prompt):
         fields["question"] = list(questions)
-    return step, names, fields
+    return fields
 
 
 @cache
@@ -155,6 +151,5 @@ def _number_schema(field: str, least: int, most: int) -> type[BaseModel]:
     # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
     # stays int, since pydantic's Literal would take JSON's true for 1.
     bounded = Field(ge=least, le=most, json_schema_extra={"enum": list(range(least, most + 1))})
-    return create_model(
-        field.title(), __config__=ConfigDict(extra="forbid"), **{field: (int, bounded)}
-    )
+    fields: dict[str, Any] = {field: (int, bounded)}
+    return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)

@@ -9,17 +9,16 @@ questions. How far a model agrees with the way WikiEval was made: `ragbench.pape
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data.ragchecker import Claim
 from ragbench.embedding import default_embedder, embed_distinct
-from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
     JointStep,
@@ -32,9 +31,8 @@ from ragbench.labelling.asking import (
 )
 from ragbench.metrics.reference_free import (
     answer_relevance,
-    answer_relevance_table,
-    context_relevance_table,
-    faithfulness_table,
+    context_relevance,
+    faithfulness,
     match_sentences,
 )
 from ragbench.text.sentences import split_sentences
@@ -98,10 +96,6 @@ def generate_questions(
 
     Source: RAGAS, section 3, Eq 1.
     """
-    if n < 1:
-        raise ConfigError(
-            f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n"
-        )
     names = names_of(options, answers=answers)
     schema = texts_schema("questions", n)
     step = LabelStep(
@@ -133,9 +127,9 @@ def extract_sentences(
 class ModelRagas:
     """RAGAS's three metrics by a chat model.
 
-    Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status
-    ("scored", or why the score is NaN), and the labels behind the score. ``reports`` says what each
-    step took, in order.
+    Every metric is a DataFrame, one row per example: score, n (what it counts), status ("scored",
+    or why the score is NaN), and the labels behind the score. ``reports`` says what each step took,
+    in order.
 
     Parameters
     ----------
@@ -171,36 +165,43 @@ class ModelRagas:
 
         ``questions`` help to read the answers.
         """
-        asked = [""] * len(answers) if questions is None else questions
-        extracted = extract_statements(self.model, asked, answers, **self.options)
+        questions = [""] * len(answers) if questions is None else questions
+        extracted = extract_statements(self.model, questions, answers, **self.options)
         judged = statement_verdicts(
             self.model, extracted.labels, contexts, self.joint, **self.options
         )
         self.reports += [extracted.report, judged.report]
-        table = faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
-        table["verdicts"] = list(judged.labels)
-        return table
+        rows = []
+        for verdicts in judged.labels:
+            score = math.nan if verdicts is None else faithfulness(verdicts)
+            why = "no statements"
+            if verdicts is None:
+                why = "statements unread"
+            elif None in verdicts:
+                why = "unread verdicts"
+            rows.append((score, len(verdicts or ()), _status(score, why), verdicts))
+        return pd.DataFrame(rows, columns=["score", "n", "status", "verdicts"])
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score answers by the questions they would answer; one call each.
 
         Column ``cosines``: of each generated question to the question.
         """
-        guessed = generate_questions(self.model, answers, self.n, **self.options)
-        self.reports.append(guessed.report)
-        texts = itertools.chain.from_iterable(filter(None, guessed.labels))
+        generated = generate_questions(self.model, answers, self.n, **self.options)
+        self.reports.append(generated.report)
+        texts = itertools.chain.from_iterable(filter(None, generated.labels))
         vectors = embed_distinct(self.embedder, [*questions, *texts])
-        asked = [vectors[question] for question in questions]
-        generated = [
-            None if texts is None else np.array([vectors[t] for t in texts])
-            for texts in guessed.labels
-        ]
-        table = answer_relevance_table(asked, generated)
-        table["cosines"] = [
-            None if own is None else [answer_relevance(question, [vector]) for vector in own]
-            for question, own in zip(asked, generated, strict=True)
-        ]
-        return table.rename(columns={"answer_relevance": "score"})
+        rows = []
+        for question, texts in zip(questions, generated.labels, strict=True):
+            if texts is None:
+                rows.append((math.nan, 0, "questions unread", None))
+                continue
+            vector = vectors[question]
+            score = answer_relevance(vector, [vectors[text] for text in texts])
+            cosines = [answer_relevance(vector, [vectors[text]]) for text in texts]
+            why = "zero vector" if texts else "no questions"
+            rows.append((score, len(texts), _status(score, why), cosines))
+        return pd.DataFrame(rows, columns=["score", "n", "status", "cosines"])
 
     def context_relevance(
         self, questions: Sequence[str], contexts: Sequence[Context]
@@ -212,12 +213,16 @@ class ModelRagas:
         """
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
-        counts = [
-            (None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered))
-            for p in copied.labels
-        ]
-        table = context_relevance_table(
-            [count for count, *_ in counts], [total for _, total, _ in counts]
-        )
-        table["altered"] = [altered for *_, altered in counts]
-        return table.rename(columns={"context_relevance": "score"})
+        rows = []
+        for found in copied.labels:
+            if found is None:
+                rows.append((math.nan, 0, "extraction unread", 0, 0))
+                continue
+            score = context_relevance(len(found.sentences), found.total)
+            counts = (len(found.sentences), len(found.altered))
+            rows.append((score, found.total, _status(score, "empty context"), *counts))
+        return pd.DataFrame(rows, columns=["score", "n", "status", "extracted", "altered"])
+
+
+def _status(score: float, why: str) -> str:
+    return why if math.isnan(score) else "scored"

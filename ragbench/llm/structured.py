@@ -120,7 +120,7 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     for candidate in [*whole, *(value for value in json_values(answer) if value != answer)]:
         try:
             value = schema.model_validate_json(candidate, strict=True)
-            json.loads(candidate, parse_constant=_number, parse_float=_number, parse_int=_number)
+            _check_json(candidate)
         except ValidationError as error:
             problem = _in_words(error)
         except ValueError as error:
@@ -134,6 +134,18 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     for candidate, value in fitting.items():
         return value, candidate, ""
     return None, "", problem
+
+
+def _check_json(text: str) -> None:
+    """ValueError for numbers that JSON has not, and for a field that is there twice."""
+    numbers = dict.fromkeys(("parse_constant", "parse_float", "parse_int"), _number)
+    json.loads(text, object_pairs_hook=_once, **numbers)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
+    return dict(pairs)
 
 
 def _number(written: str) -> float:

@@ -18,14 +18,15 @@ Undefined: a question without facts, or with an empty fact, scores NaN. An empty
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import as_list
+from ragbench.errors import ConfigError, check_known
+from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.layout import Form, comparable
 from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
 
@@ -44,10 +45,6 @@ MATCHES: Mapping[str, tuple[str, Form | None]] = {
     "exact_subsequence": ("subsequence", None),
 }
 
-# Characters of text per unit of work: large enough to keep threads busy, small enough to bound
-# memory (4 bytes each).
-_BLOCK_CHARACTERS = 2_000_000
-
 
 def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> float:
     """Mean share of each supporting fact found in a text, in [0, 1]; NaN without facts or with an
@@ -58,15 +55,14 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
     match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc"
-    (full-width Ａ is A);
-        "exact" (as published: no character is changed) or "exact_subsequence".
+    (full-width Ａ is A); "exact" (as published: no character is changed) or "exact_subsequence".
 
     Source: thesis §2.3, Eq 2.2.
 
     >>> ir_score(["abcd", "xyz"], "..abc..xyz")
     0.875
     """
-    return float(_mean_per_question(part_scores(parts, text, match)[:, None], [len(parts)])[0, 0])
+    return float(np.mean(part_scores(parts, text, match))) if len(parts) else np.nan
 
 
 def part_scores(
@@ -79,11 +75,33 @@ def part_scores(
 
     ``positions`` : ascending cut positions in characters of the text; None: the whole text. Returns
     a float array, shape (len(parts),), or (len(parts), len(positions)) with positions.
+
+    A slow version, with the longest common substring of two texts found by hand:
+
+        def longest(part, text):
+            starts = range(len(part))
+            return max(n for i in starts for n in range(len(part) - i + 1) if part[i : i + n] in text)
+
+        [longest(part, text) / len(part) for part in parts]
     """
-    _check([parts], [text])
-    cuts = np.array([[len(text)] if positions is None else positions], np.int64)
-    shares = _shares([parts], [text], cuts, match, threads=1)
-    return shares[:, 0] if positions is None else shares
+    # numba takes seconds
+    from ragbench.text.common import code_points, subsequence_lengths, substring_lengths
+
+    check_known("match", [match], MATCHES)
+    longest, form = MATCHES[match]
+    kernel = substring_lengths if longest == "substring" else subsequence_lengths
+    parts, compared = comparable(as_list(parts, "parts"), text, form)
+    whole = positions is None
+    cuts = np.array([len(text)] if positions is None else positions, np.int64)
+    cuts = compared.cut(cuts)
+    codes, code_offsets = code_points([compared.text[: cuts[-1]]])
+    facts, fact_offsets = code_points(parts)
+    lengths = np.empty((len(parts), len(cuts)), np.int64)
+    text_of = np.zeros(len(parts), np.int64)  # the kernel can take several texts
+    kernel(facts, fact_offsets, text_of, codes, code_offsets, cuts[None], lengths)
+    sizes = np.array([len(part) or np.nan for part in parts]).reshape(-1, 1)
+    shares = lengths / sizes
+    return shares[:, 0] if whole else shares
 
 
 def ir_score_curve(
@@ -100,9 +118,8 @@ def ir_score_curve(
 
     Source: thesis §2.3, Eq 2.2; the curves of Table 3.1.
     """
-    return ir_score_table(
-        [parts], [text], cutoffs, tokenizer, match, begin_token=begin_token, threads=1
-    )[0]
+    table = ir_score_table([parts], [text], cutoffs, tokenizer, match, begin_token=begin_token)
+    return table[0]
 
 
 def ir_score_table(
@@ -136,105 +153,57 @@ def ir_score_table(
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
     values = as_cutoffs(cutoffs)
-    _check(parts, texts)
-    joined = [t if isinstance(t, str) else " ".join(t) for t in texts]
-    if positions is None:
-        offsets = as_offsets(tokenizer)
-        offsets.warm(t for t in texts if isinstance(t, str))
-        offsets.warm_chunks(c for t in texts if not isinstance(t, str) for c in t)
-        chunked = ([t] if isinstance(t, str) else t for t in texts)
-        rows = [joined_cutoffs(chunks, values, offsets, begin_token) for chunks in chunked]
-        positions = np.array(rows, np.int64).reshape(len(texts), values.size)
-    else:
-        positions = np.asarray(positions)
-        if positions.shape != (len(joined), values.size) or positions.dtype.kind not in "iu":
-            got = f"positions of shape {positions.shape} and type {positions.dtype}"
-            raise ConfigError(got, f"whole numbers, shape {(len(joined), values.size)}")
-        positions = np.clip(positions, 0, np.array([len(t) for t in joined], np.int64)[:, None])
-    # The kernels walk a text once, so they want ascending positions; the columns go back to the
-    # caller's order.
-    order = np.argsort(positions, axis=1, kind="stable")
-    shares = _shares(
-        parts,
-        joined,
-        np.take_along_axis(positions, order, axis=1),
-        match,
-        threads or os.cpu_count() or 1,
-    )
-    result = np.empty(positions.shape)
-    np.put_along_axis(result, order, _mean_per_question(shares, [len(p) for p in parts]), axis=1)
-    return result
-
-
-def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
-    as_list(parts, "parts", object)
-    as_list(texts, "texts", object)
-    if len(parts) != len(texts):
-        raise DataError(
-            f"{len(parts)} lists of facts for {len(texts)} texts", "one list of facts per text"
-        )
-    for row, (facts, text) in enumerate(zip(parts, texts, strict=True)):
+    parts = [
         as_list(facts, f"facts of row {row}")
+        for row, facts in enumerate(as_list(parts, "parts", object))
+    ]
+    chunks = [
         as_list([text] if isinstance(text, str) else text, f"text of row {row}")
-
-
-def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    start = size = 0
-    for i, text in enumerate(texts):
-        if size and size + len(text) > _BLOCK_CHARACTERS:
-            yield start, i
-            start = i
-            size = 0
-        size += len(text)
-    if start < len(texts):
-        yield start, len(texts)
-
-
-def _shares(
-    parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, match: str, threads: int
-) -> np.ndarray:
-    """len(LCS) / len(part) of every part of every question: shape (all parts, n cut-offs)."""
-    # numba takes seconds
-    from ragbench.text.common import code_points, subsequence_lengths, substring_lengths
-
+        for row, text in enumerate(as_list(texts, "texts", object))
+    ]
+    same_length(facts=parts, texts=chunks)
+    joined = [" ".join(of_row) for of_row in chunks]
+    shape = (len(joined), values.size)
+    if positions is None:
+        positions = _positions(texts, chunks, values, tokenizer, begin_token)
+    positions = np.asarray(positions)
+    if positions.size == 0:
+        positions = positions.reshape(shape).astype(int)
+    if positions.shape != shape or positions.dtype.kind not in "iu":
+        got = f"positions of shape {positions.shape} and type {positions.dtype}"
+        raise ConfigError(got, f"whole numbers, shape {shape}")
     check_known("match", [match], MATCHES)
-    longest, form = MATCHES[match]
-    kernel: Callable[..., None] = (
-        substring_lengths if longest == "substring" else subsequence_lengths
-    )
-    if form is not None and texts:
-        forms = [comparable(facts, text, form) for facts, text in zip(parts, texts, strict=True)]
-        parts = [facts for facts, _ in forms]
-        texts = [text.text for _, text in forms]
-        cuts = np.stack([text.cut(row) for (_, text), row in zip(forms, cuts, strict=True)])
-    counts = np.array([len(p) for p in parts], np.int64)
-    first = np.append(0, np.cumsum(counts))
-    shares = np.empty((int(first[-1]), cuts.shape[1]))
-
-    def score(block: tuple[int, int]) -> None:
-        start, stop = block
-        codes, offsets = code_points(
-            [t[:c] for t, c in zip(texts[start:stop], cuts[start:stop, -1], strict=True)]
-        )
-        facts, fact_offsets = code_points([p for ps in parts[start:stop] for p in ps])
-        owner = np.repeat(np.arange(stop - start), counts[start:stop])
-        lengths = np.empty((owner.size, cuts.shape[1]), np.int64)
-        kernel(facts, fact_offsets, owner, codes, offsets, cuts[start:stop], lengths)
-        size = np.diff(fact_offsets).astype(float)
-        size[size == 0] = np.nan
-        shares[first[start] : first[stop]] = lengths / size[:, None]
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(score, _blocks(texts)))
-    return shares
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        rows = list(pool.map(partial(_curve, match=match), parts, joined, positions))
+    return np.array(rows).reshape(shape)
 
 
-def _mean_per_question(shares: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """Mean of consecutive groups of rows: shape (len(counts), columns); NaN for an empty group."""
-    means = np.full((len(counts), shares.shape[1]), np.nan)
-    at = 0
-    for row, n in enumerate(counts):
-        if n:
-            means[row] = shares[at : at + n].mean(axis=0)
-        at += n
-    return means
+def _curve(facts: Sequence[str], text: str, positions: np.ndarray, match: _Match) -> np.ndarray:
+    """Mean over the facts of a question, at every cut position."""
+    cuts = np.clip(positions, 0, len(text))
+    # the kernel walks a text once, so it wants ascending positions
+    order = np.argsort(cuts, kind="stable")
+    curve = np.full(len(cuts), np.nan)
+    if facts:
+        curve[order] = part_scores(facts, text, match, cuts[order]).mean(axis=0)
+    return curve
+
+
+def _positions(
+    texts: Iterable[str | Sequence[str]],
+    chunks: Sequence[Sequence[str]],
+    cutoffs: np.ndarray,
+    tokenizer: Any,
+    begin_token: bool,
+) -> np.ndarray:
+    """Return where the first N tokens of each text end, in characters."""
+    offsets = as_offsets(tokenizer)
+    whole = []
+    for text, of_row in zip(texts, chunks, strict=True):
+        if isinstance(text, str):
+            whole.append(text)
+        else:
+            offsets.warm_chunks(of_row)
+    offsets.warm(whole)
+    ends = [joined_cutoffs(of_row, cutoffs, offsets, begin_token) for of_row in chunks]
+    return np.array(ends, np.int64)

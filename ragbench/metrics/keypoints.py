@@ -2,22 +2,18 @@
 ROUGE-L.
 
 Recall (Eq 1) and the effective information rate (Eq 2) match references to passages sentence by
-sentence, as substrings, in one of four variants:
+sentence, as substrings, in one of three variants:
 
 ``normalised``, ``normalised_nfkc``  differences of layout removed on both sides
-(`ragbench.text.layout`); the default,
-              for documents whose lines are wrapped. They count as ``paper`` does.
-``paper``     characters as they are. EIR counts the words of references that matched as a whole; a
-metadata prefix in
-              brackets is cut off before matching and counting.
-``released``  EIR counts every matched sentence, against the passages joined by a blank (which is a
-word in Chinese);
-              Recall matches against the passages as they are, prefix included.
+                                     (`ragbench.text.layout`); the default, for documents whose
+                                     lines are wrapped.
+``paper``                            characters as they are.
 
-In all, Recall lets the sentences of one reference match in different passages: Eq 1's text can be
-read as asking for one passage that holds them all, the evaluation that made the published numbers
-does not. Without references both score 0 there; here the value is NaN unless ``empty=0.0`` is asked
-for.
+The sentences of one reference may match in different passages: Eq 1's text can be read as asking
+for one passage that holds them all, the evaluation that made the published numbers does not. EIR
+counts the words of references that matched as a whole; the released code counts every sentence that
+matched (notebook 41). Without references both score 0 there; here the value is NaN unless
+``empty=0.0`` is asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,7 +33,7 @@ from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences
 
 _Language = Literal["en", "zh"]
-_Variant = Literal["normalised", "normalised_nfkc", "paper", "released"]
+_Variant = Literal["normalised", "normalised_nfkc", "paper"]
 _Verdict = Literal["covered", "contradicted", "neither"]
 VERDICTS = ("covered", "contradicted", "neither")
 KEYPOINT_METRICS = ("completeness", "hallucination", "irrelevance")
@@ -46,7 +42,6 @@ VARIANTS: Mapping[str, Form | None] = {
     "normalised": "NFC",
     "normalised_nfkc": "NFKC",
     "paper": None,
-    "released": None,
 }
 # The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
 _PREFIX = re.compile(r"\A\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
@@ -65,11 +60,16 @@ def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
     if wrong := set(verdicts) - set(VERDICTS):
         raise DataError(f"the verdict {min(wrong)!r}", f"one of {', '.join(VERDICTS)}")
     counts = Counter(verdicts)
-    n = len(verdicts)
     return {
-        name: counts[v] / n if n else _NAN
-        for name, v in zip(KEYPOINT_METRICS, VERDICTS, strict=True)
+        # Eq 3-5: keypoints of a verdict, of all keypoints
+        "completeness": _share(counts["covered"], len(verdicts), _NAN),
+        "hallucination": _share(counts["contradicted"], len(verdicts), _NAN),
+        "irrelevance": _share(counts["neither"], len(verdicts), _NAN),
     }
+
+
+def _share(part: float, whole: float, empty: float) -> float:
+    return part / whole if whole else empty
 
 
 def keypoint_table(verdicts: Sequence[Sequence[_Verdict | None]]) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def reference_recall(
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
-    return _passage_scores(references, passages, language, variant, empty, prefix)[0]
+    return _recall(_search(references, passages, language, variant, prefix), empty)
 
 
 def effective_information_rate(
@@ -129,7 +129,26 @@ def effective_information_rate(
 
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
     """
-    return _passage_scores(references, passages, language, variant, empty, prefix)[1]
+    return _eir(_search(references, passages, language, variant, prefix), empty)
+
+
+class _Search(NamedTuple):
+    """The references of a question, looked for in its passages."""
+
+    found: list[bool]  # by reference: whether every sentence of it stands in some passage
+    words: list[int]  # by reference
+    retrieved: int  # words of all passages
+
+
+def _recall(search: _Search, empty: float) -> float:
+    """Eq 1: 1/n sum_i [reference i is found]."""
+    return _share(sum(search.found), len(search.found), empty)
+
+
+def _eir(search: _Search, empty: float) -> float:
+    """Eq 2: words of the references that are found / words of the passages."""
+    found = [words for words, found in zip(search.words, search.found, strict=True) if found]
+    return _share(sum(found), search.retrieved if search.words else 0, empty)
 
 
 def passage_table(
@@ -153,22 +172,21 @@ def passage_table(
         zip(references, passages, languages, strict=True)
     ):
         try:
-            recall, eir, words = _passage_scores(wanted, retrieved, code, variant, empty, prefix)
+            search = _search(wanted, retrieved, code, variant, prefix)
         except DataError as error:
             raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
-        rows.append((recall, eir, len(wanted), words))
+        recall = _recall(search, empty)
+        rows.append((recall, _eir(search, empty), len(search.found), search.retrieved))
     return pd.DataFrame(rows, columns=["recall", "eir", "references", "words"])
 
 
-def _passage_scores(
+def _search(
     references: Sequence[str],
     passages: Sequence[str],
     language: str,
     variant: str,
-    empty: float,
     prefix: bool,
-) -> tuple[float, float, int]:
-    """Recall, EIR and the number of words retrieved."""
+) -> _Search:
     check_language(language)
     check_known("variant", [variant], VARIANTS)
     references = as_list(references, "references")
@@ -176,29 +194,23 @@ def _passage_scores(
     if form := VARIANTS[variant]:
         passages = [comparable(references, passage, form)[1].text for passage in passages]
         references = comparable(references, "", form)[0]
-    released = variant == "released"
-    without_prefix = [_PREFIX.sub("", p) for p in passages] if prefix else passages
-    joined = " ".join(without_prefix)
-    searched = passages if released else without_prefix
-    words = count_words(joined, language)
-    if language == "zh" and not released:
-        words -= max(0, len(passages) - 1)  # the blanks of the join are no words
-    whole = matched = 0
+    if prefix:
+        passages = [_PREFIX.sub("", passage) for passage in passages]
+    found = []
+    words = []
     for number, reference in enumerate(references):
         sentences = split_sentences(reference, language)
         if not sentences:
-            raise DataError(
-                f"reference {number} is empty", "a text with a sentence", "remove it, or fill it in"
-            )
-        complete = all(any(s in p for p in searched) for s in sentences)
-        whole += complete
-        counted = (
-            [s for s in sentences if s in joined] if released else sentences if complete else []
-        )
-        matched += sum(count_words(s, language) for s in counted)
-    if not references:
-        return empty, empty, words
-    return whole / len(references), matched / words if words else empty, words
+            got = f"reference {number} is empty"
+            raise DataError(got, "a text with a sentence", "remove it, or fill it in")
+        missing = [
+            sentence
+            for sentence in sentences
+            if not any(sentence in passage for passage in passages)
+        ]
+        found.append(not missing)
+        words.append(sum(count_words(sentence, language) for sentence in sentences))
+    return _Search(found, words, sum(count_words(passage, language) for passage in passages))
 
 
 def answer_rouge_l(
@@ -244,26 +256,32 @@ def answer_rouge_l(
             f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'"
         )
     tokens = tokenizer or (lambda text: _TOKENS[language].findall(text.lower()))
-
-    def score(answer: str, reference: str) -> float:
+    scores = []
+    for answer, reference in zip(answers, references, strict=True):
         if variant == "released":
-            return _distinct_rouge_l(answer, reference, empty)
+            scores.append(_distinct_rouge_l(answer, reference, empty))
+            continue
         a = tokens(answer)
         b = tokens(reference)
-        return 2 * lcs_length(a, b) / (len(a) + len(b)) if len(a) and len(b) else empty
-
-    return np.array([score(*pair) for pair in zip(answers, references, strict=True)], float)
+        # F1 of precision common / len(a) and recall common / len(b)
+        scores.append(2 * lcs_length(a, b) / (len(a) + len(b)) if len(a) and len(b) else empty)
+    return np.array(scores, float)
 
 
 def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:
     """ROUGE-L of the package rouge 1.0.1, which counts distinct words (a blank sentence is a word
     there too).
     """
-    a, b = (
-        [" ".join(s.split()).split(" ") for s in text.split(".") if s]
-        for text in (answer, reference)
-    )
+    a = _sentences_of_words(answer)
+    b = _sentences_of_words(reference)
     if not a or not b:
         return empty
-    common = {word for true in b for given in a for word in lcs_tokens(true, given)}
+    common: set[str] = set()
+    for true in b:
+        for sentence in a:
+            common.update(lcs_tokens(true, sentence))
     return 2 * len(common) / (len(set().union(*a)) + len(set().union(*b)))
+
+
+def _sentences_of_words(text: str) -> list[list[str]]:
+    return [" ".join(sentence.split()).split(" ") for sentence in text.split(".") if sentence]

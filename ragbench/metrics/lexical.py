@@ -70,7 +70,7 @@ def _other_script(*texts: str) -> bool:
     return 10 * sum(not _LATIN.match(letter) for letter in letters) > len(letters)
 
 
-def best_over_references(
+def _best_over_references(
     score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]
 ) -> float:
     """Return the best score of several references; NaN where all of them are."""
@@ -99,7 +99,7 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
         form = _words_of_script if _other_script(got, true) else _normalise_answer
         return float(form(got) == form(true))
 
-    return best_over_references(equal, prediction, reference)
+    return _best_over_references(equal, prediction, reference)
 
 
 def contained(prediction: str, reference: str | Sequence[str]) -> float:
@@ -125,7 +125,7 @@ def contained(prediction: str, reference: str | Sequence[str]) -> float:
     >>> contained("She died in Trieste, in 1890.", "Trieste"), contained("In 1,190 towns", "190")
     (1.0, 0.0)
     """
-    return best_over_references(_contained, prediction, reference)
+    return _best_over_references(_contained, prediction, reference)
 
 
 def _contained(prediction: str, reference: str) -> float:
@@ -185,7 +185,7 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
 
     Source: HotpotQA, official evaluation script.
     """
-    return best_over_references(_token_f1, prediction, reference)
+    return _best_over_references(_token_f1, prediction, reference)
 
 
 def _token_f1(prediction: str, reference: str) -> float:
@@ -236,7 +236,7 @@ def bleu(
     (notebook 21).
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
-    best_over_references(lambda *_: 0.0, prediction, reference)  # checks both
+    _best_over_references(lambda *_: 0.0, prediction, reference)  # checks both
     texts = [prediction, *([reference] if isinstance(reference, str) else reference)]
     if tokenizer is None:
         tokenizer = _bleu_tokenizer(texts)
@@ -295,7 +295,7 @@ def rouge_l(
         b = list(cut(true))
         return _harmonic(lcs_length(a, b), len(a), len(b))
 
-    return best_over_references(score, prediction, reference)
+    return _best_over_references(score, prediction, reference)
 
 
 def _rouge_tokenizer(stem: bool) -> _Words:
@@ -341,9 +341,7 @@ def idf_overlap(
     return 2 * weight(a & b) / total if total else math.nan
 
 
-def claim_overlap(
-    claim: str, text: str, idf: Mapping[str, float], *, unseen: float | None = None
-) -> float:
+def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
     """Share of a claim's words that stand in a text, each different word weighted by its IDF; NaN
     without words.
 
@@ -351,9 +349,8 @@ def claim_overlap(
 
     Parameters
     ----------
-    idf : stem -> weight, as `idf_weights` gives of the documents or chunks.
-    unseen : weight of a stem that ``idf`` lacks; default the largest in ``idf``, or 1 when it is
-    empty.
+    idf : stem -> weight, as `idf_weights` gives of the documents or chunks; a stem that it lacks
+    weighs as much as the rarest.
 
     Words found are no proof that a text says the claim: order, negation and who did what are not
     read. On MiniHop's reference labels it ranks the chunks that entail a claim of the true answer
@@ -365,7 +362,7 @@ def claim_overlap(
     >>> round(claim_overlap("Cats sat", "The cat ran", {"cat": 1.0, "sat": 3.0}), 2)
     0.25
     """
-    rarest = max(idf.values(), default=1.0) if unseen is None else unseen
+    rarest = max(idf.values(), default=1.0)
     claimed = set(stems(claim))
     present = set(stems(text))
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
+from ragbench.data.ragchecker import CHECKS, RagResult, from_ragchecker
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_metrics
+from ragbench.metrics.claims import LOWER_IS_BETTER, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import (
@@ -28,7 +28,6 @@ from ragbench.metrics.keypoints import (
     reference_recall,
 )
 from ragbench.metrics.lexical import (
-    best_over_references,
     bleu,
     claim_overlap,
     contained,
@@ -38,7 +37,9 @@ from ragbench.metrics.lexical import (
     token_f1,
 )
 from ragbench.metrics.nuggets import NUGGET_METRICS, nugget_metrics
-from ragbench.metrics.ranking import MEASURES, rank_scores
+from ragbench.metrics.ranking import MEASURES, rank_table
+from ragbench.records import GRADES
+from ragbench.stats.tables import fully_right, grade_numbers
 from ragbench.text.languages import language_of
 
 _Value = float | Mapping[str, float]
@@ -53,83 +54,104 @@ class Metric:
     source: str  # paper and equation
     range: tuple[float, float] = (0.0, 1.0)
     names: tuple[str, ...] = ()  # of the numbers, where there are several
-    lower_is_better: tuple[
-        str, ...
-    ] = ()  # of the numbers; ``("mine",)`` for a metric of one number named "mine"
+    # of the numbers; ``("mine",)`` for a metric of one number named "mine"
+    lower_is_better: tuple[str, ...] = ()
+    # whether ``function`` takes the columns of all rows at once, and returns a value per row
+    all_rows: bool = False
 
 
-def readable(labels: ClaimLabels) -> bool:
-    """Tell whether all labels of a result are there:
-
-    an unread one (None) would decide between the shares.
-    """
-    parts = [getattr(labels, check) for check in CHECKS]
-    return not any(part is None or None in np.array(part, dtype=object) for part in parts)
+def claim_result(labels: RagResult | Mapping[str, Any]) -> RagResult:
+    """Return a cell of ``claim_labels`` as a record; it may be RAGChecker's JSON object."""
+    if isinstance(labels, RagResult):
+        return labels
+    return from_ragchecker({"results": [labels]}).results[0]
 
 
-def _claims(labels: ClaimLabels) -> _Value:
-    read = readable(labels)
-    return (
-        claim_metrics(*(getattr(labels, c) for c in CHECKS))
-        if read
-        else dict.fromkeys(CLAIM_METRICS, math.nan)
-    )
+def _claims(labels: RagResult | Mapping[str, Any]) -> _Value:
+    result = claim_result(labels)
+    if result.missing():  # an unread label would decide between the shares
+        return dict.fromkeys(CLAIM_METRICS, math.nan)
+    return claim_metrics(**{check: getattr(result, check) for check in CHECKS})
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> _Value:
     return keypoint_metrics([] if None in verdicts else verdicts)  # as with claims
 
 
-def _grades(grade: int) -> _Value:
-    return {f"grade {n}": float(grade == n) for n in range(1, 6)}
+def grade_metrics(scale: Iterable[int] = GRADES) -> dict[str, Metric]:
+    """Make the metrics of grades: fully_right (the best of the scale), and the share of each.
+
+    ``METRICS |= grade_metrics(prompt_scale("mine.txt"))`` is for a grading prompt of your own.
+    """
+
+    def right(grade: Any) -> float:
+        return float(fully_right([grade], scale)[0])
+
+    def shares(grade: Any) -> _Value:
+        number = grade_numbers([grade], scale)[0]
+        return {f"grade {n}": math.nan if math.isnan(number) else float(number == n) for n in scale}
+
+    return {
+        "fully_right": Metric(("grade",), right, "thesis §2.4"),
+        # categories: their means are shares
+        "grade": Metric(("grade",), shares, "thesis §2.4", names=tuple(shares(1))),
+    }
+
+
+_YES_OR_NO = {
+    **dict.fromkeys(("true", "1", "1.0", "yes"), 1.0),
+    **dict.fromkeys(("false", "0", "0.0", "no"), 0.0),
+}
 
 
 def _abstentions(abstained: object, kind: str) -> _Value:
-    did = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(str(abstained).casefold(), math.nan)
-    open_ = "unanswerable" in kind.casefold()
-    no = math.nan
-    return dict(zip(_ABSTENTIONS, (did, did if open_ else no, no if open_ else did), strict=True))
+    abstention = _YES_OR_NO.get(str(abstained).strip().casefold(), math.nan)
+    unanswerable = "unanswerable" in kind.casefold()
+    return {
+        "any_abstention": abstention,
+        "right_abstention": abstention if unanswerable else math.nan,
+        "wrong_abstention": math.nan if unanswerable else abstention,
+    }
+
+
+def _ranking(retrieved: Sequence[Any], relevant: Sequence[Any]) -> list[Mapping[str, float]]:
+    return rank_table(retrieved, relevant).to_dict("records")
 
 
 def _recall(texts: Sequence[str], chunks: Sequence[str]) -> float:
-    return reference_recall(texts, chunks, language(texts))
+    return reference_recall(texts, chunks, _language(texts))
 
 
 def _eir(texts: Sequence[str], chunks: Sequence[str]) -> float:
-    return effective_information_rate(texts, chunks, language(texts))
+    return effective_information_rate(texts, chunks, _language(texts))
 
 
 def _claim_overlap(reference: str | Sequence[str], chunks: Sequence[str]) -> float:
-    """The true answer's words in the retrieved text;
+    """The true answer's words in the retrieved text; of several answers, the best.
 
-    weights from this row's chunks. Of several answers, the best.
+    Weights are from this row's chunks.
     """
     idf = idf_weights(chunks)
-    return best_over_references(
-        lambda text, claim: claim_overlap(claim, text, idf), " ".join(chunks), reference
-    )
+    references = [reference] if isinstance(reference, str) else reference
+    return max(claim_overlap(text, " ".join(chunks), idf) for text in references)
 
 
-def language(texts: Iterable[str]) -> str:
+def _language(texts: Iterable[str]) -> str:
     """Return "zh" for Chinese texts, else "en": the two that RAGEval's metrics know."""
     return "zh" if language_of(texts) == "chinese" else "en"
 
 
 _RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
-_ABSTENTIONS = ("any_abstention", "right_abstention", "wrong_abstention")
 _WORSE = ("hallucination", "irrelevance")
 _TRUE = ("answer", "reference")
 METRICS: dict[str, Metric] = {
     "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
-    "fully_right": Metric(("grade",), lambda grade: float(grade == 5), "thesis §2.4"),
-    "grade": Metric(
-        ("grade",), _grades, "thesis §2.4", names=tuple(_grades(1))
-    ),  # categories: their means are shares
+    **grade_metrics(),
     "abstention": Metric(
         ("abstained", "kind"),
         _abstentions,
         "thesis §2.4, grade 1; RAGEval, unanswerable questions",
-        names=_ABSTENTIONS,
+        names=tuple(_abstentions(1, "")),
         lower_is_better=("wrong_abstention",),
     ),
     "ragchecker": Metric(
@@ -160,7 +182,9 @@ METRICS: dict[str, Metric] = {
     "token_f1": Metric(_TRUE, token_f1, "HotpotQA"),
     "bleu": Metric(_TRUE, bleu, "Papineni et al. 2002"),
     "rouge_l": Metric(_TRUE, rouge_l, "Lin 2004"),
-    "ranking": Metric(("retrieved", "relevant"), rank_scores, "ir_measures", names=MEASURES),
+    "ranking": Metric(
+        ("retrieved", "relevant"), _ranking, "ir_measures", names=MEASURES, all_rows=True
+    ),
 }
 # Several by one name.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -193,9 +217,10 @@ def lower_is_better() -> list[str]:
 
 
 # What other tools call a metric, and what is nearest to it here.
+_WORDS = "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)"
 _ELSEWHERE = {
-    "bertscore": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
-    "bert_score": "token_f1 or rouge_l (words, no embeddings; notebook 21 has it on MiniLM)",
+    "bertscore": _WORDS,
+    "bert_score": _WORDS,
     "accuracy": "contained (the true answer stands in the answer) or fully_right (grade 5)",
     "em": "exact_match",
     "cover_em": "contained",
@@ -209,23 +234,22 @@ _ELSEWHERE = {
 
 
 def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it) of what is asked for:
+    """Return column -> (metric, number of it) of what is asked for.
 
-    metrics, groups or single numbers, each once.
+    Metrics, groups or single numbers, each once.
     """
     every = numbers_by_column()
-    names = [names] if isinstance(names, str) else names
-    if absent := next((name for name in names if name.casefold() in _ELSEWHERE), None):
-        do = f"use {_ELSEWHERE[absent.casefold()]}, or add a function of your own, see README"
-        raise ConfigError(
-            f"there is no metric {absent!r}", "a name that rb.metric_table() lists", do
-        )
-    check_known("metric", names, {**METRICS, **GROUPS, **every})
-    asked: dict[str, tuple[str, str]] = {}
-    for name in names:
-        metrics = GROUPS.get(name, (name,) if name in METRICS else ())
-        several = {
-            column: of for metric in metrics for column, of in every.items() if of[0] == metric
-        }
-        asked |= several or {name: every[name]}
-    return asked
+    wanted: dict[str, tuple[str, str]] = {}
+    for name in [names] if isinstance(names, str) else names:
+        if nearest := _ELSEWHERE.get(name.casefold()):
+            do = f"use {nearest}, or add a function of your own, see README"
+            raise ConfigError(f"there is no metric {name!r}", "a name of rb.metric_table()", do)
+        check_known("metric", [name], {**METRICS, **GROUPS, **every})
+        for metric in GROUPS.get(name, [name]):
+            if metric in METRICS:
+                wanted |= {
+                    column: number for column, number in every.items() if number[0] == metric
+                }
+            else:
+                wanted[name] = every[name]
+    return wanted

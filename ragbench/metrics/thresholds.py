@@ -87,18 +87,13 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points
     (N = 1000).
     """
-    scores, marks = valid_pairs(ir_scores, grades)
+    scores, marks = _valid_pairs(ir_scores, grades)
     for grade in (1, 5):
-        if (marks == grade).all() or not (marks == grade).any():
-            got = (
-                f"{'only' if (marks == grade).all() else 'no'} grade {grade} among "
-                f"{marks.size} points"
-            )
-            raise DataError(
-                got,
-                "answers with and without it",
-                "grade more answers, of weak and of strong retrieval",
-            )
+        count = (marks == grade).sum()
+        if count in (0, marks.size):
+            got = f"{count} of {marks.size} answers with grade {grade}"
+            do = "grade more answers, of weak and of strong retrieval"
+            raise DataError(got, "answers with and without it", do)
     return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
 
 
@@ -148,23 +143,14 @@ def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
     return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
 
 
-def grade_groups(grades: np.ndarray) -> np.ndarray:
-    """Grades 1-5 as groups:
-
-    0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS.
-    """
-    return np.array([-1, 0, 1, 1, 1, 2])[grades]
-
-
 def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
-    """The group that the three boxes predict from a score:
-
-    2 above k, else 0 below h, else 1 (thesis, section 3.3).
+    """The group of `GROUPS` that the three boxes predict from a score: 2 above k, else 0 below h,
+    else 1 (thesis, section 3.3).
     """
     return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
 
 
-def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
+def _valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return finite scores and grades 1-5 of the same answers, one per answer."""
     scores = _scores(ir_scores)
     marks = as_floats(grades, "grades")

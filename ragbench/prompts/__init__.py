@@ -33,6 +33,28 @@ def load_prompt(prompt: Prompt) -> str:
     ----------
     prompt : an id, or the path of a text file (anything with a folder or an ending, or a ``Path``).
     """
+    return _parts(prompt)[1]
+
+
+def prompt_scale(prompt: Prompt) -> dict[int, str]:
+    """Return the grades of a grading prompt and what they mean, as its header says; empty without.
+
+    The header has a line ``Scale:``, and below it a line per grade: ``3: partly right``. The
+    greatest grade is that of an answer that is fully right.
+
+    >>> prompt_scale("thesis_grade")[5]
+    'fully correct'
+    """
+    header, _ = _parts(prompt)
+    if "Scale:" not in header:
+        return {}
+    lines = header[header.index("Scale:") + 1 :]
+    grades = [re.match(r"(\d+): *(.+)", line) for line in lines]
+    return {int(grade[1]): grade[2] for grade in grades if grade}
+
+
+def _parts(prompt: Prompt) -> tuple[list[str], str]:
+    """Return the lines of a prompt's header, and its text."""
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
         check_known("prompt", [prompt], _prompt_ids())
@@ -49,18 +71,21 @@ def load_prompt(prompt: Prompt) -> str:
             f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8"
         ) from None
     first, *lines = [line.rstrip() for line in text.split("\n")]
+    header: list[str] = []
     if first == _MARK:
         if _MARK not in lines:
             do = "add it below the header, or drop both"
             raise DataError(f"the header of {path} has no end", f"a second line {_MARK!r}", do)
-        text = "\n".join(lines[lines.index(_MARK) + 1 :]).strip()
+        end = lines.index(_MARK)
+        header = lines[:end]
+        text = "\n".join(lines[end + 1 :]).strip()
     if not text:
         raise DataError(
             f"the prompt file {path} is empty",
             "a prompt",
             "write one, or use an id of ragbench's own",
         )
-    return text
+    return header, text
 
 
 def prompt_hash(prompt: Prompt) -> str:

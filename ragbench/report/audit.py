@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import chi2_contingency
 
 from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.axes import NONE, QUERY_ONLY
-from ragbench.experiment.rows import AXIS_COLUMNS, fully_right, run_folder
+from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
+from ragbench.stats.tables import fully_right
 
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
@@ -372,6 +374,8 @@ def _run_checks(table: str, part: pd.DataFrame, by: list[str]) -> Iterator[_Entr
         )
     if table == RIGHT:
         yield from _score_checks(part, RIGHT, share, by, "question_id", within, table)
+        if "judge_shown" in part:
+            yield from _labels_by_place(part)
     for name, check in _CHECKS.items():
         if check.table == table:
             yield from _column_check(part, by, table, name)
@@ -383,6 +387,26 @@ def _changed_replies(path: Path) -> _Entry:
         count = len(cassette)
     detail = "; ".join(problems[:3])
     return _entry("cassette", "changed or damaged", len(problems), count, detail=detail)
+
+
+def _labels_by_place(grades: pd.DataFrame) -> list[_Entry]:
+    """Test whether the grades of prompts with several answers depend on the answer's place there.
+
+    The answers of a prompt are in random order, so that grades and places are independent: a
+    chi-squared test of their table, with the shares of each grade by place.
+    """
+    several = grades[pd.to_numeric(grades["judge_shown"], errors="coerce") > 1]
+    counts = pd.crosstab(several["judge_position"], several["grade"])
+    if min(counts.shape) < 2:
+        return []
+    p = chi2_contingency(counts).pvalue
+    shares = []
+    for place, row in counts.div(counts.sum(axis=1), axis=0).iterrows():
+        of_place = ", ".join(f"grade {grade:g} {share:.0%}" for grade, share in row.items())
+        shares.append(f"place {place:g}: {of_place}")
+    detail = f"p = {p:.2g} (chi-squared); {'; '.join(shares)}"
+    flagged = len(several) if p < 0.05 else 0
+    return [_entry(RIGHT, "labels by place", flagged, len(several), detail=detail)]
 
 
 def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -417,7 +441,7 @@ def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
     or a text, counts. Grades have 1.0 for grade 5.
     """
     graded = rows[rows["judge"] != NONE]
-    graded = graded.assign(**{RIGHT: fully_right(graded)}).reset_index(drop=True)
+    graded = graded.assign(**{RIGHT: fully_right(graded["grade"])}).reset_index(drop=True)
     contexts = _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
     answers = _once(rows[rows["generator"] != NONE], ANSWERED, "answer")
     return {

@@ -27,7 +27,7 @@ from ragbench.experiment.manifest import check_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.grades import grade_shares
 from ragbench.llm import Cassette
-from ragbench.metrics.table import readable
+from ragbench.metrics.table import claim_result
 from ragbench.plots import GRADE_NAMES
 from ragbench.report.audit import (
     CELL,
@@ -292,7 +292,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     files: dict[str, Iterable[str]] = {"rows.csv": _csv(table)}
     notes = []
     if "claim_labels" in table:
-        whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
+        results = map(claim_result, table["claim_labels"].dropna())
+        whole = [result for result in results if not result.missing()]
         text = json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False)
         files["claim_labels.json"] = [text, "\n"]
         if len(whole) < len(table):

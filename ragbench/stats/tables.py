@@ -6,7 +6,7 @@ the only place where scores of single questions are averaged, and compared in pa
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -52,19 +52,24 @@ _MEASURED = (
 )
 
 
-def fully_right(grades: Any) -> np.ndarray:
-    """1.0 for grade 5, 0.0 for 1 to 4, NaN for what is no grade: empty, outside 1 to 5, or other
-    words.
+def grade_numbers(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
+    """Read grades: NaN for what is no grade of the scale: empty, another number, or other words.
 
     Grades may be text, as of a table: "5" and "5.0" are 5.
+    """
+    numbers = pd.to_numeric(pd.Series(list(grades), dtype=object), errors="coerce")
+    numbers = numbers.to_numpy(float, na_value=np.nan)
+    return np.where(np.isin(numbers, list(scale)), numbers, np.nan)
+
+
+def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
+    """1.0 for the best grade of the scale, 0.0 for the others, NaN for what is no grade.
 
     >>> fully_right([5, "5", "5.0", 4, 7, "good", None]).tolist()
     [1.0, 1.0, 1.0, 0.0, nan, nan, nan]
     """
-    numbers = pd.to_numeric(pd.Series(list(grades), dtype=object), errors="coerce").to_numpy(
-        float, na_value=np.nan
-    )
-    return np.where(np.isin(numbers, range(1, 6)), (numbers == 5).astype(float), np.nan)
+    numbers = grade_numbers(grades, scale)
+    return np.where(np.isnan(numbers), np.nan, numbers == max(scale))
 
 
 def means(

@@ -18,12 +18,10 @@ import pandas as pd
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.claims import (
-    CHECKS,
     COUNTS,
     LOWER_IS_BETTER,
     METRICS,
-    claim_counts,
-    claim_metrics,
+    claim_metrics_table,
 )
 from ragbench.metrics.lexical import claim_overlap, idf_weights
 from ragbench.text.sentences import sentence_spans
@@ -49,7 +47,10 @@ _LEGEND = (
 # Side -> the other answer, and the checks of this side's claims: against that answer, against the
 # chunks.
 _OTHER = {"response": "reference", "reference": "response"}
-_CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
+_CHECKS_OF = {
+    "response": ("response_in_reference", "response_in_chunks"),
+    "reference": ("reference_in_response", "reference_in_chunks"),
+}
 _CHOSEN = " aria-current='true'"
 _HINT = (
     "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the "
@@ -370,18 +371,18 @@ def _scores_of(result: RagResult) -> tuple[dict[str, float], str]:
     """Return the metrics, NaN where undefined, and the numbers of claims and chunks that they rest
     on, or what keeps them from being known.
     """
-    checks = {check: getattr(result, check) for check in CHECKS}
-    gaps = [f"{check} not checked" for check in result.missing()]
-    for check, labels in checks.items():
-        if None in np.array(labels or (), dtype=object):
-            gaps.append(f"{check} has unread labels")
+    gaps = []
+    for check in result.missing():
+        state = "not checked" if getattr(result, check) is None else "has unread labels"
+        gaps.append(f"{check} {state}")
     if gaps:
         return dict.fromkeys(METRICS, math.nan), "; ".join(gaps).replace("_", " ")
-    counts = claim_counts(**checks)
+    row = claim_metrics_table([result]).iloc[0]
+    counts = row[list(COUNTS)].astype(int).to_dict()
     # a matrix without rows does not tell how many chunks there were
     counts["n_chunks"] = len(result.chunks)
     words = [f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS]
-    return claim_metrics(**checks), ", ".join(words)
+    return row[list(METRICS)].to_dict(), ", ".join(words)
 
 
 def _best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:

@@ -9,7 +9,7 @@ import json
 import ragbench as rb
 from ragbench.paths import packaged_data
 
-recorded = json.loads(packaged_data("minihop", "claims_prompts.json").read_text(encoding="utf-8"))
+recorded = json.loads(packaged_data("minihop", "labels", "claims", "claims_prompts.json").read_text(encoding="utf-8"))
 results = recorded["results"][8:13]  # the first has all three labels, and a claim that the first chunk entails
 """
 SHOW = "inspector = rb.widgets.ClaimInspector(results)\ninspector"

@@ -154,20 +154,14 @@ def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_an
     texts = list(dict.fromkeys([*run["question"], *run["guesses"].explode()]))
     vectors = dict(zip(texts, minilm.embed_array(texts), strict=True))
 
-    def differences(noncommittal):
-        made = [
-            answer_relevance(
-                vectors[r.question],
-                [vectors[t] for t in r.guesses],
-                flags=r.flags,
-                noncommittal=noncommittal,
-            )
-            for r in run.itertuples()
-        ]
-        return np.abs(np.array(made) - run["score"])
-
-    assert differences("zero").max() < 2e-6
-    assert (differences("ignore") > 0.01).sum() == 8  # the answers with a remark
+    ours = np.array([
+        answer_relevance(vectors[row.question], [vectors[text] for text in row.guesses])
+        for row in run.itertuples()
+    ])  # fmt: skip
+    evasive = run["flags"].map(any)
+    assert evasive.sum() == 8
+    assert np.abs(np.where(evasive, 0.0, ours) - run["score"]).max() < 2e-6
+    assert (np.abs(ours - run["score"]) > 0.01).sum() == 8
 
 
 @pytest.mark.data

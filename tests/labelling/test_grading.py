@@ -11,11 +11,12 @@ from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.graded_answers import GradedAnswer, judge_report
-from ragbench.labelling.grades import _grading_prompts, grade, group_answers, repeated_grades
+from ragbench.labelling.graded_answers import GradedAnswer, measure_judge
+from ragbench.labelling.grades import _grading_prompts, grade, grade_shares, group_answers
 from ragbench.llm import Cassette
 from ragbench.papers.thesis import steps
-from ragbench.records import Answer, Question
+from ragbench.prompts import prompt_scale
+from ragbench.records import GRADES, Answer, Grade, Question
 
 BRIDGE = Question(
     "b1",
@@ -144,6 +145,7 @@ def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
         '{"grades": [1, 2, 6]}',
         '{"grades": ["1", "2", "3"]}',
         '{"grades": [true, 2, 3]}',
+        '{"grades": [1, 2, 3], "grades": [5, 5, 5]}',
         '{"scores": [1, 2, 3]}',
         "All three are fine.",
     ],
@@ -207,26 +209,42 @@ def test_no_answer_has_no_grade_an_object_grades_without_a_prompt_and_nobody_is_
         grade(None, ASKED, said)
 
 
+class Fixed:
+    """A judge whose grades are known."""
+
+    def __init__(self, grades):
+        self.grades = grades
+
+    def grade_all(self, questions, answers):
+        return [
+            Grade(answer.question_id, value, "mine")
+            for answer, value in zip(answers, self.grades, strict=True)
+        ]
+
+
 def gold(grades, split="dev"):
     return [
         GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
     ]
 
 
+def measured(grades, rows):
+    asked = [Question(name, "Who?", "Ann") for name in dict.fromkeys(r.question_id for r in rows)]
+    return measure_judge(Fixed(grades), asked, rows).to_dict("records")
+
+
 def test_report_by_hand():
     rows = gold([1, 1, 2, 5]) + gold([4, 4], "test")
-    dev, test = judge_report([1, 2, 2, None, 4, 5], rows, "mine").to_dict("records")
+    dev, test = measured([1, 2, 2, None, 4, 5], rows)
     assert (dev["judge"], dev["split"], dev["n"], dev["unscored"]) == ("mine", "dev", 4, 1)
     assert dev["accuracy"] == pytest.approx(2 / 3)
     # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
     assert dev["kappa"] == pytest.approx(0.4)
     assert (test["split"], test["n"], test["unscored"], test["accuracy"]) == ("test", 2, 0, 0.5)
-    with pytest.raises(DataError, match="1 grades for 2"):
-        judge_report([1], gold([1, 2]))
-    with pytest.raises(DataError, match="label 7 at position 1"):
-        judge_report([1, 7], gold([1, 2]))
+    with pytest.raises(DataError, match="7"):
+        measured([1, 7], gold([1, 2]))
     # NaN is unscored, too
-    (report,) = judge_report([math.nan, 2.0], gold([1, 2])).to_dict("records")
+    (report,) = measured([math.nan, 2.0], gold([1, 2]))
     assert (report["unscored"], report["accuracy"]) == (1, 1.0)
 
 
@@ -235,15 +253,42 @@ def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
         return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
 
     questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
-    answers = [Answer("q", text, "g") for text in ("Ann", "Bob")]
+    graded = [GradedAnswer(text, "q", text, 4, "dev") for text in ("Ann", "Bob")]
     with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
         model = server.model(seed=3)
-        grade(model, questions, answers, cassette=cassette)
-        assert len(server.calls) == 2
-        repeats = repeated_grades(model, questions, answers, repeats=3, cassette=cassette)
-        assert repeats == [[4, 5, 1], [4, 5, 1]]
+        options = {"cassette": cassette, "progress": False}
+        (once,) = measure_judge(model, questions, graded, **options).to_dict("records")
+        assert (once["accuracy"], len(server.calls)) == (1.0, 2)
+        assert "changes" not in once
+        (thrice,) = measure_judge(model, questions, graded, repeats=3, **options).to_dict("records")
         assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
-        assert repeated_grades([model], questions, answers, repeats=3, cassette=cassette) == repeats
-        assert len(server.calls) == 6
-    with pytest.raises(ConfigError, match="repeats=1"):
-        repeated_grades(model, questions, answers, repeats=1)
+        assert (thrice["accuracy"], thrice["changes"]) == (1.0, 1.0)  # grades 4, 5, 1
+    with pytest.raises(ConfigError, match="a model with a seed"):
+        measure_judge(Fixed([4, 4]), questions, graded, repeats=2)
+
+
+SCALE = """---
+Scale:
+0: wrong
+1: partly right
+2: right
+---
+{question} {reference} {facts} {count} {answers}"""
+
+
+def test_a_prompt_of_ones_own_brings_its_scale(tmp_path):
+    prompt = tmp_path / "mine.txt"
+    prompt.write_text(SCALE)
+    assert prompt_scale(prompt) == {0: "wrong", 1: "partly right", 2: "right"}
+    assert prompt_scale("thesis_grade") == GRADES
+    assert prompt_scale("steps_check") == {}
+    answers = [Answer("1", text, "x") for text in ("Ann", "Bob", "Cy")]
+    replies = iter([2, 0, 5, 5])  # 5 is no grade of this scale, asked twice
+    with FakeOllama(reply=lambda body: json.dumps({"grades": [next(replies)]})) as server:
+        grades = grade(
+            server.model(), ASKED, answers, prompt=prompt, concurrency=1, progress=False, retries=0
+        )
+    assert [graded.value for graded in grades] == [2, 0, None]
+    rows = pd.DataFrame({"system": "a", "grade": [2, 0, None], "seconds": 1.0})
+    (row,) = grade_shares(rows, "system", scale=prompt_scale(prompt)).to_dict("records")
+    assert (row["grade 0"], row["grade 1"], row["grade 2"], row["unscored"]) == (0.5, 0, 0.5, 1)

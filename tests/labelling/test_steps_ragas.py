@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from label_replies import verdicts
 
+from ragbench.errors import DataError
 from ragbench.labelling.asking import StepReport
-from ragbench.labelling.preferences import _PairRanking, gpt_ranking, gpt_score
+from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
 from ragbench.labelling.statements import (
     extract_sentences,
     extract_statements,
@@ -134,13 +135,17 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
 
 
 test_input_that_does_not_fit_is_named = refusals(
-    (lambda: extract_statements("ollama:x", ["Q"], ["a", "b"]), "1 questions, 2 answers"),
+    (
+        lambda: extract_statements("ollama:x", ["Q"], ["a", "b"]),
+        DataError,
+        "questions 1, answers 2",
+    ),
     (
         lambda: extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"]),
-        "the context of x1 holds something else",
+        DataError,
+        r"context of x1\[1\] is 3",
     ),
-    (lambda: generate_questions("ollama:x", ["a"], 0), "n=0"),
-    (lambda: generate_questions("ollama:x", "a"), "answers is one string"),
+    (lambda: generate_questions("ollama:x", "a"), DataError, "answers is one text"),
     (lambda: gpt_score("ollama:x", "faithfulness", ["Q"], ["a"]), "no contexts for faithfulness"),
     (
         lambda: gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"]),
@@ -210,6 +215,6 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     assert got.preferences == (None, 0.0)
     assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)
     assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
-    nothing = _PairRanking(((None, 1),), StepReport("x"))
+    nothing = PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
     assert math.isnan(StepReport("x").mismatch_rate)

@@ -44,20 +44,11 @@ def test_recall_lets_sentences_of_one_reference_match_in_different_passages():
     assert reference_recall(REFERENCES, SPLIT_OVER_TWO[:1]) == 0.0
 
 
-def test_eir_counts_words_of_whole_references_as_printed_and_of_any_sentence_as_released():
+def test_eir_counts_words_of_whole_references():
     first = SPLIT_OVER_TWO[:1]  # 6 words; one of the reference's two sentences, 4 words
     assert effective_information_rate(REFERENCES, first) == 0.0
-    assert effective_information_rate(REFERENCES, first, variant="released") == pytest.approx(4 / 6)
     assert effective_information_rate(REFERENCES, SPLIT_OVER_TWO) == pytest.approx(8 / 10)
-
-
-def test_a_sentence_that_runs_over_two_passages_counts_as_released_only():
-    halves = ["So oil", "rose again."]
-    assert effective_information_rate(
-        ["oil rose again."], halves, variant="released"
-    ) == pytest.approx(3 / 4)
-    assert effective_information_rate(["oil rose again."], halves) == 0.0
-    assert reference_recall(["oil rose again."], halves, variant="released") == 0.0
+    assert effective_information_rate(["oil rose again."], ["So oil", "rose again."]) == 0.0
 
 
 def test_the_metadata_prefix_is_neither_counted_nor_matched():
@@ -67,7 +58,6 @@ def test_the_metadata_prefix_is_neither_counted_nor_matched():
         3 / 8
     )
     assert reference_recall(["Company: Marn Ltd."], passages) == 0.0
-    assert reference_recall(["Company: Marn Ltd."], passages, variant="released") == 1.0
     # Only a bracket at the very start is metadata.
     assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
 
@@ -93,10 +83,6 @@ def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_b
     passages = ["（公司：甲）利润上升。其他。", "现金减少！"]
     assert reference_recall(references, passages, "zh") == 1.0
     assert effective_information_rate(references, passages, "zh") == pytest.approx(10 / 13)
-    # Released: the blank that joins the two passages is a word.
-    assert effective_information_rate(references, passages, "zh", "released") == pytest.approx(
-        10 / 14
-    )
     assert split_sentences("一。二！\n三 四？五", "zh") == ("一。", "二！", "三 四？", "五")
 
 
@@ -144,7 +130,7 @@ test_unusable_arguments_say_what_was_expected = refusals(
     (lambda: reference_recall(["A."], ["A."], "fr"), "en, zh"),
     (
         lambda: effective_information_rate(["A."], ["A."], variant="x"),
-        "normalised, normalised_nfkc, paper, released",
+        "normalised, normalised_nfkc, paper",
     ),
     (lambda: reference_recall(["A.", " "], ["A."]), DataError, "reference 1 is empty"),
     (lambda: reference_recall("A.", ["A."]), DataError, "references is one text"),
@@ -159,7 +145,7 @@ test_unusable_arguments_say_what_was_expected = refusals(
 )
 
 
-def slow(references, passages, language, variant):
+def slow(references, passages, language):
     """Eq 1 and Eq 2, written out word by word."""
     cut = []
     for passage in passages:
@@ -171,14 +157,10 @@ def slow(references, passages, language, variant):
     hits = words = 0
     for reference in references:
         sentences = split_sentences(reference, language)
-        there = [any(s in p for p in (cut if variant == "paper" else passages)) for s in sentences]
-        hits += all(there)
-        for s in sentences:
-            if variant == "released":
-                words += size(s) if s in " ".join(cut) else 0
-            elif all(there):
-                words += size(s)
-    total = size(" ".join(cut)) if variant == "released" else sum(map(size, cut))
+        if all(any(s in p for p in cut) for s in sentences):
+            hits += 1
+            words += sum(map(size, sentences))
+    total = sum(map(size, cut))
     return hits / len(references), words / total if total else float("nan")
 
 
@@ -194,15 +176,14 @@ PASSAGE = st.lists(SENTENCE, max_size=3).map(" ".join)
         st.builds("{}{}".format, st.sampled_from(["", "(Co: X)", "（公司）"]), PASSAGE), max_size=4
     ),
     st.sampled_from(["en", "zh"]),
-    st.sampled_from(["paper", "released"]),
 )
 @settings(max_examples=200)
-def test_measures_equal_the_slow_oracle(references, passages, language, variant):
-    table = passage_table([references], [passages], language, variant)
+def test_measures_equal_the_slow_oracle(references, passages, language):
+    table = passage_table([references], [passages], language, "paper")
     np.testing.assert_allclose(
-        table.loc[0, ["recall", "eir"]].astype(float), slow(references, passages, language, variant)
+        table.loc[0, ["recall", "eir"]].astype(float), slow(references, passages, language)
     )
-    assert table.loc[0, "recall"] == reference_recall(references, passages, language, variant)
+    assert table.loc[0, "recall"] == reference_recall(references, passages, language, "paper")
 
 
 @given(st.lists(SENTENCE, min_size=1, max_size=4), st.lists(PASSAGE, max_size=4), PASSAGE)
@@ -258,9 +239,7 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
     references = [r["ground_truth"]["references"] for r in rows]
     passages = [r["prediction"]["references"] for r in rows]
     table = passage_table(references, passages)
-    oracle = np.array(
-        [slow(r, p, "en", "paper") for r, p in zip(references, passages, strict=True) if r]
-    )
+    oracle = np.array([slow(r, p, "en") for r, p in zip(references, passages, strict=True) if r])
     np.testing.assert_allclose(table.dropna()[["recall", "eir"]], oracle)
     assert (len(table), int(table["recall"].isna().sum())) == (350, 38)
     # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372
@@ -268,9 +247,6 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
     zero = passage_table(references, passages, empty=0.0)
     assert zero["recall"].mean() == pytest.approx(0.58636, abs=1e-5)
     assert zero["eir"].mean() == pytest.approx(0.10781, abs=1e-5)
-    # The references of this run are single sentences, so the two variants must agree.
-    released = passage_table(references, passages, variant="released", empty=0.0)
-    np.testing.assert_allclose(released["eir"], zero["eir"])
 
 
 def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
@@ -313,6 +289,6 @@ def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers():
         0.132173, abs=1e-5
     )
     passages = [a.meta["passages"] for a in answers]
-    scores = passage_table([q.references for q in questions], passages, "en", "released", empty=0.0)
+    scores = passage_table([q.references for q in questions], passages, "en", "paper", empty=0.0)
     assert scores["recall"].mean() == pytest.approx(0.5863585373543355, abs=1e-12)
     assert scores["eir"].mean() == pytest.approx(0.10780761369852739, abs=1e-12)

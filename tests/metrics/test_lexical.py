@@ -145,7 +145,7 @@ def test_what_is_an_exact_match_or_stands_between_other_words_is_contained(a, be
 
 def test_contained_agrees_with_the_reference_grades_of_a_models_answers():
     true = {q.id: q.answer for q in load_minihop().questions}
-    rows = [row for row in minihop("thesis_answers") if row["question_id"] in true]
+    rows = [row for row in minihop("labels/answers/thesis_answers") if row["question_id"] in true]
     found = np.array([contained(row["answer"], true[row["question_id"]]) == 1 for row in rows])
     right = np.array([row["grade"] == 5 for row in rows])
     assert len(rows) == 214
@@ -291,7 +291,6 @@ def test_claim_overlap_by_hand():
     )
     # unseen words weigh as the rarest
     assert claim_overlap("cat flew", "flew", idf) == pytest.approx(3 / 4)
-    assert claim_overlap("cat flew", "flew", idf, unseen=0.0) == 0.0
     assert claim_overlap("cat flew", "it flew", {}) == 0.5
     assert math.isnan(claim_overlap("?", "cat", idf))
 
@@ -318,7 +317,9 @@ def test_claim_overlap_is_a_share_that_more_text_never_lowers(a, b):
 def test_claim_overlap_ranks_the_chunks_that_entail_a_claim_first():
     from sklearn.metrics import roc_auc_score
 
-    results = json.loads((MINIHOP / "claims_1000.json").read_text(encoding="utf-8"))["results"]
+    results = json.loads((MINIHOP / "labels/claims/claims_1000.json").read_text(encoding="utf-8"))[
+        "results"
+    ]
     idf = idf_weights(doc.text for doc in load_minihop().documents)
     overlap = []
     entailed = []

@@ -6,6 +6,7 @@ values by hand, against slow definitions and recorded columns.
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from checks import refusals
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import ragbench as rb
 from ragbench.errors import DataError
-from ragbench.metrics.ranking import MEASURES, rank_scores
+from ragbench.metrics.ranking import MEASURES, rank_scores, rank_table
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
@@ -114,6 +115,29 @@ def test_recorded_recall_and_reciprocal_rank_columns_are_reproduced_exactly(reco
                 assert ours[f"RR@{k}"] == pytest.approx(float(row[f"reciprocal_rank_at_{k}"]))
                 checked += 1
     assert checked > 4000
+
+
+def test_err_by_hand_and_names_with_blanks():
+    # Gains 1 and 2 of at most 4: satisfied by (2 ** gain - 1) / 16. Rank 1 satisfies 1/16, rank 3
+    # 3/16 of those who are left (Chapelle et al. 2009).
+    found = ["the tower", "b", "c"]
+    expected = 1 / 16 + (1 - 1 / 16) * 3 / 16 / 3
+    assert value("ERR@3", found, {"the tower": 1, "c": 2}) == pytest.approx(expected, abs=1e-5)
+
+
+def test_many_questions_are_scored_in_one_call_as_each_alone(monkeypatch):
+    import ir_measures
+
+    found = [["a", "b"], [], ["c"], hits(("c1", "x"), ("c2", "a"))]
+    wanted = [{"a"}, {"a"}, set(), {"a": 2}]
+    alone = [rank_scores(*case) for case in zip(found, wanted, strict=True)]
+    calls = []
+    once = ir_measures.iter_calc
+    monkeypatch.setattr(ir_measures, "iter_calc", lambda *a: calls.append(a) or once(*a))
+    table = rank_table(found, wanted)
+    assert len(calls) == 1
+    assert table["RR"].fillna(-1).tolist() == [1.0, 0.0, -1, 0.5]
+    pd.testing.assert_frame_equal(table, pd.DataFrame(alone))
 
 
 def test_rows_are_ranked_by_the_measures_names():

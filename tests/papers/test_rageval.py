@@ -243,7 +243,7 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     data = Dataset("one", (question,), (document,))
-    rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)}, variant="released")
+    rows = rageval.retrieval_rows(data, ENGLISH, {"1": (99, 1)})
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
 

@@ -227,6 +227,23 @@ def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
     assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)
 
 
+def test_grades_that_go_by_the_place_in_the_prompt_are_counted_with_their_shares(tmp_path):
+    experiment(tmp_path, 2).run(progress=False)
+    rows = load_rows(tmp_path)
+    rows = rows.loc[rows.index.repeat(20)].reset_index(drop=True)
+    rows["question_id"] = [f"q{number}" for number in range(len(rows))]
+    rows = rows.assign(judge_shown=2, judge_position=[1, 2] * (len(rows) // 2))
+    by_place = audit(rows.assign(grade=rows["judge_position"].map({1: 5, 2: 4})))
+    assert counts(by_place, RIGHT, "labels by place") == (len(rows), len(rows))
+    assert (
+        "place 1: grade 4 0%, grade 5 100%" in found(by_place, RIGHT, "labels by place")["detail"]
+    )
+    fair = audit(rows.assign(grade=[5, 5, 4, 4] * (len(rows) // 4)))
+    assert counts(fair, RIGHT, "labels by place") == (0, len(rows))
+    alone = audit(rows.assign(judge_shown=1))
+    assert "labels by place" not in set(alone["check"])
+
+
 def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
     experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(
         progress=False

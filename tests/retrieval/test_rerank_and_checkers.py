@@ -11,7 +11,7 @@ from onnx_parts import classifier, rows
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
-from ragbench.labelling.checkers import ModelChecker, check_lists, make_checker
+from ragbench.labelling.checkers import ModelChecker, make_checker
 from ragbench.onnx_models import Classifier
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, ModelScorer, OnnxScorer, Rerank, make_retriever
@@ -150,88 +150,17 @@ def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
             ["The mill burnt down.", "The mill is new."], ["It burnt down.", ""]
         )
     assert labels == [["Entailment", "Neutral"], ["Neutral", "Neutral"]]
-    assert sorted(asked) == [
-        "Document: It burnt down.\nClaim: The mill burnt down.", ("Document: It burnt down.\nClaim: The "
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                  ""
-                                                                 "mill is new."),
-    ]  # fmt: skip
+    document = "Document: It burnt down.\nClaim: The mill "
+    assert sorted(asked) == [f"{document}burnt down.", f"{document}is new."]
 
 
 def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
     with FakeOllama(reply=lambda request: "Notably, perhaps") as server:
         checker = ModelChecker(server.model())
         with pytest.raises(ModelError, match=r"1 of 1 claims got no label.*Notably"):
-            checker.check(["It burnt."], "A text.")
+            checker.check_many(["It burnt."], ["A text."])
 
 
-def test_a_checker_of_ones_own_needs_check_many_alone_and_a_folder_is_none():
-    class Shares:
-        def check_many(self, claims, texts):
-            return [
-                ["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims
-            ]
-
-    assert check_lists(Shares(), [["sun", "moon"], None], ["the sun", "rain"]) == [
-        ("Entailment", "Neutral"),
-        None,
-    ]
-    with pytest.raises(ConfigError, match=r"the checker 'onnx:nli'(.|\n)*check_many"):
-        make_checker("onnx:nli")
+def test_a_checker_is_named():
     with pytest.raises(ConfigError, match=r"no checker is named(.|\n)*ollama:llama3:8b.*smollm2"):
         make_checker(None)

@@ -14,7 +14,7 @@ from checks import load_script
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText, read_ragchecker
 from ragbench.metrics.claims import CHECKS
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, project_root
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_every_answer_of_qwen_with_a_retriever_is_labelled_and_smollm2s_draw_kee
     from ragbench import recordings
     from ragbench.labelling.graded_answers import load_graded_answers
 
-    path = packaged_data("minihop", "model_answers.jsonl")
+    path = packaged_data("minihop", "labels", "answers", "model_answers.jsonl")
     every = pd.read_json(path, lines=True)
     assert len(load_graded_answers(path)) == len(every)  # grades 1 to 5, a question in one split
     pairs = {
@@ -100,7 +100,9 @@ def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, 
 
     chosen = script.census(script.rows_of(name), name)
     labelled, *others = (
-        pd.read_json(packaged_data("minihop", f"{each}_answers.jsonl"), lines=True)
+        pd.read_json(
+            packaged_data("minihop", "labels", "answers", f"{each}_answers.jsonl"), lines=True
+        )
         for each in (file, "evidence", "model")
     )
     if name == "thesis":  # its answers with MLQ were labelled too, and are asked anew
@@ -120,7 +122,7 @@ def test_every_answer_of_a_census_has_its_label_and_no_other_answer_has(script, 
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
     # of a false premise: what is true instead
     assert all(item["supporting_facts"] for item in script.blind(chosen))
-    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    plan = (project_root() / "docs/preregistration/minihop.md").read_text(encoding="utf-8")
     assert all(
         recordings.manifest(each)["file"]["sha256"] in plan for each in recordings.RECORDINGS
     )
@@ -147,13 +149,20 @@ def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_th
 ):
     seed = script.CLAIMS[name][3]
     results = script.to_check(name)
-    labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", f"{file}.json")).results}
+    labelled = {
+        r.id: r
+        for r in read_ragchecker(
+            packaged_data("minihop", "labels", "claims", f"{file}.json")
+        ).results
+    }
     assert list(labelled) == [result.id for result in results]
     assert len(results) == 50 * systems
     for result in results:
         assert bare(labelled[result.id]) == result
         assert not labelled[result.id].missing()
-    again = read_ragchecker(packaged_data("minihop", f"{file}_second.json")).results
+    again = read_ragchecker(
+        packaged_data("minihop", "labels", "claims", f"{file}_second.json")
+    ).results
     assert {r.extra["question_id"] for r in again} == {
         sheet["question_id"]
         for sheet in script.second_sheets(script.claim_sheets(results, seed), seed)
@@ -171,7 +180,7 @@ def test_two_systems_with_the_same_text_or_answer_have_the_same_labels():
         "claims_prompts_second.json",
     ):
         seen = {}
-        for result in read_ragchecker(packaged_data("minihop", name)).results:
+        for result in read_ragchecker(packaged_data("minihop", "labels", "claims", name)).results:
             for column, chunk in enumerate(result.chunks):
                 labels = tuple(row[column] for row in result.reference_in_chunks)
                 assert seen.setdefault((result.extra["question_id"], chunk.text), labels) == labels
