@@ -1,10 +1,10 @@
 """Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et
 al. 2023, section 4).
 
-Reading order: `parts` (the records, and the writer that every step asks) -> `schema` -> `configuration` ->
-`document` -> `questions` (questions, references, answers that agree with them, key points) ->
-`sets` (all of it). `checks`: what strings say of each. `drafts`: questions about a user's own
-documents. `ragas_pairs`: texts made better and worse.
+Reading order: `parts` (the records, and the writer that every step asks) -> `schema` ->
+`configuration` -> `document` -> `questions` (questions, references, answers that agree with them,
+key points) -> `sets` (all of it). `checks`: what strings say of each. `drafts`: questions about a
+user's own documents. `ragas_pairs`: texts made better and worse.
 
 Every step takes a `Writer`, a model with options of `ragbench.llm.ask`; with ``cassette`` its
 replies are recorded, and replayed.

@@ -271,7 +271,7 @@ def _rows(
 
 
 def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
-    """Return up to 20 sentences in a row of a document, by the name "document's id@first sentence"."""
+    """Return up to 20 sentences in a row of a document; id: "document's id@first sentence"."""
     sentences = _sentences_of(document)
     start = rng.randrange(max(1, len(sentences) - _SENTENCES + 1))
     shown = []

@@ -118,7 +118,7 @@ def ask_questions(
 def _planned(
     writer: Writer, language: str, documents: Sequence[GeneratedDocument], kinds: Sequence[str]
 ) -> dict[str, QRA]:
-    """Return a question without text for each document and kind; what cannot be asked is rejected."""
+    """Return a question without text for each document and kind; others are rejected."""
     drafts = {}
     for place, document in enumerate(documents):
         for kind in kinds:

@@ -272,7 +272,7 @@ class ClaimInspector(Panel):
         self.detail.value = self._detail(words, labels)
 
     def _matrix(self, side: str) -> str:
-        """The labels of one side's claims as an HTML table; the chosen claim and cell are marked."""
+        """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
         relevant = set()
         for _, labels in self.rows("reference"):
             relevant |= {i for i, label in enumerate(labels) if label == _ENTAILED}
