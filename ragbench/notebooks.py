@@ -312,11 +312,10 @@ def _only_links_within(text: str, folder: Path) -> str:
 
     def kept(found: re.Match[str]) -> str:
         target = found[2].partition("#")[0]
-        return (
-            found[0]
-            if "://" in target or (".." not in target and (folder / target).exists())
-            else found[1]
-        )
+        within = ".." not in target and (folder / target).exists()
+        if within or "://" in target:
+            return found[0]
+        return found[1]
 
     return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 

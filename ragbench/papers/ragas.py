@@ -121,10 +121,10 @@ def baseline_scores(
     twice = contexts and contexts * 2
     scored = gpt_score(model, dimension, questions * 2, first + second, twice, **options).labels
     ranked = gpt_ranking(model, dimension, questions, first, second, contexts, **options)
-    preferred = [np.nan if p is None else p for p in ranked.preferences]
+    preferred = np.array(ranked.preferences, float)  # NaN where unread
     tables = {
-        "GPT Score": _paired(pairs, [np.nan if s is None else float(s) for s in scored]),
-        "GPT Ranking": _paired(pairs, [*preferred, *(1 - p for p in preferred)]),
+        "GPT Score": _paired(pairs, np.array(scored, float).tolist()),
+        "GPT Ranking": _paired(pairs, [*preferred, *(1 - preferred)]),
     }
     return tables, ranked.position_bias
 
