@@ -40,7 +40,7 @@ _HOME = {
     ],
     "text.tokens": ["TokenOffsets", "default_tokenizer", "joined_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
-    "embedding": ["CachedEmbeddings", "E5", "MiniLM", "default_embedder", "make_embedder"],
+    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "make_embedder"],
     "retrieval": [
         "BM25",
         "MMR",

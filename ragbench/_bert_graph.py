@@ -1,7 +1,8 @@
-"""A sentence encoder of BERT's kind as an ONNX graph, built from its weights.
+"""all-MiniLM-L6-v2 as an ONNX graph, built from its published weights: no package on PyPI holds it
+as an ONNX file in full precision.
 
 Follows the BERT encoder (Devlin et al. 2019) with the mean of the tokens, of unit length. Does not
-handle token types (always 0) or the pooler head (unused by MiniLM and E5).
+handle token types (always 0) or the pooler head (unused).
 """
 
 from __future__ import annotations
@@ -9,156 +10,113 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 
-def build(stored: Mapping[str, Any], layers: int, heads: int, eps: float, *, tokens: bool = False):
-    """Build the encoder graph of a model's weights.
+_LAYERS = 6
+_HEADS = 12
+_WIDTH = 384
+_DENSE = ("attention_output_dense", "intermediate_dense", "output_dense")
 
-    Parameters
-    ----------
-    stored : arrays by their names in ``model.safetensors``. The table of words may be in 4 bits:
-    uint8 (words, blocks,
-        16), and its ``scale`` (words, blocks, 1). It then stays so in the graph, where a batch
-        needs few of its rows.
-    eps : of the layer norms.
-    tokens : give each token's vector, not the text's.
+# Shapes: x (batch, tokens, 384), q and v (batch, 12, tokens, 32), k (batch, 12, 32, tokens).
+_INPUT = """
+<ir_version: 9, opset_import: ["" : 20]>
+encoder (int64[batch, tokens] input_ids, float[batch, tokens] attention_mask) => (%(output)s)
+<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[2] one_two = {1, 2},
+ int64 first = {0}, int64 second = {1}, int64 third = {2}, float real = {1}, float huge = {1e9},
+ int64[5] split = {0, 0, 3, 12, 32}, int64[3] merged = {0, 0, 384}>
+{
+  word = Gather(embeddings_word_embeddings_weight, input_ids)
+  length = Shape<start = 1, end = 2>(input_ids)
+  place = Slice(places, zero, length, zero)
+  embedded = Add(word, place)
+  x0 = LayerNormalization<axis = -1, epsilon = 1e-12>
+       (embedded, embeddings_LayerNorm_weight, embeddings_LayerNorm_bias)
+  padding = Sub(attention_mask, real)
+  far_below = Mul(padding, huge)
+  hidden = Unsqueeze(far_below, one_two)
+"""
+_LAYER = """
+  @qkv_product = MatMul(@x, @qkv_weight)
+  @qkv_sum = Add(@qkv_product, @qkv_bias)
+  @qkv_heads = Reshape(@qkv_sum, split)
+  @qkv = Transpose<perm = [2, 0, 3, 1, 4]>(@qkv_heads)
+  @q = Gather<axis = 0>(@qkv, first)
+  @k_rows = Gather<axis = 0>(@qkv, second)
+  @v = Gather<axis = 0>(@qkv, third)
+  @k = Transpose<perm = [0, 1, 3, 2]>(@k_rows)
+  @scores = MatMul(@q, @k)
+  @seen = Add(@scores, hidden)
+  @shares = Softmax<axis = -1>(@seen)
+  @mixed_heads = MatMul(@shares, @v)
+  @mixed_rows = Transpose<perm = [0, 2, 1, 3]>(@mixed_heads)
+  @mixed = Reshape(@mixed_rows, merged)
+  @attended_product = MatMul(@mixed, @attention_output_dense_weight)
+  @attended = Add(@attended_product, @attention_output_dense_bias)
+  @attended_sum = Add(@attended, @x)
+  @a = LayerNormalization<axis = -1, epsilon = 1e-12>
+       (@attended_sum, @attention_output_LayerNorm_weight, @attention_output_LayerNorm_bias)
+  @wide_product = MatMul(@a, @intermediate_dense_weight)
+  @wide_sum = Add(@wide_product, @intermediate_dense_bias)
+  @wide = Gelu(@wide_sum)
+  @narrow_product = MatMul(@wide, @output_dense_weight)
+  @narrow = Add(@narrow_product, @output_dense_bias)
+  @narrow_sum = Add(@narrow, @a)
+  @next = LayerNormalization<axis = -1, epsilon = 1e-12>
+       (@narrow_sum, @output_LayerNorm_weight, @output_LayerNorm_bias)
+"""
+# The mean's divisor cancels against the unit length, so the sum is enough.
+_OUTPUT = """
+  mask = Unsqueeze(attention_mask, two)
+  token_embeddings = Mul(%(last)s, mask)
+  total = ReduceSum<keepdims = 0>(token_embeddings, one)
+  sentence_embedding = LpNormalization<axis = -1, p = 2>(total)
+}
+"""
+
+
+def build(stored: Mapping[str, np.ndarray], *, tokens: bool = False) -> Any:
+    """Build the encoder graph of a model's weights, arrays by their names in ``model.safetensors``.
 
     Returns
     -------
     onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32
-    (batch, tokens), 1 for a real token; output ``sentence_embedding`` float32 (batch, width) of
-    unit length, or ``token_embeddings`` (batch, tokens, width), whose sum has the direction of
-    that.
+    (batch, tokens), 1 for a real token; output ``sentence_embedding`` float32 (batch, 384) of unit
+    length, or with ``tokens`` ``token_embeddings`` (batch, tokens, 384), whose sum has the
+    direction of that, with 0 for padding.
     """
-    import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import numpy_helper, parser
 
-    floats = {
-        name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)
-    }
-    w = {name: value.astype(np.float32, copy=False) for name, value in floats.items()}
-    width = w["embeddings.position_embeddings.weight"].shape[1]
-    head = width // heads
-    nodes = []
-    consts = []
+    output = "float[batch, 384] sentence_embedding"
+    if tokens:
+        output = "float[batch, tokens, 384] token_embeddings"
+    text = _INPUT % {"output": output}
+    for i in range(_LAYERS):
+        layer = _LAYER.replace("@next", f"x{i + 1}").replace("@x", f"x{i}")
+        text += layer.replace("@", f"encoder_layer_{i}_")
+    model = parser.parse_model(text + _OUTPUT % {"last": f"x{_LAYERS}"})
+    used = {name for node in model.graph.node for name in node.input}
+    for name, array in _constants(stored).items():
+        if name in used:
+            array = np.ascontiguousarray(array)
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
 
-    def const(name: str, value) -> str:
-        consts.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
 
-    def op(kind: str, *inputs: str, out: str, **attributes) -> str:
-        nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
-        return out
-
-    def dense(x: str, kernel, bias, out: str) -> str:
-        product = op("MatMul", x, const(f"{out}_w", kernel.T), out=f"{out}_mm")
-        return op("Add", product, const(f"{out}_b", bias), out=out)
-
-    def norm(x: str, key: str, out: str) -> str:
-        scale = const(f"{out}_s", w[f"{key}.weight"])
-        shift = const(f"{out}_t", w[f"{key}.bias"])
-        return op("LayerNormalization", x, scale, shift, out=out, axis=-1, epsilon=eps)
-
-    def words_of_4_bits(table) -> str:
-        rows = op("Gather", const("word", table), "input_ids", out="word_bytes")
-        low = op("BitwiseAnd", rows, const("fifteen", np.uint8(15)), out="word_low")
-        high = op("BitShift", rows, const("four", np.uint8(4)), out="word_high", direction="RIGHT")
-        numbers = op(
-            "Cast",
-            op("Concat", low, high, out="word_halves", axis=-1),
-            out="word_cast",
-            to=TensorProto.FLOAT,
-        )
-        numbers = op("Sub", numbers, const("eight", np.float32(8)), out="word_numbers")
-        scale = op(
-            "Gather",
-            const("word_scale", w["embeddings.word_embeddings.scale"]),
-            "input_ids",
-            out="word_scales",
-        )
-        blocks = op("Mul", numbers, scale, out="word_blocks")
-        return op(
-            "Reshape",
-            blocks,
-            const("word_shape", np.array([0, 0, width], np.int64)),
-            out="word_rows",
-        )
-
-    table = stored["embeddings.word_embeddings.weight"]
-    in_4_bits = table.dtype == np.uint8
-    word = (
-        words_of_4_bits(table)
-        if in_4_bits
-        else op("Gather", const("word", table), "input_ids", out="word_rows")
-    )
+def _constants(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what the graph's names stand for."""
+    arrays = {name.replace(".", "_"): array for name, array in stored.items()}
     # Token type 0 is added to every position, so it is folded into the position table.
-    table = (
-        w["embeddings.position_embeddings.weight"] + w["embeddings.token_type_embeddings.weight"][0]
-    )
-    length = op("Shape", "input_ids", out="length", start=1, end=2)
-    zero = const("zero", np.array([0], np.int64))
-    one = const("one", np.array([1], np.int64))
-    place = op("Slice", const("places", table), zero, length, zero, out="place_rows")
-    x = norm(op("Add", word, place, out="summed"), "embeddings.LayerNorm", "x0")
-
-    # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number
-    # for padding
-    hidden = op("Sub", "attention_mask", const("one_f", np.float32(1)), out="mask_minus_1")
-    hidden = op("Mul", hidden, const("huge", np.float32(1e9)), out="mask_scaled")
-    hidden = op("Unsqueeze", hidden, const("axes", np.array([1, 2], np.int64)), out="mask_4d")
-    split_shape = const("split_shape", np.array([0, 0, 3, heads, head], np.int64))
-    merge_shape = const("merge_shape", np.array([0, 0, width], np.int64))
-    first = const("first", np.array([0], np.int64))
-
-    for i in range(layers):
-        key = f"encoder.layer.{i}"
-        n = f"l{i}"
-        parts = [f"{key}.attention.self.{part}" for part in ("query", "key", "value")]
-        kernel = np.concatenate([w[f"{p}.weight"] for p in parts])
-        bias = np.concatenate([w[f"{p}.bias"] for p in parts])
-        kernel[:width] /= np.sqrt(head)  # scaling the query weights once saves scaling every score
-        bias[:width] /= np.sqrt(head)
-        qkv = op("Reshape", dense(x, kernel, bias, f"{n}_qkv"), split_shape, out=f"{n}_heads")
-        # (3, batch, heads, tokens, head)
-        qkv = op("Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4])
-        split = [f"{n}_{part}5" for part in "qkv"]
-        nodes.append(helper.make_node("Split", [qkv], split, axis=0, num_outputs=3))
-        q, k, v = (op("Squeeze", s, first, out=s[:-1]) for s in split)
-        k = op("Transpose", k, out=f"{n}_kt", perm=[0, 1, 3, 2])
-        scores = op("Add", op("MatMul", q, k, out=f"{n}_raw"), hidden, out=f"{n}_scores")
-        mixed = op("MatMul", op("Softmax", scores, out=f"{n}_p", axis=-1), v, out=f"{n}_mixed")
-        mixed = op("Transpose", mixed, out=f"{n}_back", perm=[0, 2, 1, 3])
-        mixed = op("Reshape", mixed, merge_shape, out=f"{n}_merged")
-        output = f"{key}.attention.output"
-        attended = dense(mixed, w[f"{output}.dense.weight"], w[f"{output}.dense.bias"], f"{n}_o")
-        x = norm(op("Add", attended, x, out=f"{n}_r1"), f"{output}.LayerNorm", f"{n}_a")
-        inner = dense(
-            x, w[f"{key}.intermediate.dense.weight"], w[f"{key}.intermediate.dense.bias"], f"{n}_i"
-        )
-        inner = op("Gelu", inner, out=f"{n}_g")
-        inner = dense(
-            inner, w[f"{key}.output.dense.weight"], w[f"{key}.output.dense.bias"], f"{n}_f"
-        )
-        x = norm(op("Add", inner, x, out=f"{n}_r2"), f"{key}.output.LayerNorm", f"{n}_x")
-
-    weight = op(
-        "Unsqueeze", "attention_mask", const("last", np.array([2], np.int64)), out="mask_3d"
-    )
-    # The mean's divisor cancels against the unit length, so the sum is enough.
-    output = op("Mul", x, weight, out="token_embeddings")
-    axes = ["batch", "tokens", width]
-    if not tokens:
-        total = op("ReduceSum", output, one, out="total", keepdims=0)
-        output = op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2)
-        axes = ["batch", width]
-
-    graph = helper.make_graph(
-        nodes,
-        "sentence encoder",
-        [
-            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
-            helper.make_tensor_value_info("attention_mask", TensorProto.FLOAT, ["batch", "tokens"]),
-        ],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, axes)],
-        consts,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    positions = arrays["embeddings_position_embeddings_weight"]
+    arrays["places"] = positions + arrays["embeddings_token_type_embeddings_weight"][0]
+    for i in range(_LAYERS):
+        key = f"encoder_layer_{i}"
+        parts = [f"{key}_attention_self_{part}" for part in ("query", "key", "value")]
+        kernel = np.concatenate([arrays[f"{part}_weight"] for part in parts])
+        bias = np.concatenate([arrays[f"{part}_bias"] for part in parts])
+        # scaling the query weights once saves scaling every score
+        kernel[:_WIDTH] /= np.sqrt(_WIDTH / _HEADS)
+        bias[:_WIDTH] /= np.sqrt(_WIDTH / _HEADS)
+        arrays |= {f"{key}_qkv_weight": kernel.T, f"{key}_qkv_bias": bias}
+        for name in _DENSE:
+            arrays[f"{key}_{name}_weight"] = arrays[f"{key}_{name}_weight"].T
+    return arrays

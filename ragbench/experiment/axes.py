@@ -39,7 +39,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
 # metrics.
 MODELS: Mapping[str, Callable] = {
     "embedder": make_embedder,
-    "reranker": make_scorer,
+    "scorer": make_scorer,
     "decompose": make_decomposer,
     "checker": make_checker,
 }
@@ -166,7 +166,7 @@ def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
         use, options = _use(key, value)
         if key == "labels":
             return _model("labels", use, options, folder)
-        if key != "embedder" and not use.startswith("onnx:"):
+        if key != "embedder" and not use.startswith("onnx:") and use != "minilm":
             # A model's replies are kept beside the file, so that a run goes on where it stopped.
             options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
         return MODELS[key](_beside(folder, use), **options)

@@ -124,7 +124,7 @@ class Grid(BaseModel):
     labels: Any = None
     checker: Any = None
     embedder: Any = Field(default=None, exclude=True)
-    reranker: Any = Field(default=None, exclude=True)
+    scorer: Any = Field(default=None, exclude=True)
     decompose: Any = Field(default=None, exclude=True)
 
     def __init__(self, name: Any, *, paths_from: Path = Path(), **settings: Any) -> None:

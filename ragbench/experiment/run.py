@@ -587,7 +587,7 @@ class Experiment(Grid):
         other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after
     the run.
-    embedder, reranker, decompose : of the retrievers and chunkers that name none themselves.
+    embedder, scorer, decompose : of the retrievers and chunkers that name none themselves.
 
     Raises ConfigError for an axis that cannot work.
 

@@ -58,7 +58,7 @@ _RETRIEVERS = {
     "LongContextReorder": "liu2024lost",
     "Hybrid": "cormack2009rrf",
 }
-_EMBEDDERS = {"MiniLM": ("wang2020minilm", "reimers2019sbert"), "multilingual-e5": ("wang2024e5",)}
+_EMBEDDERS = {"MiniLM": ("wang2020minilm", "reimers2019sbert")}
 # What stands for each kind of interval (`ragbench.stats.Interval.method`) in the methods.
 _INTERVALS = {
     BOOTSTRAP: "percentile bootstrap ({} resamples, seed 0) ⟦efron1993bootstrap⟧",

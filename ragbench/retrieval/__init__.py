@@ -11,10 +11,10 @@ from ragbench.retrieval.bm25 import BM25
 from ragbench.retrieval.dense import MMR, Dense
 from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer
 from ragbench.retrieval.rerank import (
+    CrossEncoder,
     Hybrid,
     LongContextReorder,
     ModelScorer,
-    OnnxScorer,
     Rerank,
     reorder,
 )

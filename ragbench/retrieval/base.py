@@ -75,9 +75,10 @@ Searcher = Annotated[Any, AfterValidator(check_retriever)]
 
 
 def retriever_settings(retriever: Any) -> dict[str, Any]:
-    """Return a retriever's settings, or its class's name when it has none."""
+    """Return a retriever's settings, or its name (its class's, if it is no function) without any."""
     settings = getattr(retriever, "settings", None)
-    return settings() if callable(settings) else {"retriever": type(retriever).__name__}
+    name = getattr(retriever, "__qualname__", type(retriever).__name__)
+    return settings() if callable(settings) else {"retriever": name}
 
 
 def _described(value: Any) -> Any:

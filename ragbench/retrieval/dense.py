@@ -8,6 +8,7 @@ chooses among those neighbours: relevant, yet not redundant (thesis: *mmr*).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import as_array, warn_of_language
+from ragbench.embedding import as_array, unread_share, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever, Scopes, ranked
@@ -37,6 +38,7 @@ class Dense(Index):
 
     embedder: Any
     _vectors: np.ndarray | None = PrivateAttr(default=None)
+    _unread: float = PrivateAttr()  # share of the chunks' tokens that the embedder does not read
 
     def __init__(
         self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10
@@ -52,6 +54,14 @@ class Dense(Index):
             )
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         warn_of_language(embedder, [chunk.text for chunk in self._chunks])
+        self._unread = round(unread_share(embedder, self.texts), 3)
+        if self._unread:
+            warnings.warn(
+                f"{self._unread:.1%} of the chunks' tokens lie beyond the 256 that "
+                "all-MiniLM-L6-v2 reads of a text: make chunks of at most 250 tokens, or name a "
+                "model that reads more: embedder: ollama:bge-m3 (docs/models.md)",
+                stacklevel=2,
+            )
 
     def settings(self) -> dict[str, Any]:
         model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
@@ -62,7 +72,8 @@ class Dense(Index):
             "similarity": "cosine",
             "chunks": len(self._chunks),
         }
-        return about | self.with_title
+        unread = {"share_not_read": self._unread} if self._unread else {}
+        return about | self.with_title | unread
 
     @property
     def vectors(self) -> np.ndarray:

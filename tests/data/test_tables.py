@@ -162,16 +162,15 @@ def test_what_a_retriever_of_ones_own_returns_is_checked(found, message):
         Returns(CHUNKS, found=found).search(["x", "y"], 1)
 
 
-class SharedLetters:
-    def score(self, pairs):
-        return [len(set(query) & set(text)) for query, text in pairs]
+def shared_letters(pairs):
+    return [len(set(query) & set(text)) for query, text in pairs]
 
 
 @pytest.mark.parametrize("name", RETRIEVERS)
 def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
     given = {} if name == "BM25" else {"embedder": letters()}
     if name == "Rerank":
-        given["reranker"] = SharedLetters()
+        given["scorer"] = shared_letters
     if name == "MLQ":
         given["decompose"] = lambda question: [question]
     assert "b" in [

