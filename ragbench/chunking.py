@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,12 @@ PROFILES: dict[str, dict] = {
         "max_tokens": 512,
     },
 }
+_RANGES = {"min_chars": (0, np.inf), "percentile": (0, 100), "threshold": (-1, 1)}
 UNITS = ("characters", "tokens")
-_BLOCK = 1024  # documents tokenised at a time
+# Pieces of a text that are tokenised at a time, since what the tokenizer makes of a character takes
+# 150 bytes: they end after white space, where there is any.
+_PIECE = re.compile(r".{1,16384}(?:\s|\Z)|.{1,16384}", re.DOTALL)
+_PIECES = 64
 # a word; Chinese, Thai ... may be cut anywhere
 _INSIDE = re.compile(rf"(?<=[^\s{UNSPACED}])(?=[^\s{UNSPACED}])")
 
@@ -67,15 +71,17 @@ def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
     ]
 
 
-def _with_offsets(documents: Sequence[Document]) -> Iterator[tuple[Document, list[Span]]]:
-    """Yield documents with the character spans of their tokens, a block of them in memory at a
-    time.
-    """
-    for i in range(0, len(documents), _BLOCK):
-        block = documents[i : i + _BLOCK]
-        yield from zip(
-            block, token_offsets(default_tokenizer(), [d.text for d in block]), strict=True
-        )
+def _token_starts(texts: Sequence[str]) -> list[np.ndarray]:
+    """Return where the tokens of each text begin, in characters."""
+    pieces = [(i, match) for i, text in enumerate(texts) for match in _PIECE.finditer(text)]
+    starts: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in texts]
+    for first in range(0, len(pieces), _PIECES):
+        batch = pieces[first : first + _PIECES]
+        offsets = token_offsets(default_tokenizer(), [match.group() for _, match in batch])
+        for (i, match), spans in zip(batch, offsets, strict=True):
+            begins = np.array([begin for begin, _ in spans], np.int64)
+            starts[i].append(match.start() + begins)
+    return [np.concatenate(parts) for parts in starts]
 
 
 def token_chunks(
@@ -102,41 +108,44 @@ def token_chunks(
         )
     step = max(1, size - round(size * overlap))
     chunks = []
-    for document, offsets in _with_offsets(_documents(documents)):
+    documents = _documents(documents)
+    starts = _token_starts([document.text for document in documents])
+    for document, token_starts in zip(documents, starts, strict=True):
         text = document.text
-        bounds = _bounds(offsets, 0, len(document.text))
+        bounds = _bounds(token_starts, len(text))
         spans = []
         start = stop = 0
         while stop < len(bounds) - 1:
             stop = min(start + size, len(bounds) - 1)
-            stop = (words and _word_boundary(text, bounds, start, stop)) or stop
+            if words:
+                stop = _word_boundary(text, bounds, start, stop) or stop
             spans.append((bounds[start], bounds[stop]))
             following = min(start + step, stop)
-            start = (_word_boundary(text, bounds, start, following) or stop) if words else following
+            if words:
+                following = _word_boundary(text, bounds, start, following) or stop
+            start = following
         chunks += _chunks(document, spans)
     return chunks
 
 
-def _word_boundary(text: str, bounds: Sequence[int], start: int, i: int) -> int:
-    """Return the last place after token ``start``, up to token i, that lies between two words;
-
-    0 without one.
+def _word_boundary(text: str, bounds: np.ndarray, start: int, i: int) -> int:
+    """Return the last place after token ``start``, up to token i, that lies between two words; 0
+    without one.
     """
     while i > start and i < len(bounds) - 1 and _INSIDE.match(text, bounds[i]):
         i -= 1
     return i if i > start else 0
 
 
-def _bounds(offsets: Sequence[Span], start: int, stop: int) -> list[int]:
-    """Say where tokens begin and the last ends;
-
-    what a tokenizer drops, as an accent, goes with the one before.
+def _bounds(starts: np.ndarray, stop: int) -> np.ndarray:
+    """Say where tokens begin and the last ends; what a tokenizer drops, as an accent, goes with the
+    one before.
     """
-    return np.maximum.accumulate([start, *(start + a for a, _ in offsets[1:]), stop]).tolist()
+    return np.maximum.accumulate(np.concatenate([[0], starts[1:], [stop]]))
 
 
 @dataclass(frozen=True)
-class _Segmentation:
+class Segmentation:
     """How one document was cut (Figure 2.6): cosine distances from window to window, and the
     sentences that follow.
 
@@ -154,20 +163,19 @@ class _Segmentation:
         return tuple(int(i) for i in np.flatnonzero(self.distances > self.threshold))
 
 
-def _settings(profile: str, given: dict) -> dict:
+def _settings(profile: str, options: dict) -> dict:
+    """Return the profile's settings with the options in their place; ConfigError for a wrong one."""
     check_known("chunking profile", [profile], PROFILES)
-    given = {name: value for name, value in given.items() if value is not None}
-    check_known("chunking setting", given, PROFILES[profile])
-    if {"percentile", "threshold"} <= given.keys():
+    options = {name: value for name, value in options.items() if value is not None}
+    check_known("chunking setting", options, PROFILES[profile])
+    settings = dict(PROFILES[profile])
+    if {"percentile", "threshold"} <= options.keys():
         raise ConfigError("both percentile and threshold", "one of them", "leave one out")
-    either = {"percentile", "threshold"} & given.keys()
-    settings = (
-        PROFILES[profile] | ({"percentile": None, "threshold": None} if either else {}) | given
-    )
+    if {"percentile", "threshold"} & options.keys():  # one takes the other's place
+        settings |= {"percentile": None, "threshold": None}
+    settings |= options
     for name, value in settings.items():
-        low, high = {"min_chars": (0, np.inf), "percentile": (0, 100), "threshold": (-1, 1)}.get(
-            name, (1, np.inf)
-        )
+        low, high = _RANGES.get(name, (1, np.inf))
         if value is not None and not low <= value <= high:
             do = f"leave {name} out for the profile's own"
             raise ConfigError(f"{name}={value}", f"a value in [{low:g}, {high:g}]", do)
@@ -179,56 +187,67 @@ def segment(
     embedder: Any = None,
     profile: str = "as_run",
     **settings: float | None,
-) -> list[_Segmentation]:
+) -> list[Segmentation]:
     """Find the semantic breaks of each document (settings as in `semantic_chunks`).
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded:
     with ``as_run`` this holds for four merged sentences or fewer, which is most of HotpotQA's
-    paragraphs (notebook 10 counts them).
+    paragraphs (notebook 10 counts them). An embedder reads the beginning of a window that is longer
+    than it can read, as in the published run.
     """
     s = _settings(profile, settings)
-    plans = []
-    numbers = {}
-    window = s["window"]
-    stride = s["stride"]
-    for document in _documents(documents):
-        sentences = sentence_spans(document.text, "chunks", s["min_chars"])
-        n = len(sentences)
-        if profile == "as_run":
-            spans = [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
-        else:
-            spans = [
-                (i, min(n, i + window))
-                for i in range(0, max(1, n - window + stride) if n else 0, stride)
-            ]
-        windows = [document.text[sentences[a][0] : sentences[b - 1][1]] for a, b in spans]
-        several = len(set(windows)) > 1
-        plans.append(
-            (sentences, [numbers.setdefault(w, len(numbers)) if several else -1 for w in windows])
-        )
+    documents = _documents(documents)
+    sentences = [sentence_spans(d.text, "chunks", s["min_chars"]) for d in documents]
+    windows = []
+    for document, spans in zip(documents, sentences, strict=True):
+        windows.append(_windows(document.text, spans, profile, s["window"], s["stride"]))
+    distinct = dict.fromkeys(w for texts in windows if len({*texts}) > 1 for w in texts)
+    vectors = _unit_vectors(list(distinct), embedder)
     segmentations = []
-    if numbers:
-        from ragbench.embedding import as_array, default_embedder, warn_of_language
-
-        embedder = embedder or default_embedder()
-        warn_of_language(embedder, list(numbers))
-        vectors = as_array(embedder, list(numbers))
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    for sentences, windows in plans:
+    for spans, texts in zip(sentences, windows, strict=True):
+        distances = np.zeros(max(0, len(texts) - 1))
         # The same text on both sides is no break, whatever rounding says.
-        distances = np.zeros(max(0, len(windows) - 1))
-        differ = np.flatnonzero(np.diff(windows))
-        if len(differ):
-            v = vectors[windows]
-            distances[differ] = 1.0 - np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)[differ]
-        threshold = 1.0 - s["threshold"] if s["percentile"] is None else 0.0
-        if s["percentile"] is not None and len(distances):
+        differ = [i for i, (a, b) in enumerate(itertools.pairwise(texts)) if a != b]
+        if differ:
+            v = np.stack([vectors[text] for text in texts])
+            cosines = np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)
+            distances[differ] = 1.0 - cosines[differ]
+        threshold = 0.0
+        if s["percentile"] is None:
+            threshold = 1.0 - s["threshold"]
+        elif len(distances):
             threshold = float(np.percentile(distances, s["percentile"]))
         # as_run: windows are centred on their sentence, so the break lies before the next centre.
         # paper: the new chunk begins with the first sentence of the next window.
-        starts = tuple((i + 1) * stride for i in range(len(distances)))
-        segmentations.append(_Segmentation(tuple(sentences), distances, threshold, starts))
+        starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
+        segmentations.append(Segmentation(tuple(spans), distances, threshold, starts))
     return segmentations
+
+
+def _windows(
+    text: str, sentences: Sequence[Span], profile: str, window: int, stride: int
+) -> list[str]:
+    """Return the texts of a document's windows of sentences."""
+    n = len(sentences)
+    spans = []
+    if profile == "as_run":
+        spans = [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
+    elif n:
+        spans = [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride), stride)]
+    return [text[sentences[a][0] : sentences[b - 1][1]] for a, b in spans]
+
+
+def _unit_vectors(texts: list[str], embedder: Any) -> dict[str, np.ndarray]:
+    """Embed texts, each to unit length."""
+    if not texts:
+        return {}
+    from ragbench.embedding import as_array, default_embedder, warn_of_language
+
+    embedder = embedder or default_embedder()
+    warn_of_language(embedder, texts)
+    vectors = as_array(embedder, texts)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return dict(zip(texts, vectors, strict=True))
 
 
 def semantic_chunks(
@@ -263,18 +282,20 @@ def semantic_chunks(
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """
     documents = _documents(documents)
-    given = {"window": window, "stride": stride, "percentile": percentile, "threshold": threshold}
-    given |= {"min_chars": min_chars, "max_tokens": max_tokens}
-    limit = _settings(profile, given)["max_tokens"]
+    options = {"window": window, "stride": stride, "percentile": percentile}
+    options |= {"threshold": threshold, "min_chars": min_chars, "max_tokens": max_tokens}
+    limit = _settings(profile, options)["max_tokens"]
+    segmentations = segment(documents, embedder, profile, **options)
     chunks = []
-    for document, cut in zip(
-        documents, segment(documents, embedder, profile, **given), strict=True
-    ):
+    for document, cut in zip(documents, segmentations, strict=True):
         bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
         groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
-        spans = [(group[0][0], group[-1][1]) for group in groups]
-        if limit:
-            spans = [span for group in groups for span in _at_most(document.text, group, limit)]
+        spans: list[Span] = []
+        for group in groups:
+            if limit:
+                spans += _at_most(document.text, group, limit)
+            else:
+                spans.append((group[0][0], group[-1][1]))
         chunks += _chunks(document, spans)
     return chunks
 
@@ -282,15 +303,13 @@ def semantic_chunks(
 def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base = sentences[0][0]
-    stop = sentences[-1][1]
-    (offsets,) = token_offsets(default_tokenizer(), [text[base:stop]])
-    if len(offsets) <= limit:
-        return [(base, stop)]
-    bounds = _bounds(offsets, base, stop)
-    first = np.searchsorted(bounds[:-1], [start for start, _ in sentences])
+    text = text[base : sentences[-1][1]]
+    (starts,) = _token_starts([text])
+    bounds = _bounds(starts, len(text))
+    firsts = np.searchsorted(bounds[:-1], [start - base for start, _ in sentences]).tolist()
     spans = []
     start = 0
-    for begin, end in itertools.pairwise([*first.tolist(), len(offsets)]):
+    for begin, end in itertools.pairwise([*firsts, len(starts)]):
         if end - start > limit and begin > start:
             spans.append((start, begin))
             start = begin
@@ -298,9 +317,9 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
             stop = _word_boundary(text, bounds, start, start + limit) or start + limit
             spans.append((start, stop))
             start = stop
-    if start < len(offsets):
-        spans.append((start, len(offsets)))
-    return [(bounds[a], bounds[b]) for a, b in spans]
+    if start < len(starts) or not spans:
+        spans.append((start, len(bounds) - 1))
+    return [(base + bounds[a], base + bounds[b]) for a, b in spans]
 
 
 def sentence_chunks(
@@ -320,29 +339,30 @@ def sentence_chunks(
     check_known("unit", [unit], UNITS)
     check_known("language", [language], LANGUAGES)
     documents = _documents(documents)
-    counted: Iterable = (
-        ((d, None) for d in documents) if unit == "characters" else _with_offsets(documents)
-    )
+    texts = [document.text for document in documents]
+    starts = _token_starts(texts) if unit == "tokens" else [None] * len(texts)
     chunks = []
-    for document, offsets in counted:
-        begins = offsets and [start for start, _ in offsets]
+    for document, token_starts in zip(documents, starts, strict=True):
         spans: list[Span] = []
-        for start, end in sentence_spans(document.text, language):
-            sentence = document.text[start:end]
-            start += len(sentence) - len(sentence.lstrip())
-            end -= len(sentence) - len(sentence.rstrip())
-            longer = (spans[-1][0] if spans else start, end)
-            length = (
-                longer[1] - longer[0]
-                if begins is None
-                else np.diff(np.searchsorted(begins, longer))[0]
-            )
+        for span in sentence_spans(document.text, language):
+            start, end = _stripped(document.text, span)
+            begin = spans[-1][0] if spans else start
+            length = end - begin
+            if token_starts is not None:
+                length = np.diff(np.searchsorted(token_starts, (begin, end)))[0]
             if spans and length <= size:
-                spans[-1] = longer
+                spans[-1] = (begin, end)
             else:
                 spans.append((start, end))
         chunks += _chunks(document, spans)
     return chunks
+
+
+def _stripped(text: str, span: Span) -> Span:
+    """Return the span without the white space at either end."""
+    start, end = span
+    inside = text[start:end]
+    return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
 
 
 def split_chunks(

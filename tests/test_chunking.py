@@ -3,6 +3,8 @@
 import itertools
 import random
 import string
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.papers.rageval import cut as cut_for_rageval
 from ragbench.records import Document
 from ragbench.text.sentences import sentence_spans
-from ragbench.text.tokens import truncate
+from ragbench.text.tokens import default_tokenizer, token_offsets, truncate
 
 
 def topics():
@@ -179,12 +181,30 @@ def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
     assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
 
 
-def test_documents_are_tokenised_in_blocks(monkeypatch):
-    documents = [doc("one two three", f"d{i}") for i in range(7)]
-    whole = token_chunks(documents, 2, 0.0)
-    monkeypatch.setattr(chunking, "_BLOCK", 3)
-    assert token_chunks(documents, 2, 0.0) == whole
-    assert [chunk.id for chunk in whole][-2:] == ["d6#0", "d6#1"]
+def test_a_long_text_that_is_tokenised_in_pieces_is_cut_as_a_whole():
+    words = [f"{'abcdefghij'[i % 10]}{i}" for i in range(60_000)]  # 400,000 characters
+    text = " ".join(words)
+    (offsets,) = token_offsets(default_tokenizer(), [text])
+    chunks = token_chunks([doc(text)], 100, 0.0, words=False)
+    starts = [offsets[i][0] for i in range(0, len(offsets), 100)]
+    assert [text.index(chunk.text[:40]) for chunk in chunks[:50]] == starts[:50]
+    assert len(chunks) == len(starts)
+    assert " ".join(chunks[-1].text.split()) == text[starts[-1] :]
+
+
+@pytest.mark.posix
+def test_fifty_bytes_of_memory_a_byte_of_text_are_enough():
+    code = (
+        "import resource, ragbench as rb\n"
+        "rb.token_chunks([rb.Document('d', '', 'river bank ' * 10)])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "text = 'The river rises in the Alps and ends in the sea. ' * 60_000\n"
+        "rb.token_chunks([rb.Document('d', '', text)])\n"
+        "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "print((after - before) * 1024 / len(text))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 50
 
 
 def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():
