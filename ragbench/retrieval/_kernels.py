@@ -12,13 +12,14 @@ either.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ragbench._compiled import compiled
 
 BLOCK = 1 << 14  # chunks scored at a time: their sums stay in the second-level cache
 SKIP = 0.2  # share of the worst hit that unread terms may add
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _sift_down(scores, items, i, n):
     """Restore a heap whose root is the worst hit: lowest score, then highest chunk."""
     while True:
@@ -37,7 +38,7 @@ def _sift_down(scores, items, i, n):
         i = worst
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _push(scores, items, n, score, item):
     """Offer a hit to a heap of capacity ``len(scores)`` that holds ``n``;
 
@@ -61,7 +62,7 @@ def _push(scores, items, n, score, item):
     return n
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _sort_best_first(scores, items, n):
     for end in range(n - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
@@ -69,7 +70,7 @@ def _sort_best_first(scores, items, n):
         _sift_down(scores, items, np.int64(0), end)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _first_not_below(chunks, p, end, chunk):
     """Return the first posting in ``p:end`` whose chunk is not below ``chunk``;
 
@@ -89,7 +90,7 @@ def _first_not_below(chunks, p, end, chunk):
     return p
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def search(
     start,
     chunks,

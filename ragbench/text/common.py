@@ -20,7 +20,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from ragbench._compiled import compiled
 
 # Length of the q-grams of the main pass: longer means fewer false candidates, a finer grid. Best of
 # 2 to 10 measured.
@@ -87,7 +88,7 @@ def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32), offsets
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _slot(codes, at, q, mask):
     h = np.uint64(0)
     for i in range(at, at + q):
@@ -97,7 +98,7 @@ def _slot(codes, at, q, mask):
     return np.int64(h & np.uint64(mask))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _index(part, q, mask, head, chain):
     """Chain the positions of every q-gram of the fact by hash slot."""
     head[: mask + 1] = -1
@@ -107,7 +108,7 @@ def _index(part, q, mask, head, chain):
         head[slot] = p
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _scan(part, text, first, stop, q, best, mask, head, chain):
     """Best match length:
 
@@ -131,7 +132,7 @@ def _scan(part, text, first, stop, q, best, mask, head, chain):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _substring(part, text, cuts, head, chain, head1, chain1, out):
     m = part.size
     mask = 255
@@ -161,7 +162,7 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
         before = stop
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
     """Fill ``out[i, j]`` with len(longest common substring of part i and text[:cuts[owner[i], j]]).
 
