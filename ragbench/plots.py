@@ -361,6 +361,29 @@ def _metadata(kind: str, alt: str) -> dict[str, str | None]:
     return {"Date": None, "Creator": None, "Description": alt}
 
 
+# -- kinds of figures
+
+
+def _open_rows(
+    names: Sequence[object], panels: int, wide: float, band: float, most: int = _PER_ROW
+) -> tuple[Figure, Any]:
+    """Open panels side by side with names of rows at their left, the first on top.
+
+    ``wide``: inches of a panel. ``band``: inches of a row, at least. ``most``: panels in a line.
+    """
+    texts = [_wrapped(name, 40) for name in names]
+    beside, lines = _size(texts)
+    room = _widest() - beside - 0.6
+    ncols = max(1, min(most, panels, int(room / wide)))
+    nrows = -(-panels // ncols)
+    band = max(band, _points(_LINE) * lines + 0.06)
+    size = (beside + 0.6 + wide * ncols, 1.2 + (0.4 + band * len(texts)) * nrows)
+    figure, axes = open_figure(*size, ncols, nrows, panels, sharex=True, sharey=True)
+    axes[0, 0].set_yticks(range(len(texts)), texts, fontsize=_points(8))
+    axes[0, 0].set_ylim(len(texts) - 0.4, -0.6)
+    return figure, axes
+
+
 def ir_score_curves(
     ours: pd.DataFrame, paper: pd.DataFrame | None = None, title: str = "measured here"
 ) -> Figure:
@@ -435,36 +458,22 @@ def settings(
     paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
     panels = _unique(pd.concat([ours[panel], paper[panel]]))
     rows = _unique(ours[row]) if row else [""]
-    ncols = len(panels) if row else _columns(len(panels), 2.6)
-    nrows = len(rows) if row else -(-len(panels) // ncols)
-    shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
-    tick = min(0.75, 0.25 + _size(shown)[0])
-    wide = max(2.6, min(tick * len(values), (_widest() - 0.9) / ncols))
-    ticks, below = _under(shown, wide / len(values))
-    high = 2.3 if row else 2.2 + below
-    shared = {"sharey": "row" if row else False, "sharex": bool(row)}
-    size = (0.9 + wide * ncols, 0.7 + below + high * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, len(panels) * len(rows), **shared)
+    figure, axes, wide = _open_settings(values, len(panels), len(rows) if row else 0)
     places = {value: place for place, value in enumerate(values)}
     ours, paper = (frame.assign(at=frame[x].map(places)) for frame in (ours, paper))
     looks = _looks(names)
+    step = min(spread, 0.6 / len(names))
     for axis, (line, name) in zip(axes.flat, product(rows, panels), strict=False):
-        own = ours[ours[panel] == name]
-        printed = paper[paper[panel] == name]
-        if row:
-            own = own[own[row] == line]
-            printed = printed[printed[row] == line]
+        cell = {panel: name, row: line} if row else {panel: name}
+        own = _where(ours, cell)
         for i, system in enumerate(names):
             points = own[own[hue] == system]
             if thin:
                 _draw_thin(axis, points[points[thin] != ""], thin, looks[system]["color"], system)
                 points = points[points[thin] == ""]
-            shift = min(spread, 0.6 / len(names)) * (i - (len(names) - 1) / 2)
+            shift = step * (i - (len(names) - 1) / 2)
             _draw_means(axis, points, shift, looks[system], system, join=join)
-        _draw_published(axis, printed, join=join)
-        axis.set_xticks(**ticks)
-        axis.set_xlim(-0.4, len(values) - 0.6)
-        axis.grid(axis="x", visible=False)
+        _draw_published(axis, _where(paper, cell), join=join)
     for axis, name in zip(axes[0] if row else axes.flat, panels, strict=False):
         heading = (titles or {}).get(name, _in_words(name))
         axis.set_title(_wrapped(heading, 10 * wide), fontsize=_points(11 if row else 9))
@@ -476,6 +485,32 @@ def settings(
         _scale(axis, from_zero=not join)
     _legend_below(figure)
     return figure
+
+
+def _open_settings(values: Sequence[Any], panels: int, rows: int) -> tuple[Figure, Any, float]:
+    """Open a grid of panels by rows, or without rows panels that wrap; last, inches of a panel."""
+    ncols = panels if rows else _columns(panels, 2.6)
+    nrows = rows or -(-panels // ncols)
+    shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
+    tick = min(0.75, 0.25 + _size(shown)[0])
+    wide = max(2.6, min(tick * len(values), (_widest() - 0.9) / ncols))
+    ticks, below = _under(shown, wide / len(values))
+    high = 2.3 if rows else 2.2 + below
+    shared = {"sharey": "row" if rows else False, "sharex": bool(rows)}
+    size = (0.9 + wide * ncols, 0.7 + below + high * nrows)
+    figure, axes = open_figure(*size, ncols, nrows, panels * max(rows, 1), **shared)
+    for axis in axes.flat:
+        axis.set_xticks(**ticks)
+        axis.set_xlim(-0.4, len(values) - 0.6)
+        axis.grid(axis="x", visible=False)
+    return figure, axes, wide
+
+
+def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows whose columns have these values."""
+    for column, value in cell.items():
+        frame = frame[frame[column] == value]
+    return frame
 
 
 def _draw_means(
@@ -535,29 +570,23 @@ def grouped_bars(
     groups = _unique(frame[x])
     looks = _looks(names)
     panels = _facets(_panels(frame, panel), hue, looks)
-    labels = [_wrapped(group) for group in groups]
-    beside, lines = _size(labels)
     wide = 3.4 if len(panels) > 1 else 5.0
-    ncols = _columns(len(panels), wide + beside, most=3)
-    nrows = -(-len(panels) // ncols)
-    band = max(0.3, 0.13 * min(len(names), len(PALETTE)), _points(_LINE) * lines + 0.08)
-    size = (beside + 0.7 + wide * ncols, 1.2 + (band * len(groups) + 0.5) * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
+    band = max(0.3, 0.13 * min(len(names), len(PALETTE)))
+    figure, axes = _open_rows(groups, len(panels), wide, band, most=3)
     for axis, (heading, cell) in zip(axes.flat, panels, strict=False):
         _draw_bars(axis, cell.set_index(x), groups, y, hue, looks)
         if panel and "n" in cell:
             heading += f" (n = {cell['n'].max():.0f})"
         axis.set_title(_wrapped(heading if panel else title, 10 * wide), fontsize=_points(10))
         axis.grid(axis="y", visible=False)
-    axes[0, 0].set_yticks(range(len(groups)), labels, fontsize=_points(8))
     ends = frame[[y, "high"] if "high" in frame else [y]].max()
     longest = float(ends.max())  # one question alone has no interval
-    limits = (0, 1.05 * longest if longest > 0 else 1.0)
-    axes[0, 0].set(xlim=limits, ylim=(len(groups) - 0.5, -0.5))
+    axes[0, 0].set_xlim(0, 1.05 * longest if longest > 0 else 1.0)
     for axis in axes[-1]:
         axis.set_xlabel(ylabel)
     if panel and title:
-        figure.suptitle(_wrapped(title, 10 * size[0]), fontsize=_points(11))
+        width = figure.get_size_inches()[0]
+        figure.suptitle(_wrapped(title, 10 * width), fontsize=_points(11))
     if len(names) > 1:
         _legend_below(figure)
     return figure
@@ -595,32 +624,27 @@ def stacked_shares(
     _need(table, row, panel, *columns)
     panels = _panels(table, panel)
     rows = _unique(table[row])
-    names = [_wrapped(name) for name in rows]
-    beside, lines = _size(names)
     wide = 3.6 if panel else 6.0  # inches of a bar of 1
-    height = max(0.34 if panel else 0.42, _points(_LINE) * lines + 0.06)
-    size = (beside + 0.6 + wide * len(panels), 1.3 + height * len(rows))
-    figure, axes = open_figure(*size, ncols=len(panels), sharey=True)
-    for axis, (heading, part) in zip(axes[0], panels, strict=True):
-        place = np.array([rows.index(name) for name in part[row]])
-        left = np.zeros(len(part))
-        for column, colour in zip(columns, GRADE_COLOURS, strict=False):
-            values = part[column].to_numpy(float)
-            axis.barh(
-                place, values, left=left, color=colour, label=_grade_label(column), height=0.75
-            )
-            for y, start, value in zip(place, left, values, strict=True):
-                if value * wide >= 0.32:  # else it would touch its neighbour
-                    middle = {"ha": "center", "va": "center", "fontsize": _points(8)}
-                    axis.text(start + value / 2, y, f"{value:.2f}", **middle)
-            left += np.nan_to_num(values)
+    figure, axes = _open_rows(rows, len(panels), wide, 0.34 if panel else 0.42)
+    for axis, (heading, part) in zip(axes.flat, panels, strict=False):
+        _draw_stack(axis, part[row].map(rows.index).to_numpy(), part[list(columns)], wide)
         axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=_points(10))
         axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
         axis.grid(axis="y", visible=False)
-    axes[0, 0].set_yticks(range(len(rows)), names, fontsize=_points(8 if lines > 1 else 9))
-    axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
     _legend_below(figure)
     return figure
+
+
+def _draw_stack(axis: Axes, place: np.ndarray, shares: pd.DataFrame, wide: float) -> None:
+    left = np.zeros(len(shares))
+    middle = {"ha": "center", "va": "center", "fontsize": _points(8)}
+    for column, colour in zip(shares, GRADE_COLOURS, strict=False):
+        values = shares[column].to_numpy(float)
+        axis.barh(place, values, 0.75, left, color=colour, label=_grade_label(column))
+        for y, start, value in zip(place, left, values, strict=True):
+            if value * wide >= 0.32:  # else it would touch its neighbour
+                axis.text(start + value / 2, y, f"{value:.2f}", **middle)
+        left += np.nan_to_num(values)
 
 
 def _grade_label(column: str) -> str:
@@ -652,34 +676,27 @@ def dots(
     _need(frame, row, value, hue, panel, filled)
     panels = _panels(frame, panel)
     rows = _unique(frame[row])
-    names = _unique(frame[hue]) if hue else [""]
-    looks = _looks(names)
+    looks = _looks(_unique(frame[hue]) if hue else [""])
     one_each = not frame.duplicated([row, panel] if panel else row).any()
     if hue and not one_each:
         panels = _facets(panels, hue, looks)
-    shown = [_wrapped(_in_words(r), 40) for r in rows]
-    beside, lines = _size(shown)
+    crowd = 0 if one_each else min(len(looks), len(PALETTE))
     wide = max(2.2, 4.4 - len(panels))
-    ncols = _columns(len(panels), min(wide, _widest() / _PER_ROW))
-    nrows = -(-len(panels) // ncols)
-    crowd = 0 if one_each else min(len(names), len(PALETTE))
-    band = max(0.32, _points(_LINE) * lines + 0.06, 0.07 * crowd)
-    size = (beside + 0.6 + wide * ncols, 1.2 + (0.4 + band * len(rows)) * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
+    names = [_in_words(name) for name in rows]
+    figure, axes = _open_rows(names, len(panels), wide, max(0.32, 0.07 * crowd))
     step = min(0.22, 0.8 / crowd) if crowd else 0
-    letters = 9 * size[0] / (ncols + 1)
+    letters = 10 * wide
     for axis, (title, part) in zip(axes.flat, panels, strict=False):
         part = part.assign(at=part[row].map(rows.index).astype(float))
         present = [name for name in looks if not hue or name in set(part[hue])]
         for i, name in enumerate(present):
             points = part[part[hue] == name] if hue else part
             points = points.assign(at=points["at"] + step * (i - (len(present) - 1) / 2))
-            look = looks[name] | {"label": _label(name)}
             if filled:
                 hollow = looks[name] | {"color": PALETTE[6], "mfc": "white"}
                 _draw_dots(axis, points[~points[filled].astype(bool)], value, hollow)
                 points = points[points[filled].astype(bool)]
-            _draw_dots(axis, points, value, look)
+            _draw_dots(axis, points, value, looks[name] | {"label": _label(name)})
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
         axis.set_title(_wrapped(title, letters), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
@@ -688,8 +705,6 @@ def dots(
         axes[0, 0].set_xlim(at - 0.1, at + 0.1)
     for axis in axes[-1]:
         axis.set_xlabel(_wrapped(xlabel, letters))
-    axes[0, 0].set_yticks(range(len(rows)), shown, fontsize=_points(8))
-    axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
     if hue and hue != row:
         _legend_below(figure)
     return figure
@@ -715,28 +730,23 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     line, panel = ("system", "metric") if means["system"].nunique() > 1 else ("metric", "system")
     lines = _unique(means[line])
     panels = _unique(means[panel])
-    names = [_wrapped(_in_words(name), 44) for name in lines]
-    beside, deep = _size(names)
+    names = [_in_words(name) for name in lines] if line == "metric" else lines
     wide = 1.9 if len(panels) > 1 else 5.0
-    ncols = _columns(len(panels), wide, most=4 if len(panels) < 9 else 5)
-    nrows = -(-len(panels) // ncols)
-    height = 0.5 + max(0.22, _points(_LINE) * deep + 0.04) * len(lines)
-    size = (beside + 0.5 + wide * ncols, 0.6 + height * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, len(panels), sharex=True, sharey=True)
+    figure, axes = _open_rows(names, len(panels), wide, 0.22, most=4 if len(panels) < 9 else 5)
     for axis, title in zip(axes.flat, panels, strict=False):
-        own, marks = scores[scores[panel] == title], means[means[panel] == title]
         for i, name in enumerate(lines):
+            cell = {panel: title, line: name}
             colour = PALETTE[i % len(PALETTE)]
-            points = np.sort(own.loc[own[line] == name, "value"].dropna())
+            points = np.sort(_where(scores, cell)["value"].dropna())
             look = {"color": colour, "alpha": 0.45, "ms": 4, "mew": 0}
             axis.plot(points, i + 0.28 * _beside(points), "o", **look)
-            mark = marks[marks[line] == name].astype({"mean": float})
+            mark = _where(means, cell).astype({"mean": float})
             diamond = {"fmt": "D", "color": colour, "mec": "#222222", "ms": 5, "capsize": 3}
             axis.errorbar(mark["mean"], [i], xerr=_reach(mark, "mean"), **diamond)
-        axis.set_title(_wrapped(_in_words(title), 12 * wide), fontsize=_points(9))
+        heading = _in_words(title) if panel == "metric" else title
+        axis.set_title(_wrapped(heading, 12 * wide), fontsize=_points(9))
         axis.grid(False, axis="y")
-    axes[0, 0].set_yticks(range(len(lines)), names, fontsize=_points(8))
-    axes[0, 0].set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04))
+    axes[0, 0].set_xlim(-0.04, 1.04)
     legend = _word("dots: answers; diamond: mean with 95% interval")
     figure.supxlabel(legend, fontsize=_points(9))
     return figure

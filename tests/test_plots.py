@@ -456,7 +456,8 @@ def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):
     assert {label.get_fontsize() for label in axis.get_xticklabels()} == {12}
     assert figure.legends[0].get_texts()[0].get_fontsize() == pytest.approx(9.6)
     assert bars.axes[0].get_xlabel() == "share of answers"
-    path = plots.save_figure(figure, "fonts", curves, "a figure", folder=tmp_path)["pdf"]
+    paths = plots.save_figure(figure, "x", curves, "A figure.", folder=tmp_path, kinds=["pdf"])
+    path = paths["pdf"]
     assert b"/Type3" not in path.read_bytes()
     text = "".join(page.extract_text() for page in PdfReader(path).pages)
     assert "mittlerer IR-Score" in text

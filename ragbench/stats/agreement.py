@@ -56,19 +56,17 @@ def kappa(
     same_length(a=a, b=b)
     pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
     present = pairs.notna().all(axis=1).to_numpy()
+    missing = int((~present).sum())
     pairs = pairs[present]
+    if pairs.empty:
+        return without_bounds(float("nan"), 0, missing, level)
     names = _labels(pairs, labels)
     cost = _costs(names, weights, ordered=labels is not None)
-    cell = names.get_indexer(pairs["a"]) * len(names) + names.get_indexer(pairs["b"])
     index, n_groups = group_index(groups, len(present), present)
-    # Items by group (rows) and cell of the table of labels (columns).
-    counts = np.zeros((n_groups, len(names) ** 2))
-    np.add.at(counts, (index, cell), 1.0)
-    estimate = float("nan")
-    if len(pairs):
-        estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
+    counts = _tables(pairs, names, index, n_groups)
+    estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
     clusters = None if groups is None else index
-    interval = without_bounds(estimate, len(pairs), int((~present).sum()), level, clusters)
+    interval = without_bounds(estimate, len(pairs), missing, level, clusters)
     if n_groups < 2 or not resamples or np.isnan(estimate):
         return interval
     low, high = percentiles(_kappas(_weighted_tables(counts, resamples, seed), cost), level)
@@ -104,6 +102,14 @@ def _costs(names: pd.Index, weights: str | None, *, ordered: bool) -> np.ndarray
     if weights is None:
         return (distance > 0).astype(float)
     return distance if weights == "linear" else distance**2
+
+
+def _tables(pairs: pd.DataFrame, names: pd.Index, index: np.ndarray, groups: int) -> np.ndarray:
+    """Count items by group (rows) and by cell of the table of labels (columns)."""
+    cell = names.get_indexer(pairs["a"]) * len(names) + names.get_indexer(pairs["b"])
+    counts = np.zeros((groups, len(names) ** 2))
+    np.add.at(counts, (index, cell), 1.0)
+    return counts
 
 
 def _weighted_tables(counts: np.ndarray, resamples: int, seed: Seed) -> np.ndarray:

@@ -76,24 +76,16 @@ def ppi_mean(
     it with 150 to 300 human labels (thesis §1.2).
     """
     _check_weight(weight)
-    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
-    rest = as_floats(judged_unlabelled, "judged_unlabelled")
-    present = ~np.isnan(human + judge)
-    missing = int((~present).sum() + np.isnan(rest).sum())
-    human = human[present]
-    judge = judge[present]
-    rest = rest[~np.isnan(rest)]
+    human, judge, rest = _two_samples(labelled, judged_labelled, judged_unlabelled)
     n = human.size
     N = rest.size
-    if not n or not N:
-        got = f"{n} items with human and judge values, {N} with the judge's alone"
-        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
+    missing = len(labelled) - n + len(judged_unlabelled) - N
+    y = np.concatenate([human, np.full(N, np.nan)])
     f = np.concatenate([judge, rest])
     if weight == "tuned":
         own = (1 + n / N) * f.var()
         shared = np.cov(human, judge)[0, 1] if n > 1 else 0.0
         weight = float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
-    y = np.concatenate([human, np.full(N, np.nan)])
     both = np.concatenate([human, f])
     is_share = np.isin(human, (0, 1)).all() and both.min() == 0 and both.max() == 1
     (interval,) = ppi_shares(
@@ -109,6 +101,22 @@ def ppi_mean(
         return without_bounds(interval.estimate, n, missing, level)
     method = T if interval.method == T_CLUSTERS else interval.method
     return replace(interval, n_missing=missing, clusters=0, effective=float("nan"), method=method)
+
+
+def _two_samples(
+    labelled: Any, judged_labelled: Any, judged_unlabelled: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read the three arrays of `ppi_mean`, and leave out what is missing."""
+    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
+    rest = as_floats(judged_unlabelled, "judged_unlabelled")
+    present = ~np.isnan(human + judge)
+    rest = rest[~np.isnan(rest)]
+    if not present.any() or not rest.size:
+        got = (
+            f"{present.sum()} items with human and judge values, {rest.size} with the judge's alone"
+        )
+        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
+    return human[present], judge[present], rest
 
 
 def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
@@ -263,12 +271,7 @@ def _read(values: Any, predictions: Any, strata: Any, counts: Any, of: Any) -> _
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
         got = "half a label, or a missing prediction"
         raise DataError(got, "whole labels or none; every prediction", "check both")
-    names, stratum = np.unique(np.asarray(strata), return_inverse=True)
-    size = np.bincount(stratum)
-    drawn = np.bincount(stratum[labelled], minlength=names.size)
-    if (drawn == 0).any():
-        got = f"no label in stratum {str(names[drawn == 0][0])!r}"
-        raise DataError(got, "labels in every stratum", "label some of it")
+    stratum, size, drawn = _strata(strata, labelled)
     yes_or_no = bool(np.isin(y[labelled], (0, 1)).all())
     return _Labels(
         y=times[:, None] * np.where(labelled[:, None], y, 0.0),
@@ -281,6 +284,16 @@ def _read(values: Any, predictions: Any, strata: Any, counts: Any, of: Any) -> _
         drawn=drawn,
         share=of is None and bool((times >= 0).all()) and yes_or_no,
     )
+
+
+def _strata(strata: Any, labelled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the stratum of each item; its size and its number of labels by stratum."""
+    names, stratum = np.unique(np.asarray(strata), return_inverse=True)
+    drawn = np.bincount(stratum[labelled], minlength=names.size)
+    if (drawn == 0).any():
+        got = f"no label in stratum {str(names[drawn == 0][0])!r}"
+        raise DataError(got, "labels in every stratum", "label some of it")
+    return stratum, np.bincount(stratum), drawn
 
 
 def _covariance(labels: _Labels, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -362,10 +375,7 @@ def _joined_jeffreys(labels: _Labels, p: np.ndarray, variance: np.ndarray, level
     """
     p_h, n_h = _strata_shares(labels)
     tail = as_tail(level)
-    a = n_h * p_h + 0.5
-    b = n_h * (1 - p_h) + 0.5
-    low_h = np.where(p_h > 0, betaincinv(a, b, tail), 0.0)
-    high_h = np.where(p_h < 1, betaincinv(a, b, 1 - tail), 1.0)
+    low_h, high_h = _jeffreys(p_h, n_h, tail)
     variance_h = np.divide(p_h * (1 - p_h), n_h - 1, out=np.zeros_like(p_h), where=n_h > 1)
     W = np.bincount(labels.stratum, labels.counts) / labels.counts.sum()
     scale = (W**2 * (1 - labels.drawn / labels.size))[:, None]
@@ -395,6 +405,15 @@ def _strata_shares(labels: _Labels) -> tuple[np.ndarray, np.ndarray]:
     p_h = np.divide(of_category, mass, out=np.full_like(of_category, 0.5), where=mass > 0)
     n_h = np.divide(mass**2, squares, out=np.zeros_like(mass), where=squares > 0)
     return p_h, n_h
+
+
+def _jeffreys(p: np.ndarray, n: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles of beta with half a label of either kind added; 0 and 1 where there is none."""
+    a = n * p + 0.5
+    b = n * (1 - p) + 0.5
+    low = np.where(p > 0, betaincinv(a, b, tail), 0.0)
+    high = np.where(p < 1, betaincinv(a, b, 1 - tail), 1.0)
+    return low, high
 
 
 def _bounds_of_like(

@@ -102,13 +102,8 @@ def means(
     by = _several(by)
     columns = _several(measures)
     rows = with_measures(rows, columns)
-    cluster = None
-    if groups == QUESTIONS:
-        cluster = _question_keys(rows)
-    elif groups is not None:
-        check_known("column", [groups], rows.columns)
-        cluster = rows[groups]
     check_known("column", [*by, *columns], rows.columns)
+    cluster = _together(rows, groups)
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     options = {"resamples": resamples, "seed": seed}
     keys = []
@@ -157,11 +152,16 @@ def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     return rows
 
 
-def _question_keys(rows: pd.DataFrame) -> pd.Series | None:
-    """Number the questions of rows:
+def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
+    """Return what rows belong together by: a column, or their question; None: each row alone.
 
-    by data set and question_id, or the text of the question; None without either.
+    A question is told by data set and question_id, or by its text; None without either.
     """
+    if groups is None:
+        return None
+    if groups != QUESTIONS:
+        check_known("column", [groups], rows.columns)
+        return rows[groups]
     named = [name for name in ("question_id", "question") if name in rows][:1]
     if not named:
         return None
@@ -211,14 +211,22 @@ def compare(
     groups = {}
     for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
         clusters = known_clusters(part, cluster)
-        wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
-        for a, b in pairs or combinations(dict.fromkeys(part[_SYSTEM]), 2):
-            if not {a, b} <= {*wide.columns}:
-                continue  # answers without documents are one system, in a group of their own
-            scores[*key, a, b] = wide[a], wide[b]
+        for pair, sides in _paired(part, measure, pairs).items():
+            scores[*key, *pair] = sides
             if clusters is not None:
-                groups[*key, a, b] = clusters.reindex(wide.index)
+                groups[*key, *pair] = clusters.reindex(sides[0].index)
     return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
+
+
+def _paired(
+    part: pd.DataFrame, measure: str, pairs: Sequence[tuple[str, str]] | None
+) -> dict[tuple[str, str], tuple[pd.Series, pd.Series]]:
+    """Return the scores of each pair of systems over the same questions."""
+    wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
+    systems = {*wide.columns}
+    pairs = pairs or list(combinations(dict.fromkeys(part[_SYSTEM]), 2))
+    # Answers without documents are one system, in a group of their own.
+    return {(a, b): (wide[a], wide[b]) for a, b in pairs if {a, b} <= systems}
 
 
 def _require_one_row(rows: pd.DataFrame, names: list[str]) -> None:

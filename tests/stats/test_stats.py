@@ -731,3 +731,14 @@ def test_questions_of_one_group_are_flipped_together():
         .isna()
         .all(axis=None)
     )
+
+
+def test_what_public_functions_return_has_a_public_class():
+    functions = {name: getattr(stats, name) for name in dir(stats)}
+    returned = {
+        name: function.__annotations__["return"]
+        for name, function in functions.items()
+        if callable(function) and not isinstance(function, type)
+    }
+    assert len(returned) > 20
+    assert not [name for name, kind in returned.items() if "_" in kind]
