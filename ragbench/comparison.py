@@ -87,9 +87,8 @@ def compare_scores(
     columns : numbers to compare; None: all of ``score``. Choose few, and before you look.
     pairs : two names of systems each; None: every two.
     cluster : which questions stand or fall together, and are resampled and flipped together.
-    Default: what the columns
-        of the table say (see `ragbench.stats.tables.known_clusters`); or a column such as topic;
-        None: each question is on its own.
+        Default: what the columns of the table say (see `ragbench.stats.tables.known_clusters`); or
+        a column such as topic; None: each question is on its own.
     options : for `ragbench.stats.compare_pairs`: ``difference``, ``power``, ``alpha``, ``seed`` ...
 
     Returns
@@ -155,9 +154,8 @@ def _systems(table: pd.DataFrame) -> list[str]:
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what `ragbench.report.tables.table` prints of a comparison:
-
-    intervals in cells, whole questions.
+    """Return what `ragbench.report.tables.table` prints of a comparison: intervals in cells, whole
+    questions.
     """
     return pd.DataFrame(
         {

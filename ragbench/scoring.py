@@ -93,20 +93,18 @@ def score(
     Parameters
     ----------
     rows : one per answer, from anywhere: see `ragbench.data.answers.read_answers`. Labels in the
-    rows are used; only
-        those that a metric needs and the rows lack are made. Or the folder or name of a run, with
-        its experiment.yaml beside the rows. Where the claims of RAGChecker belong to another true
-        answer than ``reference``, columns ``long_reference`` and ``reference_claims`` hold it and
-        its claims.
+        rows are used; only those that a metric needs and the rows lack are made. Or the folder or
+        name of a run, with its experiment.yaml beside the rows. Where the claims of RAGChecker
+        belong to another true answer than ``reference``, columns ``long_reference`` and
+        ``reference_claims`` hold it and its claims.
     metrics : names in `ragbench.metrics.table`: of ``METRICS``, of ``GROUPS``, or of single numbers
-    (`metric_table`).
+        (`metric_table`).
     labels : the chat model that labels, where a metric needs labels that the rows lack, as for
-    `ragbench.llm.ask`; its
-        plan (`plan_score`) is printed first. None: what needs no such label is computed, and a
-        warning says what the rest needs.
+        `ragbench.llm.ask`; its plan (`plan_score`) is printed first. None: what needs no such label
+        is computed, and a warning says what the rest needs.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
     checker : who checks claims in place of ``labels``: a name or object as for
-    `ragbench.labelling.checkers`.
+        `ragbench.labelling.checkers`.
     cassette : file of the model's replies; with one, an interrupted call goes on.
     options : for `ragbench.llm.ask`: ``concurrency``, ``progress`` ...
 
@@ -292,9 +290,8 @@ def _metrics_of(numbers: Numbers) -> list[str]:
 def _missing_needs(
     need: str, existing: Collection[str] = (), label: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a metric needs and the rows lack, with the label it is for;
-
-    a label after what it is made from.
+    """Yield what a metric needs and the rows lack, with the label it is for; a label after what it
+    is made from.
     """
     if need not in existing:
         for before in LABELS[need].needs if need in LABELS else ():
@@ -344,9 +341,8 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
 
 
 def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that have all a label is made from;
-
-    a plan leaves out what is still to be made.
+    """Return the rows that have all a label is made from; a plan leaves out what is still to be
+    made.
     """
     present = [need for need in LABELS[label].needs if need in table]
     if "reference" in present and table["reference"].map(lambda cell: isinstance(cell, list)).any():

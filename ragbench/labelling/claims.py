@@ -104,17 +104,15 @@ def check_claims(
     Parameters
     ----------
     claims : for each text its claims (sentences or triples); None where they are not known, as
-    `extract_claims` says.
+        `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one
-    entails nothing: Neutral.
+        entails nothing: Neutral.
     joint : claims per prompt; None puts all claims of one text into one. A reply with another
-    number of labels is not
-        used: its claims are checked one by one.
+        number of labels is not used: its claims are checked one by one.
     questions : the question that each list of claims and its text are about, since a short text
-    means something only
-        as an answer to it; None where there is none.
+        means something only as an answer to it; None where there is none.
     options : as for `extract_claims`. In a prompt of your own keep the text before the claims, for
-    the server's cache.
+        the server's cache.
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
@@ -383,10 +381,10 @@ def checker_intervals(
     Parameters
     ----------
     human, predicted : a label per claim: Entailment, Neutral or Contradiction. A claim to which the
-    checker gave none (None) is left out.
+        checker gave none (None) is left out.
     responses : the response or document that each claim is from. The two correlations are between
-    the shares of claims not entailed, per response (None: undefined); the bootstrap draws a
-    response with all its claims.
+        the shares of claims not entailed, per response (None: undefined); the bootstrap draws a
+        response with all its claims.
 
     Accuracy is of two classes, entailed or not; the factual F1 is of Entailment, the non-factual
     one of the others: F1 = 2 both / (2 both + one), of the claims that both call so, or one alone.

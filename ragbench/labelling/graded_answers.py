@@ -119,8 +119,8 @@ def measure_judge(
     questions, gold : default MiniHop's; else your own, see `load_graded_answers`.
     limit : only the first so many answers of each split, for a trial.
     repeats : how many times each answer is graded, each time with another seed, the first time the
-    judge's. At temperature 0 a model replies alike whatever the seed: measure at the temperature
-    that you grade with.
+        judge's. At temperature 0 a model replies alike whatever the seed: measure at the
+        temperature that you grade with.
 
     Returns
     -------

@@ -155,16 +155,16 @@ def grade(
     Parameters
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, or an object of your own with
-    ``grade_all(questions, answers)``, which needs no prompt.
+        ``grade_all(questions, answers)``, which needs no prompt.
     per_prompt : which answers share a prompt, see `group_answers`. Small models grade several by
-    their place: one is the default.
+        their place: one is the default.
     order : the seed that shuffles the answers within each prompt; None shows them as given. Order
-    effects show when two seeds are compared.
+        effects show when two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
-    Its grades stand in its header, see `ragbench.prompts.prompt_scale`.
+        Its grades stand in its header, see `ragbench.prompts.prompt_scale`.
     max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress``
-    ...
+        ...
 
     ``value`` is None when the reply could not be read or had the wrong number of grades: no grade
     of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and

@@ -137,7 +137,7 @@ class ModelRagas:
     embedder : for answer relevance; default MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
     joint : statements per prompt, as for `statement_verdicts`; None is the paper's way, 1 suits
-    small models.
+        small models.
     """
 
     def __init__(

@@ -80,18 +80,18 @@ def claim_metrics(
     Parameters
     ----------
     response_in_reference, reference_in_response : shape (n_claims,), the claims of one text that
-    the other entails.
+        the other entails.
     response_in_chunks, reference_in_chunks : shape (n_claims, n_chunks), claims by the chunks that
-    entail them.
+        entail them.
     empty : value of what is undefined; RAGChecker's released code takes 0.0. Undefined are:
-    precision without response claims; recall without reference claims; f1 without either; claim
-    recall without reference claims (without chunks it is 0: nothing was found); context precision
-    without chunks or reference claims; context utilization when no chunk entails a reference
-    claim; the other five without response claims or chunks, and the two noise sensitivities
-    also without reference claims, which tell relevant chunks.
+        precision without response claims; recall without reference claims; f1 without either; claim
+        recall without reference claims (without chunks it is 0: nothing was found); context
+        precision without chunks or reference claims; context utilization when no chunk entails a
+        reference claim; the other five without response claims or chunks, and the two noise
+        sensitivities also without reference claims, which tell relevant chunks.
     response_in_retrieved, reference_in_retrieved : shape (n_claims,), the claims that all chunks
-    together entail; None (also of a single claim): as the chunks one by one. Ours, not
-    RAGChecker's.
+        together entail; None (also of a single claim): as the chunks one by one. Ours, not
+        RAGChecker's.
 
     Source: RAGChecker, section 3.3, appendix B. Paper values (E5-Mistral + GPT-4, Table 3,
     percent): precision 62.0, recall 53.0, f1 52.7 (the mean of f1, not the f1 of means), claim

@@ -55,7 +55,7 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
     match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc"
-    (full-width Ａ is A); "exact" (as published: no character is changed) or "exact_subsequence".
+        (full-width Ａ is A); "exact" (as published: no character is changed) or "exact_subsequence".
 
     Source: thesis §2.3, Eq 2.2.
 
@@ -140,11 +140,11 @@ def ir_score_table(
     ----------
     parts : for each question its supporting facts.
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one
-    space.
+        space.
     cutoffs, tokenizer, begin_token : as in `ragbench.text.tokens.joined_cutoffs`.
     match : as in `ir_score`; cut positions are those of the text as it is.
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, in place of the
-    tokenizer's.
+        tokenizer's.
     threads : default one per core.
 
     A question without facts, or with an empty one, is a row of NaN: count these before averaging.

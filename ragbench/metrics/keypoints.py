@@ -105,7 +105,7 @@ def reference_recall(
     variant : see the module.
     empty : value without references (the released evaluation gives 0.0).
     prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be
-    cut off.
+        cut off.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
@@ -228,18 +228,16 @@ def answer_rouge_l(
     Parameters
     ----------
     language : chooses the default tokens: lower-cased runs of letters and digits in English (as the
-    rouge-score package
-        does, without its stemmer); single characters, and runs of Latin letters and digits, in
-        Chinese.
+        rouge-score package does, without its stemmer); single characters, and runs of Latin letters
+        and digits, in Chinese.
     tokenizer : your own, for instance ``jieba.lcut``, whose words the released evaluation took for
-    Chinese.
+        Chinese.
     empty : value where the answer or the reference has no token (the released evaluation gives
-    0.0).
+        0.0).
     variant : ``"words"``: the longest common subsequence of words. ``"released"``: the package
-    rouge 1.0.1, which the
-        released code calls for English: sentences end at full stops, words at blanks; counted are
-        the *distinct* words, in common when a longest common subsequence of two sentences holds
-        them.
+        rouge 1.0.1, which the released code calls for English: sentences end at full stops, words
+        at blanks; counted are the *distinct* words, in common when a longest common subsequence of
+        two sentences holds them.
 
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was
     released beside the code (0.1322 over 350 answers) comes from another variant:

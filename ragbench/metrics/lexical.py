@@ -226,11 +226,10 @@ def bleu(
     Parameters
     ----------
     tokenizer : a name sacrebleu knows or a callable text -> tokens; None: by script, "zh" for
-    Chinese, "char" for other
-        scripts without blanks, else "13a".
+        Chinese, "char" for other scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
     effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty :
-    False divides it out.
+        False divides it out.
 
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens
     (notebook 21).
@@ -308,9 +307,8 @@ def _rouge_tokenizer(stem: bool) -> _Words:
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
-    """Weigh each stem by its rarity:
-
-    ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0.
+    """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above
+    0.
     """
     sets = [set(stems(text)) for text in texts]
     frequency = Counter(stem for words in sets for stem in words)
@@ -350,7 +348,7 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
     Parameters
     ----------
     idf : stem -> weight, as `idf_weights` gives of the documents or chunks; a stem that it lacks
-    weighs as much as the rarest.
+        weighs as much as the rarest.
 
     Words found are no proof that a text says the claim: order, negation and who did what are not
     read. On MiniHop's reference labels it ranks the chunks that entail a claim of the true answer

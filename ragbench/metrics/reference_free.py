@@ -41,7 +41,7 @@ def faithfulness(verdicts: Sequence[Any], *, empty: float = _NAN) -> float:
     Parameters
     ----------
     verdicts : one per statement: True or False, 1 or 0, "Yes" or "No"; None (or NaN) where the
-    reply could not be read, which makes the score NaN, since it would decide.
+        reply could not be read, which makes the score NaN, since it would decide.
     empty : value without statements.
 
     Source: RAGAS, section 3 (faithfulness). Paper value: 0.95 agreement with people on WikiEval
@@ -63,7 +63,7 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
     Parameters
     ----------
     question_vec : shape (d,), of any length. generated_vecs : shape (n, d), one row per generated
-    question.
+        question.
     empty : value without generated questions, or where a vector is zero and so has no direction.
 
     Later releases of RAGAS take 0 for an answer that one of the generated questions calls evasive;
@@ -94,10 +94,10 @@ def context_relevance(
     Parameters
     ----------
     extracted : what the model copied, or only how many; None (an unread reply) is NaN. An empty
-    list, or nothing but "Insufficient Information", is 0.
+        list, or nothing but "Insufficient Information", is 0.
     sentences : the context's sentences, or only how many. With the sentences, an extracted text
-    counts for each of them that it holds whole, each once; what is no copy counts for nothing. With
-    a number every item counts as written.
+        counts for each of them that it holds whole, each once; what is no copy counts for nothing.
+        With a number every item counts as written.
     empty : value for a context without sentences.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).

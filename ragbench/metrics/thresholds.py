@@ -53,8 +53,7 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
     ----------
     scores : finite numbers, shape (n,). positive : booleans, shape (n,).
     side : "above": positive is expected where score > threshold, and every threshold in [low, high)
-    of the plateau does
-        equally well; "below": where score < threshold, and (low, high].
+        of the plateau does equally well; "below": where score < threshold, and (low, high].
 
     Sought in [min(0, smallest score), max(1, largest score)].
 
