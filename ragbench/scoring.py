@@ -273,7 +273,7 @@ def _read_rows(rows: Any, columns: Mapping[str, str] | None) -> pd.DataFrame:
         if not path.suffix and not path.is_file():
             rows = load_rows(rows)
     if isinstance(rows, pd.DataFrame):
-        of_a_run = {"hits", "chunk_ends"} <= set(rows) and "chunks" not in rows
+        of_a_run = {"hits", "zero_hits"} <= set(rows) and "system" not in rows
         rows = answers_of(rows) if of_a_run else rows
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:

@@ -196,12 +196,20 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
     if method and (callable(getattr(value, method, None)) or is_model(value)):
         return value
     if axis == "generator" and callable(value):
-        return SimpleNamespace(name=label, answer=value)
+        return _function(label, value)
     if not method and (callable(value) or (axis == "data" and isinstance(value, Dataset))):
         return value
     raise ConfigError(
         f"{axis} {label!r} is {type(value).__name__}", _WANTED[axis], "see docs/experiment.md"
     )
+
+
+def _function(label: str, function: Callable) -> SimpleNamespace:
+    """Make a generator of a function; its ``key``, if it has one, is for `KeptAnswers`."""
+    generator = SimpleNamespace(name=label, answer=function)
+    if hasattr(function, "key"):
+        generator.key = function.key
+    return generator
 
 
 def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench import __version__
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.experiment.rows import MANIFEST, ROWS, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import sha256_of, written_whole
@@ -216,9 +216,17 @@ def _sha256(rows: Iterable[Sequence[str]]) -> str:
     return total.hexdigest()
 
 
-def earlier_runs(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of the runs before in a folder; none where there is no manifest."""
+def earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the entries of the runs before in a folder; none where there is no manifest.
+
+    Raises ConfigError where the folder is that of another experiment.
+    """
     try:
-        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["runs"]
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        runs = list(manifest["runs"])
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    if manifest.get("name", name) != name:
+        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
+        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
+    return runs

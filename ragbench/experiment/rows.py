@@ -1,24 +1,27 @@
-"""The rows of a run:
-
-one JSON object a line in ``rows.jsonl``, written block by block, read as a data frame.
+"""The rows of a run: one `Row` per question and cell, one JSON object a line in ``rows.jsonl``,
+read as a data frame.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from ragbench.errors import DataError, check_known
+from ragbench.generation import PROMPTS
 from ragbench.paths import results_dir
 
 ROWS = "rows.jsonl"
@@ -27,63 +30,173 @@ AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "genera
 # Clocks and where a reply came from differ from run to run; everything else is the same for the
 # same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
-TEXTS = ("question", "reference", "references", "retrieved", "relevant", "context", "chunk_ends")
-_ERRORS = ("error_step", "error_kind", "error")
-_TOKENS = ("prompt_tokens", "prompt_estimate", "output_tokens")
-_MODEL = ("model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
-REPLY_COLUMNS = ("finish", *_TOKENS, "tagged", "cached")
-_JUDGED = ("judge_shown", "judge_position", "judge_answer_cut", "judge_form", "judge_repairs")
-_JUDGED += ("judge_prompt_tokens", "judge_prompt_estimate", "judge_raw")
-COLUMNS = (
-    *AXIS_COLUMNS,
-    "status",
-    "kind",
-    "level",
-    "topic",
-    "ir_score",
-    "context_tokens",
-    "hits",
-    "zero_hits",
-)
-COLUMNS += ("answer", "seconds", "grade", "judge_seconds", *_ERRORS, *_MODEL, *REPLY_COLUMNS)
-COLUMNS += (*(f"judge_{name}" for name in _MODEL), *_JUDGED, *TEXTS)
-_FRACTIONS = ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature")
-_WHOLE = (
-    "k",
-    "N",
-    "context_tokens",
-    "zero_hits",
-    "grade",
-    "seed",
-    "num_ctx",
-    "judge_seed",
-    "judge_num_ctx",
-    *_TOKENS,
-)
-_WHOLE += tuple(
-    name for name in _JUDGED if name not in ("judge_answer_cut", "judge_form", "judge_raw")
-)
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, first: bool) -> None:
-    """Append a block of rows to a file, or begin it with the ``first`` one.
+@dataclass(slots=True)
+class Row:
+    """One question in one cell of the grid; the columns of rows, with their types, in this order.
 
-    DataError for a full disk.
+    ``context``, what the generator read, is made of ``chunks``. ``meta`` has the other columns of
+    the questions file; they are columns of the frame.
     """
-    lines = (json.dumps(row, default=_plain, allow_nan=False) for row in map(_finite, rows))
-    try:
-        with path.open("wb" if first else "ab") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode())
-    except OSError as error:
-        raise no_room(path, error.strerror) from None
+
+    data: str
+    question_id: str
+    chunker: str
+    retriever: str
+    k: int
+    N: int
+    generator: str
+    judge: str
+    status: str = "ok"  # or "failed": then error_step, error_kind, error say why
+    kind: str = ""
+    level: str = ""
+    topic: Any = None
+    ir_score: float | None = None
+    context_tokens: int | None = None
+    hits: list[str] | None = None  # ids of chunks, best first
+    zero_hits: int | None = None  # hits with a score of 0
+    answer: str | None = None
+    seconds: float | None = None
+    grade: int | None = None
+    judge_seconds: float | None = None
+    error_step: str = ""
+    error_kind: str = ""
+    error: str = ""
+    model: str | None = None
+    digest: str | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    num_ctx: int | None = None
+    prompt: str | None = None  # that was asked: at N = 0 another one than with documents
+    prompt_sha256: str | None = None
+    finish: str | None = None
+    prompt_tokens: int | None = None
+    prompt_estimate: int | None = None
+    output_tokens: int | None = None
+    tagged: bool | None = None
+    cached: bool | None = None
+    judge_model: str | None = None
+    judge_digest: str | None = None
+    judge_temperature: float | None = None
+    judge_seed: int | None = None
+    judge_num_ctx: int | None = None
+    judge_prompt_sha256: str | None = None
+    judge_shown: int | None = None
+    judge_position: int | None = None
+    judge_answer_cut: bool | None = None
+    judge_form: str | None = None
+    judge_repairs: int | None = None
+    judge_prompt_tokens: int | None = None
+    judge_prompt_estimate: int | None = None
+    judge_raw: str | None = None
+    question: str | None = None
+    reference: str | None = None
+    references: list[str] | None = None
+    retrieved: list[str] | None = None  # ids of the documents of the hits
+    relevant: dict[str, int] | None = None  # document -> gain
+    chunks: list[str] | None = None  # the texts that stand in the context; the last may be cut
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def context(self) -> str | None:
+        """What the generator read; None without documents."""
+        if self.N == 0 or self.chunks is None:
+            return None
+        return " ".join(self.chunks)
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Set several fields."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def fail(self, step: str, kind: str, message: str) -> None:
+        """Mark the row as failed."""
+        self.status = "failed"
+        self.error_step = step
+        self.error_kind = kind
+        self.error = message
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON takes them; NaN is None."""
+        values = {name: getattr(self, name) for name in _FIELDS}
+        for name, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                values[name] = None
+        return values
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
+        row = cls(**{name: record[name] for name in _FIELDS if name in record})
+        context = record.get("context")
+        ends = record.get("chunk_ends")
+        if row.chunks is None and isinstance(context, str) and ends is not None:
+            # one space stands between two chunks
+            places = pairwise([-1, *ends])
+            row.chunks = [context[before + 1 : end] for before, end in places]
+        for name in ("error_step", "error_kind", "error"):
+            if getattr(row, name) is None:
+                setattr(row, name, "")
+        return row
 
 
-def _finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        n: None if isinstance(value, float) and not math.isfinite(value) else value
-        for n, value in row.items()
-    }
+_FIELDS = tuple(each.name for each in fields(Row))
+_TYPES = {each.name: str(each.type) for each in fields(Row)}
+COLUMNS = (*(name for name in _FIELDS if name not in ("chunks", "meta")), "context", "chunks")
+
+
+class RowsFile:
+    """The file of rows while a run writes it.
+
+    A first run's rows grow in place. Later ones are written beside the earlier ones, which stay
+    until `take_place`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / ROWS
+        self.path = self.place
+        if self.place.exists():
+            self.path = folder / f"{ROWS}.part"
+        self.count = 0
+        self._sha256 = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of what is written so far."""
+        return self._sha256.hexdigest()
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Append a block of rows; DataError for a full disk."""
+        lines = [json.dumps(row.to_dict(), default=_plain, allow_nan=False) for row in rows]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        mode = "ab" if self.count else "wb"
+        try:
+            with self.path.open(mode) as file:
+                file.write(text)
+        except OSError as error:
+            raise no_room(self.path, error.strerror) from None
+        self.count += len(lines)
+        self._sha256.update(text)
+
+    def replaces(self, whole: bool) -> bool:
+        """Say whether these rows take the place: the whole grid's, or no fewer than the earlier."""
+        if whole or self.path == self.place:
+            return True
+        with self.place.open("rb") as file:
+            earlier = sum(1 for _ in file)
+        return self.count >= earlier
+
+    def take_place(self) -> None:
+        """Replace the earlier rows."""
+        if self.path != self.place and self.path.exists():
+            os.replace(self.path, self.place)
+
+    def discard(self) -> None:
+        """Leave the earlier rows as they are."""
+        if self.path != self.place:
+            self.path.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:
@@ -96,24 +209,30 @@ def no_room(file: object, reason: str | None) -> DataError:
     return DataError(f"{file} cannot be written: {reason}", "room on the disk", do)
 
 
-def as_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Return rows as a data frame with all columns, whole numbers as ``Int64``."""
-    frame = pd.DataFrame(
-        {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns}
-    )
-    for name in columns:
-        if name in _WHOLE:
-            frame[name] = frame[name].astype("Int64")
-        elif name in _FRACTIONS:
-            frame[name] = frame[name].astype(float)
-        elif name in _ERRORS:
-            frame[name] = frame[name].fillna("")
-        else:
-            frame[name] = frame[name].where(frame[name].notna(), np.nan)
-            # half of a surrogate pair fits no string of pyarrow
-            with contextlib.suppress(UnicodeEncodeError):
-                frame[name] = frame[name].infer_objects()
+def as_frame(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    """Return rows as a data frame, whole numbers as ``Int64``; with all columns those of ``meta``."""
+    frame = pd.DataFrame({name: _column(rows, name) for name in columns})
+    if len(columns) < len(COLUMNS):
+        return frame
+    own = dict.fromkeys(name for row in rows for name in row.meta)
+    for name in own:
+        if name not in frame:
+            frame[name] = [row.meta.get(name) for row in rows]
     return frame
+
+
+def _column(rows: Sequence[Row], name: str) -> pd.Series:
+    values = pd.Series([getattr(row, name) for row in rows], dtype=object)
+    kind = _TYPES.get(name, "str")
+    if kind.startswith("int"):
+        return values.astype("Int64")
+    if kind.startswith("float"):
+        return values.astype(float)
+    values = values.where(values.notna(), np.nan)
+    # half of a surrogate pair fits no string of pyarrow
+    with contextlib.suppress(UnicodeEncodeError):
+        return values.infer_objects()
+    return values
 
 
 def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
@@ -125,28 +244,30 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
 
     Returns
     -------
-    DataFrame, one row per question and cell. ``status`` is "ok" or "failed" (then ``error_step``,
-    ``error_kind``, ``error`` say why); ``grade`` is missing where there is none; ``ir_score`` is
-    NaN without documents or references. ``context`` is what the generator read; see
-    `Experiment.answers`.
+    DataFrame, one row per question and cell: the fields of `Row`, and the columns of the questions
+    file. ``status`` is "ok" or "failed" (then ``error_step``, ``error_kind``, ``error`` say why);
+    ``grade`` is missing where there is none; ``ir_score`` is NaN without documents or references.
     """
     check_known("column", columns, COLUMNS)
     path = run_folder(run) / ROWS
+    unread = {*_FIELDS} - {*columns, "N", "chunks", *AXIS_COLUMNS}
     rows = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):  # a run under way, or killed
                 break
             try:
-                row = json.loads(line)
-                row["question_id"], row["status"]
-            except (ValueError, KeyError, TypeError):
+                record = json.loads(line)
+                record["status"]
+                if len(columns) < len(COLUMNS):
+                    record = {name: value for name, value in record.items() if name not in unread}
+                rows.append(Row.from_dict(record))
+            except (ValueError, KeyError, TypeError, AttributeError):
                 shown = line[:60].decode("utf-8", "replace")
                 do = "delete that line, or run the experiment again"
                 raise DataError(
                     f"{path}, line {number} is no row: {shown!r}", "one JSON object a line", do
                 ) from None
-            rows.append({name: row.get(name) for name in columns})
     return as_frame(rows, columns)
 
 
@@ -210,43 +331,41 @@ def without_text(rows: pd.DataFrame) -> list[str]:
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:
-    """Name the system of each row:
+    """Name the system of each row: "BM25, k=5@300".
 
-    retriever, the other axes that take several values, and N ("BM25, k=5@300").
+    It is the retriever, the other axes that take several values, and N. Without documents there is
+    no chunker and no k; where the generator has another prompt with documents, the prompt that was
+    asked stands there too.
     """
-    with_documents = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
-    always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
+    found = rows[rows["N"] > 0]
+    with_documents = [axis for axis in ("chunker", "k") if found[axis].nunique() > 1]
+    always = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
+    variants = set()
+    if "prompt" in rows:
+        own = found["prompt"].notna() & ~found["prompt"].isin(PROMPTS.values())
+        variants = set(found.loc[own, "generator"])
     names = []
-    for row in rows[["retriever", "N", *with_documents, *always]].to_dict("records"):
-        # without documents there is no chunker and no k
-        axes = [*(with_documents if row["N"] else ()), *always]
-        parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
-        names.append(", ".join([str(row["retriever"]), *parts]) + f"@{row['N']}")
+    for row in rows.to_dict("records"):
+        parts = [str(row["retriever"])]
+        if row["N"]:
+            parts += [
+                f"k={row[axis]}" if axis == "k" else str(row[axis]) for axis in with_documents
+            ]
+        parts += [str(row[axis]) for axis in always]
+        if not row["N"] and row["generator"] in variants:
+            parts.append(f"prompt {row['prompt']}")
+        names.append(f"{', '.join(parts)}@{row['N']}")
     return names
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put beside rows of a run what scoring needs: ``rb.score(experiment.answers(rows), [...])``.
+    """Add ``system`` to the rows of a run: ``rb.score(experiment.answers(rows), [...])``.
 
-    Adds ``system`` (the retriever, the other axes that take several values, and N) and ``chunks``,
-    the texts that stand in ``context``. Without documents, at N = 0, there are no chunks and no
-    context.
+    It is the retriever, the other axes that take several values, and N. Without documents, at
+    N = 0, there are no chunks and no context.
     """
     names = system_names(rows)
     if rows["data"].nunique() > 1:
         names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
-    chunks: list[list[str] | None] = []
-    for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True):
-        known = isinstance(context, str) and isinstance(ends, list)
-        starts = [0, *(end + 1 for end in ends)] if known else []
-        chunks.append(
-            [context[a:b] for a, b in zip(starts, ends, strict=False)]
-            if known
-            else []
-            if n == 0
-            else None
-        )
-    context = rows["context"].astype(object).where(rows["context"].notna(), None)
-    return rows.assign(
-        system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context
-    )
+    texts = rows[["context", "chunks"]].astype(object)
+    return rows.assign(system=names, **texts.where(texts.notna(), None))

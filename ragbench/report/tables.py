@@ -49,26 +49,28 @@ class ReportTable:
             raise ConfigError("a table without columns", "at least one", "check the data frame")
         shown = numbers if self.shown is None else _flat(self.shown)
         right = [_holds_numbers(shown.iloc[:, place]) for place in range(shown.shape[1])]
-        cells = shown.astype(object).map(_cell)
+        # Lists: strings of pyarrow hold no half of a surrogate pair.
+        lines = [list(shown.columns)]
+        lines += [[_cell(value) for value in row] for row in shown.astype(object).to_numpy()]
         return {
             "csv": in_csv(numbers).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
-            "md": self._markdown(cells, right),
-            "tex": self._latex(cells, right, label),
+            "md": self._markdown(lines, right),
+            "tex": self._latex(lines, right, label),
         }
 
-    def _markdown(self, cells: pd.DataFrame, right: Sequence[bool]) -> str:
+    def _markdown(self, lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+        head, *body = map(_markdown_row, lines)
         rule = ["---:" if number else "---" for number in right]
-        lines = [_markdown_row(cells.columns), f"| {' | '.join(rule)} |"]
-        lines += [_markdown_row(row) for row in cells.to_numpy()]
         notes = [f"\n{in_markdown(note)}" for note in self.notes]
-        return "\n".join([in_markdown(self.caption), "", *lines, *notes, ""])
+        rows = [head, f"| {' | '.join(rule)} |", *body]
+        return "\n".join([in_markdown(self.caption), "", *rows, *notes, ""])
 
-    def _latex(self, cells: pd.DataFrame, right: Sequence[bool], label: str) -> str:
+    def _latex(self, lines: Sequence[Sequence[str]], right: Sequence[bool], label: str) -> str:
         columns = "".join("r" if number else "l" for number in right)
         caption = rf"\caption{{{in_latex(self.caption)}}}"
         named = rf"\label{{{label_of(f'tab:{label}')}}}"
-        head = [r"\toprule", _latex_row(cells.columns), r"\midrule"]
-        body = [_latex_row(row) for row in cells.to_numpy()]
+        first, *body = map(_latex_row, lines)
+        head = [r"\toprule", first, r"\midrule"]
         notes = [rf"\par\smallskip\footnotesize {in_latex(note)}" for note in self.notes]
         if len(body) > _LONG:
             begin = [rf"\begin{{longtable}}{{{columns}}}", caption, named + r" \\"]

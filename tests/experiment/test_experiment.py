@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import warnings
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -15,12 +18,15 @@ import pytest
 from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, people, whole
 
 from ragbench.chunking import token_chunks
+from ragbench.data import load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
+from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import GENERATORS, JUDGES
-from ragbench.experiment.rows import AXIS_COLUMNS
+from ragbench.experiment.rows import AXIS_COLUMNS, system_names
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Chunk, Dataset, Grade, Hit
+from ragbench.records import Answer, Chunk, Dataset, Grade, Hit
+from ragbench.report.export import export
 from ragbench.retrieval import make_retriever
 from ragbench.scoring import score
 
@@ -332,7 +338,7 @@ def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_p
             future.set_result(work(items, *rest))
             return future
 
-    experiment(tmp_path, 110, N=(4,), judge=None).run(Elsewhere(), progress=False)
+    experiment(tmp_path, 110, N=(4,), generator=None, judge=None).run(Elsewhere(), progress=False)
     assert sizes == [50, 10, 50]
     assert written == [0, 0, 60]
 
@@ -351,13 +357,151 @@ def test_two_runs_cannot_share_a_folder(tmp_path):
 
 
 def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 2)
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 6)  # two questions
 
     with pytest.raises(KeyboardInterrupt):
         experiment(tmp_path, retriever={"named": Interrupted}).run(progress=False)
     assert len(load_rows(tmp_path)) == 12
     assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 12
     assert len(experiment(tmp_path).run(progress=False)) == 18
+
+
+def test_a_run_that_is_stopped_leaves_the_earlier_rows_and_their_manifest(tmp_path, rows):
+    before = {name: (tmp_path / name).read_bytes() for name in ("rows.jsonl", "manifest.json")}
+    changed = experiment(tmp_path, N=(0, 5), retriever={"named": Interrupted})
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="earlier rows"):
+        changed.run(progress=False)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert not list(tmp_path.glob("*.part"))
+    experiment(tmp_path, N=(0, 5)).run(progress=False)
+    assert load_manifest(tmp_path)["parameters"]["N"] == [0, 5]
+    assert set(load_rows(tmp_path)["N"]) == {0, 5}
+
+
+def test_rows_that_are_not_those_of_the_manifest_are_not_exported(tmp_path):
+    experiment(tmp_path / "a").run(progress=False)
+    experiment(tmp_path / "b", N=(0, 5)).run(progress=False)
+    (tmp_path / "a" / "rows.jsonl").write_bytes((tmp_path / "b" / "rows.jsonl").read_bytes())
+    with pytest.raises(DataError, match="manifest"):
+        export(tmp_path / "a", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_another_experiment_is_refused_and_stays(tmp_path, rows):
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="'made', not 'other'"):
+        experiment(tmp_path, name="other").run(progress=False)
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("key", [None, "v1"])
+def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path, key):
+    calls = []
+    stop_at = [25]
+
+    def mine(question, context):
+        if len(calls) == stop_at[0]:
+            raise KeyboardInterrupt
+        calls.append(question)
+        return f"{question} {len(context)}"
+
+    if key:
+        mine.key = key
+    grid = {"count": 12, "generator": {"mine": mine}, "judge": None}
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(KeyboardInterrupt):
+            experiment(tmp_path, **grid).run(pool, progress=False)
+        stop_at[0] = None
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            rows = experiment(tmp_path, **grid).run(pool, progress=False)
+    assert len(rows) == 36
+    assert rows["answer"].str.startswith("In which town").all()
+    assert len(calls) <= 25 + 36 - 20  # two tasks of ten were kept
+    kept = [str(warning.message) for warning in said if "are kept" in str(warning.message)]
+    assert bool(kept) == (key is None)
+    # once a run is whole, only what has a key is kept
+    before = len(calls)
+    with ThreadPoolExecutor(1) as pool:
+        experiment(tmp_path, **grid).run(pool, progress=False)
+    assert len(calls) - before == (0 if key else 36)
+    if key:
+        mine.key = "v2"
+        experiment(tmp_path, **grid).run(progress=False)
+        assert len(calls) - before == 36
+
+
+def test_another_source_or_setting_of_an_object_is_asked_anew(tmp_path):
+    question = people(1).questions[0]
+    made = Answer(question.id, "York", "copier", 1.5)
+    KeptAnswers(tmp_path).put("a", Copier(), question, "c", made)
+    kept = KeptAnswers(tmp_path)
+    jobs = [(question, "c"), (question, None)]
+    with pytest.warns(UserWarning, match="1 answers of 'a' are kept"):
+        assert kept.get("a", Copier(), jobs) == [made, None]
+    assert kept.get("b", Copier(), jobs) == [None, None]
+    assert KeptAnswers(tmp_path).get("a", Copier(broken="x"), jobs) == [None, None]
+    kept.close(whole=True)
+    assert KeptAnswers(tmp_path).get("a", Copier(), jobs) == [None, None]
+
+
+def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
+    lines = [
+        {"question": f"Where was Person{i} Lee born?", "answer": "York", "Sprache": s, "year": i}
+        for i, s in enumerate(("de", "en"))
+    ]
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = load_questions(path, people(2).documents)
+    rows = experiment(tmp_path / "r", data={"own": data}, judge=None).run(progress=False)
+    assert rows.groupby("question_id", sort=False)["Sprache"].first().tolist() == ["de", "en"]
+    loaded = load_rows(tmp_path / "r")
+    assert loaded["year"].tolist() == rows["year"].tolist()
+    assert list(load_rows(tmp_path / "r", ["k"])) == ["k"]
+
+
+def test_rows_of_older_versions_are_read(tmp_path, rows):
+    older = []
+    for line in (tmp_path / "rows.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        chunks = record.pop("chunks")
+        record["context"] = " ".join(chunks) if record["N"] else None
+        record["chunk_ends"] = None
+        if record["N"]:
+            ends = accumulate(len(chunk) + 1 for chunk in chunks)
+            record["chunk_ends"] = [end - 1 for end in ends]
+        del record["meta"], record["prompt"]
+        older.append(json.dumps(record | {"until": 1}))
+    (tmp_path / "rows.jsonl").write_text("\n".join(older) + "\n")
+    loaded = load_rows(tmp_path)
+    with_documents = rows["N"] > 0
+    same(loaded[with_documents], rows[with_documents])
+    assert loaded["context"].equals(rows["context"])
+
+
+def test_a_prompt_that_was_not_asked_is_not_named(tmp_path):
+    rows = pd.DataFrame(
+        {
+            "retriever": ["LLM only", "BM25", "LLM only", "BM25"],
+            "N": [0, 9, 0, 9],
+            "k": [0, 5, 0, 5],
+            "chunker": ["none", "c", "none", "c"],
+            "judge": "none",
+            "generator": ["kurz", "kurz", "lang", "lang"],
+            "prompt": [
+                "thesis_query_only",
+                "kurz.txt",
+                "thesis_query_only",
+                "thesis_with_documents",
+            ],
+        }
+    )
+    assert system_names(rows) == [
+        "LLM only, kurz, prompt thesis_query_only@0",
+        "BM25, kurz@9",
+        "LLM only, lang@0",
+        "BM25, lang@9",
+    ]
 
 
 def test_a_plan_counts_searches_answers_and_grades_and_makes_nothing(tmp_path):

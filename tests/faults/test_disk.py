@@ -24,7 +24,7 @@ from ragbench.cli import main
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
 from ragbench.experiment.axes import JUDGES
-from ragbench.experiment.rows import COLUMNS, as_frame
+from ragbench.experiment.rows import Row, as_frame
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
@@ -64,7 +64,7 @@ def parts(folder):
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    monkeypatch.setattr(exporting, "_run_figures", lambda tables: [])
+    monkeypatch.setattr(exporting.plots, "save_figure", lambda *parts, **settings: {})
 
 
 @pytest.fixture
@@ -231,18 +231,6 @@ def test_a_name_that_no_file_can_have_is_no_run(name):
         load_rows(name)
 
 
-def test_long_labels_make_files_of_their_own_with_names_that_fit():
-    names = ["d" * 180 + end for end in "ab"]
-    frame = pd.DataFrame(
-        {"data": names * 9, "generator": "g", "seconds": 1.0, "retriever": list("abcdefghi") * 2}
-    )
-    stems = [
-        stem for stem, _, _ in exporting._parts(frame, "seconds", "Seconds per answer", ("data",))
-    ]
-    assert len(set(stems)) == 2
-    assert max(map(len, stems)) < 130
-
-
 # -- answers that ended at their limit of tokens
 # -----------------------------------------------------------------------
 
@@ -374,17 +362,13 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
 
 
 def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
-    row = dict.fromkeys(COLUMNS) | {
-        "status": "ok",
-        "k": 1,
-        "N": 4,
-        "answer": "word " * 400,
-        "hits": ["a", "b"],
-    }
+    def row(question: str) -> Row:
+        answer = "word " * 400
+        return Row("d", question, "c", "r", 1, 4, "g", "j", answer=answer, hits=["a", "b"])
 
     def written(count: int, at_once: int) -> tuple[int, str]:
         monkeypatch.setattr(exporting, "_BATCH_SIZE", at_once)
-        frame = as_frame([row | {"question_id": f"q{i}"} for i in range(count)])
+        frame = as_frame([row(f"q{i}") for i in range(count)])
         path = tmp_path / "rows.csv"
         with path.open("w") as file:
             used = peak(lambda: file.writelines(exporting._csv(frame)))
@@ -403,5 +387,5 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
      ([3.0, math.nan], [3, pd.NA]), ([], []), ([2**62 + 1], [2**62 + 1])],
 )  # fmt: skip
 def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
-    frame = as_frame([{"status": "ok", "seed": value} for value in values])
+    frame = as_frame([Row("d", "q", "c", "r", 1, 4, "g", "j", seed=value) for value in values])
     assert (frame["seed"].dtype, frame["seed"].tolist()) == ("Int64", expected)

@@ -450,7 +450,7 @@ def test_fonts_are_embedded_as_truetype_and_pictures_fit_a_page(exported):
 
 
 def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 2)
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 6)
     with pytest.raises(KeyboardInterrupt):
         experiment(tmp_path / "r", 6, judge=None, retriever={"named": Interrupted}).run(
             progress=False
