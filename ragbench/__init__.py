@@ -98,6 +98,7 @@ _HOME = {
     ],
     "labelling.preferences": ["PairRanking", "gpt_ranking", "gpt_score"],
     "labelling.keypoints": ["keypoint_verdicts"],
+    "labelling.exam": ["examine_judge"],
     "labelling.grades": ["grade"],
     "labelling.graded_answers": [
         "balanced_accuracy",

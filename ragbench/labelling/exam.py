@@ -63,6 +63,22 @@ def exam_prompt(question: Question, passages: Sequence[str], answer: str, measur
     )
 
 
+def examine_judge(
+    judge: Any, questions: int | None = None, data: PeoplesGrades | None = None, **options: Any
+) -> pd.DataFrame:
+    """Have a judge grade answers that people graded, and compare: `exam_grades`, then
+    `exam_report`.
+
+    Parameters
+    ----------
+    judge : a chat model or its name, such as "ollama:llama3:8b".
+    questions : the first so many of `exam_order`, four calls each; None: all 159.
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+    """
+    data = load_mtrag() if data is None else data
+    return exam_report(exam_grades(judge, data, questions=questions, **options), data)
+
+
 def exam_grades(
     judge: Any, data: PeoplesGrades | None = None, *, questions: int | None = None, **options: Any
 ) -> pd.DataFrame:

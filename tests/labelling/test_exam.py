@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 
+import ragbench as rb
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.errors import DataError
 from ragbench.labelling.exam import (
@@ -115,6 +116,8 @@ def test_a_judge_is_asked_once_per_answer_and_measure_and_bad_replies_are_unscor
         graded = exam_grades(server.model(), questions=2, progress=False)
         assert len(server.calls) == len(graded) == 2 * len(SYSTEMS) * len(PROMPTS)
         assert graded["grade"].eq(3).all()
+        table = rb.examine_judge(server.model(), questions=2, progress=False)
+        assert table.equals(exam_report(graded))
     with FakeOllama(reply=lambda body: '{"grade": 5}') as server:
         graded = exam_grades(server.model(), questions=1, progress=False, retries=0)
         assert graded["grade"].isna().all()
