@@ -471,20 +471,28 @@ def settings(
             if thin:
                 _draw_thin(axis, points[points[thin] != ""], thin, looks[system]["color"], system)
                 points = points[points[thin] == ""]
-            shift = step * (i - (len(names) - 1) / 2)
-            _draw_means(axis, points, shift, looks[system], system, join=join)
+            points = points.assign(at=points["at"] + step * (i - (len(names) - 1) / 2))
+            _draw_means(axis, points, looks[system] | {"label": _label(system)}, join=join)
         _draw_published(axis, _where(paper, cell), join=join)
-    for axis, name in zip(axes[0] if row else axes.flat, panels, strict=False):
-        heading = (titles or {}).get(name, _in_words(name))
-        axis.set_title(_wrapped(heading, 10 * wide), fontsize=_points(11 if row else 9))
-    for axis in axes[-1] if row else axes.flat:
-        axis.set_xlabel(xlabel)
-    for axis, line in zip(axes[:, 0], rows, strict=False):
-        axis.set_ylabel(_wrapped(_in_words(line), 24))
+    headings = [(titles or {}).get(name, _in_words(name)) for name in panels]
+    _label_settings(axes, headings, rows if row else [], xlabel, wide)
     for axis in axes[:, 0] if row else axes.flat:
         _scale(axis, from_zero=not join)
     _legend_below(figure)
     return figure
+
+
+def _label_settings(
+    axes: Any, headings: Sequence[str], rows: Sequence[Any], xlabel: str, wide: float
+) -> None:
+    """Head the panels and name x; of a grid only those at its upper and lower edge."""
+    size = _points(11 if rows else 9)
+    for axis, heading in zip(axes[0] if rows else axes.flat, headings, strict=False):
+        axis.set_title(_wrapped(heading, 10 * wide), fontsize=size)
+    for axis in axes[-1] if rows else axes.flat:
+        axis.set_xlabel(xlabel)
+    for axis, line in zip(axes[:, 0], rows, strict=False):
+        axis.set_ylabel(_wrapped(_in_words(line), 24))
 
 
 def _open_settings(values: Sequence[Any], panels: int, rows: int) -> tuple[Figure, Any, float]:
@@ -513,14 +521,12 @@ def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _draw_means(
-    axis: Axes, points: pd.DataFrame, shift: float, look: dict, name: str, *, join: bool
-) -> None:
+def _draw_means(axis: Axes, points: pd.DataFrame, look: dict, *, join: bool) -> None:
     if points.empty:
         return
     lines = {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
-    look = look | lines | {"ms": 5, "capsize": 2, "label": _label(name)}
-    axis.errorbar(points["at"] + shift, points["mean"], _reach(points, "mean"), **look)
+    look = look | lines | {"ms": 5, "capsize": 2}
+    axis.errorbar(points["at"], points["mean"], _reach(points, "mean"), **look)
 
 
 def _draw_thin(axis: Axes, points: pd.DataFrame, thin: str, colour: str, name: str) -> None:
@@ -692,11 +698,7 @@ def dots(
         for i, name in enumerate(present):
             points = part[part[hue] == name] if hue else part
             points = points.assign(at=points["at"] + step * (i - (len(present) - 1) / 2))
-            if filled:
-                hollow = looks[name] | {"color": PALETTE[6], "mfc": "white"}
-                _draw_dots(axis, points[~points[filled].astype(bool)], value, hollow)
-                points = points[points[filled].astype(bool)]
-            _draw_dots(axis, points, value, looks[name] | {"label": _label(name)})
+            _draw_dots(axis, points, value, looks[name] | {"label": _label(name)}, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
         axis.set_title(_wrapped(title, letters), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
@@ -710,7 +712,14 @@ def dots(
     return figure
 
 
-def _draw_dots(axis: Axes, points: pd.DataFrame, value: str, look: dict) -> None:
+def _draw_dots(
+    axis: Axes, points: pd.DataFrame, value: str, look: dict, filled: str | None = None
+) -> None:
+    if filled:
+        holds = points[filled].astype(bool)
+        hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
+        _draw_dots(axis, points[~holds], value, hollow)
+        points = points[holds]
     if points.empty:
         return
     look = look | {"ls": "none", "ms": 5, "lw": 1.2, "capsize": 2}
@@ -737,12 +746,7 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
         for i, name in enumerate(lines):
             cell = {panel: title, line: name}
             colour = PALETTE[i % len(PALETTE)]
-            points = np.sort(_where(scores, cell)["value"].dropna())
-            look = {"color": colour, "alpha": 0.45, "ms": 4, "mew": 0}
-            axis.plot(points, i + 0.28 * _beside(points), "o", **look)
-            mark = _where(means, cell).astype({"mean": float})
-            diamond = {"fmt": "D", "color": colour, "mec": "#222222", "ms": 5, "capsize": 3}
-            axis.errorbar(mark["mean"], [i], xerr=_reach(mark, "mean"), **diamond)
+            _draw_strip(axis, i, _where(scores, cell)["value"], _where(means, cell), colour)
         heading = _in_words(title) if panel == "metric" else title
         axis.set_title(_wrapped(heading, 12 * wide), fontsize=_points(9))
         axis.grid(False, axis="y")
@@ -750,6 +754,15 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     legend = _word("dots: answers; diamond: mean with 95% interval")
     figure.supxlabel(legend, fontsize=_points(9))
     return figure
+
+
+def _draw_strip(axis: Axes, row: int, values: pd.Series, mean: pd.DataFrame, colour: str) -> None:
+    points = np.sort(values.dropna())
+    look = {"color": colour, "alpha": 0.45, "ms": 4, "mew": 0}
+    axis.plot(points, row + 0.28 * _beside(points), "o", **look)
+    mean = mean.astype({"mean": float})
+    diamond = {"fmt": "D", "color": colour, "mec": "#222222", "ms": 5, "capsize": 3}
+    axis.errorbar(mean["mean"], [row], xerr=_reach(mean, "mean"), **diamond)
 
 
 def _beside(points: np.ndarray) -> np.ndarray:
