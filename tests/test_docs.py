@@ -83,7 +83,6 @@ def test_the_manuals_experiment_has_under_ten_lines_and_runs(own_files, capsys):
 # Words of a block that is only compiled, and why it cannot run here.
 NOT_RUN = {
     'chat_model("smollm2")': "takes the small model: tests/faults/test_real_model.py asks it",
-    '("gpu1", "gpu2")': "names two machines",
     "tcp://head": "names a Dask cluster",
     "mlflow.start_run": "mlflow is not in the environment: twenty packages for a recipe",
     "rb.measure_judge(": "tests/ollama/test_week.py runs the page on a real Ollama",
@@ -337,7 +336,7 @@ def test_the_manual_says_what_every_metric_is_for():
 
 
 def test_the_docs_give_the_measured_scores_of_the_embedders():
-    table = text_of("docs/models.md").split("**When to take which**")[1]
+    table = text_of("docs/models.md").split("**Other languages.**")[1]
     named = {
         "english": "| English questions",
         "german": "German questions",

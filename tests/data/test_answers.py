@@ -139,9 +139,10 @@ def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_column
     assert scores.loc[0, "rouge_l"] == rb.rouge_l(ANSWER, TRUTH)
 
 
-def test_a_class_in_place_of_its_objects_is_named():
+@pytest.mark.parametrize("kind", [Sample, TestCase])
+def test_a_class_in_place_of_its_objects_is_named(kind):
     with pytest.raises(DataError, match="list of dicts"):
-        read_answers([Sample])
+        read_answers([kind])
 
 
 def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(tmp_path):
