@@ -212,6 +212,15 @@ def test_settings_show_means_intervals_and_the_papers_value():
     assert recall.get_ylim()[1] > 0.8
 
 
+def test_a_point_of_difference_does_not_fill_a_panel():
+    frame = pd.DataFrame({"k": [1, 2], "metric": "m", "system": "a", "mean": [0.50, 0.51]})
+    low, high = plots.settings(frame, "k", [1, 2], "metric").axes[0].get_ylim()
+    assert high - low == pytest.approx(0.2)
+    assert low < 0.5 < high
+    bottom, _ = plots.settings(frame, "k", [1, 2], "metric", join=False).axes[0].get_ylim()
+    assert bottom == 0
+
+
 def test_a_panel_with_larger_values_than_the_first_stays_in_view():
     rows = [
         ("CN", "k2", "BM25", "eir", 0.05, 0.04, 0.06),

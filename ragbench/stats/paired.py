@@ -201,7 +201,7 @@ def power_analysis(
     a, b : scores of two systems over the same questions, shape (n,); or ``a`` alone: their
         differences. A pair with a missing side is left out and counted.
     difference : the smallest difference that matters to you; must be given. The difference that a
-        small run happened to show is no plan: with pilots of 30 questions, a third to nearly half
+        small run happened to show is no plan: with pilots of 30 questions, a quarter to nearly half
         of the runs so planned have a power below 0.6 for 0.8.
     cluster : labels, shape (n,), of questions that stand or fall together (a document, a topic).
         The means of clusters are then what varies, and clusters are counted.
