@@ -220,6 +220,7 @@ def test_the_summary_has_a_line_a_paper_with_the_share_of_cells_that_have_a_numb
     assert papers.summary("thesis") == "thesis: nothing measured"
     record(pd.concat([cells(), cells(row=["200"])]), by="x")
     record(cells(), by="y", recorded=True)  # a cell counts once
+    record(cells(value=[math.nan]), by="could not be measured")
     record(cells(column=["Hybrid"]), by="z")  # not in the print
     assert papers.summary().splitlines() == [
         "thesis: Table 3.1 (2 of 50 cells)",
