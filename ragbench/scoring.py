@@ -551,6 +551,18 @@ def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
     return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
+_PER_TEXT = 10  # claims, key points or statements of a text that is not taken apart yet
+
+
+def _keypoint_count(rows: pd.DataFrame) -> int:
+    return int(rows["keypoints"].map(len).sum()) if "keypoints" in rows else _PER_TEXT * len(rows)
+
+
+def _ragas_calls(rows: pd.DataFrame) -> dict[str, int]:
+    calls = dict.fromkeys(("statements", "questions", "sentences"), len(rows))
+    return {**calls, "verdicts": _PER_TEXT * len(rows)}
+
+
 LABELS: dict[str, LabelMethod] = {
     "claim_labels": LabelMethod(
         ("question", "answer", "reference", "chunks"),
@@ -561,13 +573,13 @@ LABELS: dict[str, LabelMethod] = {
     "keypoint_verdicts": LabelMethod(
         ("question", "answer", "keypoints"),
         _keypoint_verdicts,
-        lambda rows: {"keypoints": len(rows)},
+        lambda rows: {"keypoints": _keypoint_count(rows)},
     ),
     "grade": grade_label(),
     "abstained": LabelMethod(("grade",), _abstained),
     "ragas": LabelMethod(
         ("question", "answer", "context"),
         _ragas,
-        lambda rows: dict.fromkeys(("statements", "verdicts", "questions", "sentences"), len(rows)),
+        _ragas_calls,
     ),
 }

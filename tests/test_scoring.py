@@ -265,7 +265,7 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         assert {step.name: step.calls for step in planned} == {
             "claims": 4 + 3,
             "claim check": 100,
-            "keypoints": 2,
+            "keypoints": 2 * 10,
         }
         score(rows, wanted, model, cassette=tape, retries=0)
         # before the first call

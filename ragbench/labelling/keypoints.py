@@ -16,7 +16,7 @@ def keypoint_verdicts(
     questions: Sequence[str],
     responses: Sequence[str],
     keypoints: Sequence[Sequence[str]],
-    joint: int | None = None,
+    joint: int | None = 1,
     **options: Any,
 ) -> LabelResult:
     """Compare responses with the keypoints of the true answers: "covered", "contradicted" or

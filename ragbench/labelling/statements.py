@@ -1,9 +1,10 @@
 """RAGAS's labels: statements of an answer, verdicts on them, questions it would answer, sentences
 it needs.
 
-Four steps of a model, and `ModelRagas` with the three metrics. Four calls per example, where the
-paper asks n times for a question (3 + n calls): at temperature 0 n equal prompts would give n equal
-questions. How far a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
+Four steps of a model, and `ModelRagas` with the three metrics: three calls per example, and one per
+statement, since small models label several by their place (``joint=None`` puts them into one, the
+paper's way). The paper asks n times for a question: at temperature 0 n equal prompts would give n
+equal questions. How far a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def statement_verdicts(
     model: Any,
     statements: Sequence[Sequence[Claim] | None],
     contexts: Sequence[Context],
-    joint: int | None = None,
+    joint: int | None = 1,
     **options: Any,
 ) -> LabelResult:
     """Decide which statements their context supports: "Yes" or "No" each, after a sentence that
@@ -136,8 +137,7 @@ class ModelRagas:
     model, options : as for `ragbench.llm.ask`.
     embedder : for answer relevance; default MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
-    joint : statements per prompt, as for `statement_verdicts`; None is the paper's way, 1 suits
-        small models.
+    joint : statements per prompt, as for `statement_verdicts`; None is the paper's way.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ModelRagas:
         model: Any,
         embedder: Embeddings | None = None,
         n: int = 3,
-        joint: int | None = None,
+        joint: int | None = 1,
         **options: Any,
     ) -> None:
         self.model = model

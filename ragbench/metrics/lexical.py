@@ -228,8 +228,8 @@ def bleu(
     tokenizer : a name sacrebleu knows or a callable text -> tokens; None: by script, "zh" for
         Chinese, "char" for other scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
-    effective_order : leave out n-gram orders the prediction is too short for. brevity_penalty :
-        False divides it out.
+    effective_order : leave out n-gram orders the prediction is too short for.
+    brevity_penalty : False divides it out.
 
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 has BLEU on jieba's tokens
     (notebook 21).

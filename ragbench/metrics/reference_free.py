@@ -62,8 +62,8 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
 
     Parameters
     ----------
-    question_vec : shape (d,), of any length. generated_vecs : shape (n, d), one row per generated
-        question.
+    question_vec : shape (d,), of any length.
+    generated_vecs : shape (n, d), one row per generated question.
     empty : value without generated questions, or where a vector is zero and so has no direction.
 
     Later releases of RAGAS take 0 for an answer that one of the generated questions calls evasive;

@@ -51,7 +51,8 @@ def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Thresho
 
     Parameters
     ----------
-    scores : finite numbers, shape (n,). positive : booleans, shape (n,).
+    scores : finite numbers, shape (n,).
+    positive : booleans, shape (n,).
     side : "above": positive is expected where score > threshold, and every threshold in [low, high)
         of the plateau does equally well; "below": where score < threshold, and (low, high].
 

@@ -469,7 +469,9 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
 def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     points = [["sky is blue", "not sea is deep", "cats do purr"], ["sky is blue"], []]
     responses = ["sky is blue; sea is deep", " \n", "x"]
-    judged = keypoint_verdicts(fake.model(), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
+    judged = keypoint_verdicts(
+        fake.model(), ["Q1?", "Q2?", "Q3?"], responses, points, None, **QUIET
+    )
     assert judged.labels == (("covered", "contradicted", "neither"), ("neither",), ())
     table = keypoint_table(judged.labels)
     assert table["completeness"].tolist()[:2] == pytest.approx([1 / 3, 0])

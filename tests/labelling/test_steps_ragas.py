@@ -38,7 +38,7 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
     statements = [("a is b", "c is d"), None, (), ("a is b",)]
     contexts = [["a is b.", "e is f."], "x", "x", " "]
     with serve(verdicts) as server:
-        judged = statement_verdicts(server.model(), statements, contexts, **QUIET)
+        judged = statement_verdicts(server.model(), statements, contexts, None, **QUIET)
         (call,) = server.calls
     assert judged.labels == (("Yes", "No"), None, (), ("No",))
     assert "a is b.\n\ne is f.\n" in call.prompt
