@@ -82,20 +82,10 @@ class StepReport:
     items: int = 0
     settled: int = 0  # items that needed no model (an empty text entails nothing)
     unscored: int = 0  # items without a readable reply; each is in ``failures``
-    joint: int = 0  # prompts about more than one item
-    mismatches: int = 0  # joint replies with another number of labels than items
-    unreadable: int = 0  # joint replies that could not be read
-    rechecked: int = 0  # items of both, asked again one by one
+    mismatches: int = 0  # replies about several items with another number of labels
+    rechecked: int = 0  # their items, and those of unreadable replies, asked again one by one
     usage: Usage = field(default_factory=Usage)  # spent now
     failures: tuple[Unscored, ...] = field(default=(), repr=False)
-
-    @property
-    def mismatch_rate(self) -> float:
-        """Share of the joint prompts whose reply had the wrong number of labels.
-
-        NaN without joint prompts.
-        """
-        return self.mismatches / self.joint if self.joint else float("nan")
 
     def __add__(self, other: StepReport) -> StepReport:
         counts = [name for name in self.__slots__ if name != "step"]
@@ -340,13 +330,9 @@ class JointStep:
         """Put the labels of replies in their places; return what to ask again, and the counts."""
         again: list[_Span] = []
         failures: list[Unscored] = []
-        joint = set()
         mismatched = set()
-        unreadable = set()
         for span, request, reply in zip(spans, requests, replies, strict=True):
             listed = lists[span.row]
-            if span.size > 1:
-                joint.add(request.key)
             verdicts = self._verdicts(reply)
             if len(verdicts) == span.size:
                 for place, verdict in zip(_order(listed, span), verdicts, strict=True):
@@ -355,16 +341,12 @@ class JointStep:
                 again += span.single()
                 if reply.ok:
                     mismatched.add(request.key)
-                else:
-                    unreadable.add(request.key)
             else:
                 failures += [_unscored(self._name(listed, one), reply) for one in span.single()]
         report = replace(
             report,
             unscored=len(failures),
-            joint=len(joint),
             mismatches=len(mismatched),
-            unreadable=len(unreadable),
             rechecked=len(again),
             failures=tuple(failures),
         )
