@@ -217,4 +217,3 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
     nothing = PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
-    assert math.isnan(StepReport("x").mismatch_rate)
