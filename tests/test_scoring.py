@@ -46,6 +46,7 @@ def test_every_metric_has_a_source_a_range_and_needs():
         "keypoints",
         "references",
         "kind",
+        "nuggets",
     }
     for name, metric in METRICS.items():
         assert metric.source, name
