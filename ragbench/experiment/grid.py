@@ -387,21 +387,67 @@ def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML keeps the last of two equal keys in silence."""
-
-    def construct_once(self, node: Any) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str | int | float) or key in found:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} twice", key_node.start_mark
-                )
-            found[key] = self.construct_object(value_node, deep=True)
-        return found
+    """YAML without what it reads otherwise than written: ``no``, ``012``, ``1:30``, ``1.10``."""
 
 
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _Loader.construct_once)
+def _as_written(node: yaml.Node, pattern: str, do: str) -> str:
+    """Return the text of a plain value; an error where YAML would read something else."""
+    if not re.fullmatch(pattern, node.value):
+        raise _yaml_error(node, f"{node.value} is not what it looks like in YAML: {do}")
+    return node.value
+
+
+def _yaml_error(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def _truth(loader: _Loader, node: yaml.ScalarNode) -> bool:
+    return _as_written(node, "(?i)true|false", "quote it, or write true or false").lower() == "true"
+
+
+def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(_as_written(node, r"[-+]?(0|[1-9]\d*)", "quote it, or write a plain number"))
+
+
+def _fraction(loader: _Loader, node: yaml.ScalarNode) -> float:
+    return float(_as_written(node, r"[-+]?[\d.]+([eE][-+]?\d+)?", "quote it, or write 0.5"))
+
+
+def _text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    if node.style is None:
+        _as_written(node, r"(?!\d+,\d+$)[\s\S]*", "a decimal comma; write 0.2, or quote it")
+    return node.value
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    """Read a mapping; PyYAML keeps the last of two equal keys in silence."""
+    mapping: dict[Any, Any] = {}
+    before = ""
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str | int | float) or key in mapping:
+            raise _yaml_error(key_node, f"the key {key!r} twice")
+        value = loader.construct_object(value_node, deep=True)
+        if isinstance(key, int) and value is None:  # {overlap: 0,2}
+            do = "a decimal comma? write 0.2"
+            raise _yaml_error(key_node, f"{before},{key_node.value}: {do}")
+        before = getattr(value_node, "value", "")
+        if str(key) != key_node.value:
+            raise _yaml_error(key_node, f"the label {key_node.value} is read as {key}: quote it")
+        if key == "name" and str(value) != before:
+            raise _yaml_error(value_node, f"the name {before} is read as {value}: quote it")
+        mapping[key] = value
+    return mapping
+
+
+for _tag, _reader in {
+    "map": _mapping,
+    "bool": _truth,
+    "int": _whole_number,
+    "float": _fraction,
+    "str": _text,
+}.items():
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _reader)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

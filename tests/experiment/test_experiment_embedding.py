@@ -36,7 +36,7 @@ def test_an_embedder_that_fails_at_the_chunks_ends_the_run(tmp_path):
             return [[math.nan]] * len(texts)
 
     grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, Broken())})
-    with pytest.raises(ModelError, match="not finite"):
+    with pytest.raises(ModelError, match="finite numbers"):
         grid.run(progress=False)
     assert not grid.path.exists()
 

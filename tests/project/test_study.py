@@ -4,12 +4,17 @@ topics as clusters, six systems, abstentions, answers without documents.
 """
 
 import json
+import re
 
 import pandas as pd
 import pytest
+from experiment_parts import Copier, JudgeDouble
 
 import ragbench as rb
+from ragbench.cli import main
 from ragbench.errors import ConfigError, DataError
+from ragbench.experiment.axes import GENERATORS, JUDGES
+from ragbench.notebooks import create_project
 
 TOPICS = ["towers", "ships", "bridges", "mills"]
 
@@ -46,6 +51,31 @@ def rows(tmp_path_factory):
         generator={"g": answer}, folder=folder / "out",
     )  # fmt: skip
     return grid.run(progress=False)
+
+
+def test_every_block_of_the_studys_page_runs_from_top_to_bottom_in_a_new_folder(
+    tmp_path, monkeypatch
+):
+    folder = create_project(tmp_path / "mine")
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(GENERATORS, "copier", Copier)
+    monkeypatch.setitem(JUDGES, "double", JudgeDouble)
+    experiment = folder / "experiment.yaml"
+    text = experiment.read_text(encoding="utf-8")
+    experiment.write_text(text + "generator: copier\njudge: double\n", encoding="utf-8")
+    page = (folder / "help" / "study.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`(ragbench (?:plan|run|export)[^`]*)`", page.replace("```sh\n", "`"))
+    assert main(["plan", "experiment.yaml"]) == 0
+    assert main(["run", "experiment.yaml"]) == 0
+    names = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    assert len(blocks) == 5
+    for block in blocks:
+        exec(compile(block, "study.md", "exec"), names)
+    assert names["labels"].notna().all(axis=None)
+    assert main(["export", "results/first-look", "--to", "report"]) == 0
+    assert "What may be claimed" in (folder / "report" / "methods.md").read_text()
+    assert commands
 
 
 def test_a_topic_of_the_questions_file_is_a_cluster_of_the_paired_tests(rows):
