@@ -47,7 +47,7 @@ from ragbench.retrieval.multiquery import dense_searches, model_calls
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 BLOCK = 500  # questions whose rows are written together
-BLOCK_OF_ANSWERS = 200  # the same where models or functions answer or grade, in answers
+BLOCK_OF_ANSWERS = 50  # the same where models or functions answer or grade, in answers
 TASK = 50  # questions that an executor is given at once
 _TASK_OF_ANSWERS = 10  # answers of a function that are kept together
 LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's own truncated reply

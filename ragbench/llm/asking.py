@@ -330,12 +330,8 @@ class _Job:
             if missing and on_server is not None:
                 asked = (self.endpoint.provider, self.endpoint.name)
                 self.cassette.register(*asked, self.digest)
-        # Each prompt before those that continue it, which is what a server's prompt cache likes.
-        turn = {group: number for number, group in enumerate(task.group for task in missing)}
-        missing.sort(key=lambda task: (turn[task.group], len(str(task.messages))))
-        queue = deque(missing)
         if self.endpoint.dead is None:
-            self._work_through(queue)
+            self._work_through(_in_order(missing))
         if self.over is not None and not isinstance(self.over, CallError):
             raise self.over  # a full disk ends the run
         for task in missing:
@@ -534,6 +530,12 @@ class _Job:
         with self.lock:
             done = dict(self.replies)
         return [done.get(n) or self._reply(task, late) for n, task in enumerate(self.tasks)]
+
+
+def _in_order(tasks: Sequence[_Task]) -> deque[_Task]:
+    """Put each prompt before those that continue it, which is what a server's cache likes."""
+    turn = {task.group: number for number, task in enumerate(tasks)}
+    return deque(sorted(tasks, key=lambda task: (turn[task.group], len(str(task.messages)))))
 
 
 Judged = tuple[Any, str, str]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -107,14 +108,20 @@ def _rewritten(request: httpx.Request, content: bytes) -> httpx.Request:
 
 
 class Transport(httpx.BaseTransport):
-    """Under a client of Ollama or OpenAI: completes requests, bounds replies in size and time."""
+    """Under a client of Ollama or OpenAI: completes requests, bounds replies in size and time.
+
+    ``options`` (proxy, verify) are of httpx's transport, which is made at the first request: a
+    proxy or certificate that cannot be used troubles no replay.
+    """
 
     def __init__(self, inner: httpx.BaseTransport | None = None, **options: Any) -> None:
-        limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
-        self._inner = inner or httpx.HTTPTransport(limits=limits, **options)
+        self._inner = inner
+        self._options = options
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request."""
+        if self._inner is None:
+            self._inner = _made(httpx.HTTPTransport, self._options)
         response = self._inner.handle_request(_rewritten(request, request.read()))
         call = call_under_way.get()
         if call is not None:
@@ -127,7 +134,8 @@ class Transport(httpx.BaseTransport):
 
     def close(self) -> None:
         """Close the connections."""
-        self._inner.close()
+        if self._inner is not None:
+            self._inner.close()
 
 
 class _Bounded(httpx.SyncByteStream):
@@ -149,9 +157,24 @@ class _Bounded(httpx.SyncByteStream):
         self._stream.close()
 
 
-class AsyncTransport(httpx.AsyncHTTPTransport):
+class AsyncTransport(httpx.AsyncBaseTransport):
     """The same requests for ``ainvoke``; `ask` does not use it."""
+
+    def __init__(self, **options: Any) -> None:
+        self._inner: httpx.AsyncBaseTransport | None = None
+        self._options = options
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request."""
-        return await super().handle_async_request(_rewritten(request, await request.aread()))
+        if self._inner is None:
+            self._inner = _made(httpx.AsyncHTTPTransport, self._options)
+        return await self._inner.handle_async_request(_rewritten(request, await request.aread()))
+
+
+def _made(kind: Any, options: dict[str, Any]) -> Any:
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+    try:
+        return kind(limits=limits, **options)
+    except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
+        what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {os.environ.get('SSL_CERT_FILE')}"
+        raise httpx.ConnectError(f"{type(error).__name__}: {error}; {what}") from None

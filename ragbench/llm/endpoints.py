@@ -228,22 +228,25 @@ class OllamaEndpoint(Endpoint):
         super().__init__(chat)
         self.provider = "ollama"
         self.name = full_name(chat.model)
-        address = chat.base_url or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST
-        self.host, headers = split_address(address, 11434)
-        client = dict(chat.client_kwargs or {}) | dict(chat.sync_client_kwargs or {})
-        headers |= client.pop("headers", None) or {}
-        self.secrets = secret_strings([*vars(chat).items(), ("headers", headers)])
-        inner = client.pop("transport", None)
-        if not isinstance(inner, Transport):
-            about = {"verify": client.pop("verify", True), "proxy": proxy_for(self.host)}
-            inner = Transport(inner, **about)
-        about = {"transport": inner, "headers": headers, "timeout": _ASK_S}
-        self.client = ollama.Client(self.host, **client | about)
+        about = self._connect(dict(chat.client_kwargs or {}) | dict(chat.sync_client_kwargs or {}))
+        self.secrets = secret_strings([*vars(chat).items(), ("headers", about["headers"])])
+        self.client = ollama.Client(self.host, **about)
         self._web = httpx.Client(base_url=self.host, **about)
         self.options = {"options": _set_fields(chat, {name: name for name in _SAMPLING})}
         self.options |= _set_fields(chat, _BESIDE)
         self._sampling = dict(self.options["options"])  # as sent
         self._counts_cached = False
+
+    def _connect(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings of a client of our own: no connection is shared with the model's."""
+        address = self.chat.base_url or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST
+        self.host, headers = split_address(address, 11434)
+        wire = settings.pop("transport", None)
+        verify = settings.pop("verify", True)
+        if not isinstance(wire, Transport):
+            wire = Transport(wire, verify=verify, proxy=proxy_for(self.host))
+        headers |= settings.pop("headers", None) or {}
+        return settings | {"transport": wire, "headers": headers, "timeout": _ASK_S}
 
     def limit(self, num_predict: int) -> None:
         if self.num_predict is None:
@@ -399,14 +402,7 @@ class _OpenAIEndpoint(Endpoint):
             return ""
         entries = {entry["id"]: entry for entry in listed}
         only = listed[0] if len(listed) == 1 else {}
-        entry = entries.get(self.name, only)
-        meta = entry["meta"] if isinstance(entry.get("meta"), dict) else {}
-        sizes = ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
-        about = {name: entry.get(name) for name in ("root", "max_model_len")}
-        about |= {name: meta.get(name) for name in sizes}
-        facts = {name: v for name, v in about.items() if isinstance(v, int | float | str)}
-        listing = canonical({"id": entry.get("id"), **facts})
-        return f"told-{hashlib.sha256(listing.encode()).hexdigest()}" if facts else ""
+        return _hash_of(entries.get(self.name, only))
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
         said = convert_to_messages(messages)
@@ -510,6 +506,17 @@ def _retry_after(value: str | None) -> float | None:
     with contextlib.suppress(ValueError):
         return max(0.0, float(value or ""))
     return None
+
+
+def _hash_of(entry: Mapping[str, Any]) -> str:
+    """Hash what an entry of ``/v1/models`` says of the weights (vLLM and llama.cpp do)."""
+    meta = entry["meta"] if isinstance(entry.get("meta"), dict) else {}
+    sizes = ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
+    about = {name: entry.get(name) for name in ("root", "max_model_len")}
+    about |= {name: meta.get(name) for name in sizes}
+    facts = {name: v for name, v in about.items() if isinstance(v, int | float | str)}
+    listing = canonical({"id": entry.get("id"), **facts})
+    return f"told-{hashlib.sha256(listing.encode()).hexdigest()}" if facts else ""
 
 
 def _in_form(schema: dict, form: str) -> dict[str, Any]:

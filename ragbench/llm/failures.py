@@ -154,11 +154,7 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
 
     its kind, what it says, HTTP status.
     """
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
+    chain = list(_chain(error))
     words = _server_words(str(getattr(error, "error", None) or error))
     said = _one_line(words) or type(error).__name__
     status = next(filter(None, map(_status, chain)), 0)
@@ -174,6 +170,15 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
         return "server", f"the reply broke off or is no JSON ({kinds['broken'] or said})", 0
     kind = next((kind for kind in _BY_NAME.values() if kind in kinds), "server")
     return kind, f"no connection ({said})" if kind == "down" else said, 0
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those that caused it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _status(error: BaseException) -> int:

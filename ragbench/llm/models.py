@@ -262,24 +262,21 @@ def split_address(host: str, port: int, path: str = "") -> tuple[str, dict[str, 
     where none is given (the port only without a scheme).
     """
     given_scheme = "//" in host
-    bare = host if given_scheme else f"http://{_bracketed(host)}"
-    parts = urlsplit(bare)
+    parts = urlsplit(host if given_scheme else f"http://{_bracketed(host)}")
     try:
         name = parts.hostname
-        number = parts.port
+        number = parts.port or (None if given_scheme else port)
     except ValueError:
         name = None
-        number = None
     if not name or parts.scheme not in ("http", "https"):
         shown = host.rsplit("@", 1)[-1]
         expected = "an address such as http://localhost:11434"
         raise ConfigError(f"host={shown!r}", expected, "check the spelling")
     if name in ("0.0.0.0", "::"):
         name = "127.0.0.1"  # what a server binds to is not where a client can reach it
-    if number is None and not given_scheme:
-        number = port
-    shown = f"[{name}]" if ":" in name else name
-    netloc = shown if number is None else f"{shown}:{number}"
+    netloc = f"[{name}]" if ":" in name else name
+    if number is not None:
+        netloc += f":{number}"
     headers = {}
     if user := parts.netloc.rpartition("@")[0]:
         pair = base64.b64encode(unquote(user).encode()).decode()

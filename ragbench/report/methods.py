@@ -370,6 +370,7 @@ def _model(model: Mapping[str, Any]) -> str:
         options["num_ctx"] = model["num_ctx"]
     digest = (model.get("digest") or "")[:12]
     words = [model["provider"], f"digest {digest}" if digest else "digest not known"]
+    words += [model[name] for name in ("weights", "server") if model.get(name)]
     for name, value in sorted(options.items()):
         if isinstance(value, str | int | float):
             words.append(f"{name} = {value}")

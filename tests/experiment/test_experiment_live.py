@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from experiment_parts import QUICK, Copier, JudgeDouble, Named, experiment, live, towns
-from fake_ollama import DIGEST, FakeOllama, Fault
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
+from ragbench.report.methods import methods
 
 
 @pytest.fixture
@@ -207,6 +210,25 @@ def test_a_plan_counts_as_recorded_what_the_run_would_find(tmp_path, server):
         assert (plan["generation"].cached, plan["grading"].cached) == cached
         assert (plan["generation"].calls, plan["grading"].calls) == (6, 6)
     assert len(server.calls) == asked
+
+
+def test_rows_are_on_disk_after_fifty_answers(tmp_path, server):
+    server.reply = at_call(70, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        live(tmp_path, server, 40, judge=None).run(progress=False)
+    assert 48 <= len(load_rows(tmp_path)) < 70
+
+
+def test_manifest_and_methods_name_version_and_quantisation(tmp_path, server):
+    live(tmp_path, server).run(progress=False)
+    manifest = load_manifest(tmp_path)
+    for axis in ("generator", "judge"):
+        model = manifest["axes"][axis]["llama"]
+        assert (model["server"], model["weights"]) == ("Ollama 0.24.0", "8.0B, Q4_0")
+    assert (
+        "8.0B, Q4_0, Ollama 0.24.0"
+        in methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
+    )
 
 
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):

@@ -191,6 +191,22 @@ def test_a_server_behind_a_proxy_is_reached_through_it(monkeypatch):
     assert fake.calls or fake.other
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SSL_CERT_FILE", "/no/such/file"), ("all_proxy", "socks5://proxy:1")]
+)
+def test_an_environment_that_cannot_be_used_troubles_no_replay(
+    fake, tmp_path, monkeypatch, variable, value
+):
+    host = "http://gpu1.example:11434"
+    path = tmp_path / "c.sqlite"
+    ask(fake.model(digest="d"), ["p"], cassette=path, **FAST)
+    monkeypatch.setenv(variable, value)
+    tape = Cassette(path, "replay")
+    assert ask(chat_model("ollama:llama3:8b", host=host), ["p"], cassette=tape)[0].cached
+    (reply,) = ask(chat_model("ollama:llama3:8b", host=host), ["p"], **FAST)
+    assert (reply.error.kind, value in str(reply.error)) == ("down", True)
+
+
 def test_one_model_serves_a_cell_with_ask_and_a_cell_with_ainvoke(fake):
     model = fake.model()
 
