@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,44 +226,56 @@ def _plan(given: _Given) -> None:
 def _run(given: _Given) -> int:
     """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.models import TWO_WAYS
-    from ragbench.llm.reply import CUT_SHORT
-    from ragbench.report.scores import save_scores, score_means
-    from ragbench.scoring import without_labels
 
     grid = rb.Experiment.from_yaml(given.experiment)
-    numbers: Mapping[str, Any] = {}
-    if grid.metrics:
-        numbers, left_out = without_labels(
-            grid.metrics, ["grade"] if grid.judge else [], grid.labels
-        )
-        if left_out:
-            warnings.warn(left_out, stacklevel=2)
+    numbers = _numbers(grid)
     rows = grid.run()
-    failed = rows[rows["status"] == "failed"]
     folder = os.path.relpath(grid.home)
+    failed = rows[rows["status"] == "failed"]
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
-    for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
-        print(f"  {step}: {kind} {count}")
-    if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
-        print(
-            f"{cut} rows hold an answer that ended at its limit of tokens (truncated: "
-            f"{grid.truncated})"
-        )
+    _print_failures(failed, rows, grid.truncated)
     print(_run_summary(rows))
     if numbers:
-        with grid.open_cassette() as cassette:
-            options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
-            scores = rb.score(rows, [*numbers], grid.labels, checker=grid.checker, **options)
-        print(_rounded(score_means(scores)))
-        print(
-            f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n"
-        )
+        _print_scores(grid, rows, numbers)
     if not grid.generator:
         print(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n")
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
     print(f"next: ragbench export {shlex.quote(folder)} --to FOLDER")
     return 1 if len(failed) else 0
+
+
+def _numbers(grid: Any) -> list[str]:
+    """Return the metrics that a run can have with its labels, and warn of the others."""
+    from ragbench.scoring import without_labels
+
+    if not grid.metrics:
+        return []
+    numbers, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
+    if left_out:
+        warnings.warn(left_out, stacklevel=3)
+    return list(numbers)
+
+
+def _print_failures(failed: Any, rows: Any, truncated: str) -> None:
+    from ragbench.llm.reply import CUT_SHORT
+
+    for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
+        print(f"  {step}: {kind} {count}")
+    if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
+        what = "rows hold an answer that ended at its limit of tokens"
+        print(f"{cut} {what} (truncated: {truncated})")
+
+
+def _print_scores(grid: Any, rows: Any, metrics: list[str]) -> None:
+    from ragbench.report.scores import save_scores, score_means
+
+    with grid.open_cassette() as cassette:
+        options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
+        scores = rb.score(rows, metrics, grid.labels, checker=grid.checker, **options)
+    print(_rounded(score_means(scores)))
+    path = os.path.relpath(save_scores(scores, grid.home))
+    print(f"{len(scores)} scored answers in {path}\n")
 
 
 def _rounded(table: Any) -> str:
@@ -323,12 +335,11 @@ def _score(given: _Given) -> None:
 
     if given.code:
         import_code(Path.cwd(), given.code)
-    if given.to is None and not given.plan:
-        raise ConfigError(
-            "no --to", "a folder for tables, figures and labels", "add for instance --to report/"
-        )
     folder = Path(given.to or "report")
     if not given.plan:
+        if given.to is None:
+            do = "add for instance --to report/"
+            raise ConfigError("no --to", "a folder for tables, figures and labels", do)
         check_target(folder)
     labels = given.labels
     checker = given.checker
@@ -421,25 +432,33 @@ def _reproduce(given: _Given) -> None:
 )
 def _lab(given: _Given) -> int | None:
     """Open JupyterLab on the notebooks."""
-    root = Path(given.folder).resolve() if given.folder else project_root()
-    if not root.is_dir():
-        raise ConfigError(
-            f"there is no folder {root}", "a folder of notebooks", f"ragbench init {given.folder}"
-        )
+    root = project_root()
     if given.folder:
+        root = Path(given.folder).resolve()
         os.environ.setdefault("RAGBENCH_RESULTS", str(root / "results"))  # beside the user's files
-    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
-    command += ["--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving"]
-    starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
-    command += [str(path.relative_to(root)) for path in starts[:1]]
-    command += [] if given.port is None else ["--port", str(given.port)]
-    command += ["--no-browser"] * given.no_browser
-    command += ["--allow-root"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
+    if not root.is_dir():
+        do = f"ragbench init {given.folder}"
+        raise ConfigError(f"there is no folder {root}", "a folder of notebooks", do)
     here = os.path.dirname(sys.executable)
     # of `!ragbench` in a cell
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     os.chdir(root)
-    return _become(command)
+    return _become(_lab_command(root, given.port, given.no_browser))
+
+
+def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
+    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
+    command.append("--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving")
+    starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
+    if starts:
+        command.append(str(starts[0].relative_to(root)))
+    if port is not None:
+        command += ["--port", str(port)]
+    if no_browser:
+        command.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    return command
 
 
 def _become(command: list[str]) -> int | None:

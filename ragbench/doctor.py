@@ -44,7 +44,7 @@ class Check:
 
 def checks() -> list[Check]:
     """Run every check. Nothing is downloaded, and no server is contacted but Ollama's."""
-    return [*_packages(), *_weights(), *data_checks(), _ollama()]
+    return [*_packages(), *_weights(), *_data_checks(), _ollama()]
 
 
 def check_lines(results: Iterable[Check]) -> str:
@@ -142,7 +142,7 @@ def _speed(answer: llm.Reply) -> str:
     return said
 
 
-def data_checks() -> Iterator[Check]:
+def _data_checks() -> Iterator[Check]:
     """Say which data sets are on this machine."""
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa

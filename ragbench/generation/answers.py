@@ -93,24 +93,17 @@ def generate(
             got = f"{given} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in jobs]
-    forms = {}
-    # only the prompts that are needed must be readable
-    for alone in {context is None for context in contexts}:
-        forms[alone] = _form(PROMPTS["query_only"] if alone else with_documents)
+    forms = _forms(contexts, with_documents)
     prompts = []
-    ids = []
     for question, context in jobs:
         documents = {} if context is None else {"documents": context}
         prompts.append(fill_prompt(forms[context is None].text, query=question.text, **documents))
-        ids.append(f"{question.id}/{'query only' if context is None else 'documents'}")
     defaults: dict[str, Any] = {
         "step": "generation",
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
-    }
-    defaults |= {
         "concurrency": concurrency,
-        "ids": ids,
+        "ids": [f"{q.id}/{'query only' if c is None else 'documents'}" for q, c in jobs],
         "groups": [question.id for question in questions],
     }
     replies = llm.ask(model, prompts, **defaults | options)
@@ -119,6 +112,12 @@ def generate(
         meta = forms[context is None].meta | {"concurrency": concurrency}
         answers.append(_as_answer(question, prompt, reply, meta))
     return answers
+
+
+def _forms(contexts: Sequence[str | None], with_documents: Prompt) -> dict[bool, _Form]:
+    """Read the prompts that are needed, by whether the query stands alone."""
+    prompts = {True: PROMPTS["query_only"], False: with_documents}
+    return {alone: _form(prompts[alone]) for alone in {context is None for context in contexts}}
 
 
 class _Form(NamedTuple):

@@ -201,7 +201,8 @@ def _run(job: _Job, progress: bool | None) -> None:
 
     # None: shown in a terminal
     hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
-    about = {"desc": job.step or "ask", "unit": "prompt", "disable": hidden}
+    # None: a bar below another one goes when it is done
+    about = {"desc": job.step or "ask", "unit": "prompt", "disable": hidden, "leave": None}
     with tqdm(total=len(job.tasks), **about) as job.bar:
         try:
             job.run()

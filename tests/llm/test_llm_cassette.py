@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fake_ollama import DIGEST, FakeOllama, Fault
@@ -495,12 +494,3 @@ def test_two_processes_write_the_same_cassette_and_agree(fake, tmp_path):
     texts = [reply.text for reply in replayed]
     assert first[1:] == texts[:150]  # where both asked, both return the reply that was recorded
     assert second[1:] == texts[50:]
-
-
-def test_a_cassette_is_used_by_threads(fake, path):
-    cassette = Cassette(path)
-    model = fake.model()
-    with ThreadPoolExecutor(4) as pool:
-        asked = pool.map(lambda n: ask(model, [f"p{n}", "same"], cassette=cassette), range(8))
-        assert all(reply.ok for replies in asked for reply in replies)
-    assert len(cassette) == 9

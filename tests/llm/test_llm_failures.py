@@ -19,7 +19,7 @@ from fake_ollama import FakeOllama, Fault
 from ragbench.errors import ModelError
 from ragbench.llm import KINDS, CallError, Cassette, ask, chat_model
 from ragbench.llm.endpoints import endpoint_of
-from ragbench.llm.failures import _from_status, failure, from_exception, redact, secret_strings
+from ragbench.llm.failures import failure, from_exception, redact, secret_strings
 
 KEY = "sk-verysecretkey1234567890"
 
@@ -161,7 +161,7 @@ def test_a_server_that_is_late_away_or_without_the_model_is_told_in_bounded_time
     ],
 )
 def test_http_answers_are_named(status, words, kind):
-    assert _from_status(status, words) == kind
+    assert from_exception(ollama.ResponseError(words, status))[0] == kind
 
 
 def chained(outer, inner):
