@@ -6,9 +6,11 @@ say. A count proves little: from 0.30 on Ollama counts what its cache did not ha
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
+import ssl
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -171,9 +173,17 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         return await self._inner.handle_async_request(_rewritten(request, await request.aread()))
 
 
+@functools.lru_cache(maxsize=4)
+def _trusted(file: str | None) -> ssl.SSLContext:
+    """Read the certificates that are trusted, once: it takes 40 ms."""
+    return httpx.create_ssl_context()
+
+
 def _made(kind: Any, options: dict[str, Any]) -> Any:
     limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
     try:
+        if options.get("verify", True) is True:
+            options = {**options, "verify": _trusted(os.environ.get("SSL_CERT_FILE"))}
         return kind(limits=limits, **options)
     except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
         what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {os.environ.get('SSL_CERT_FILE')}"

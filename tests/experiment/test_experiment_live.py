@@ -78,7 +78,7 @@ def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_
 
 
 def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
-    with FakeOllama(reply=towns, latency_s=0.03) as server:
+    with FakeOllama(reply=towns, latency_s=0.2) as server:
         live(tmp_path, server, 9, judge=None, concurrency=3).run(progress=False)
     assert server.most_at_once == 3
 

@@ -24,7 +24,7 @@ import ragbench.llm
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette, ask, chat_model, model_facts, plan
 from ragbench.llm.context import Call, Transport, call_under_way, proxy_for
-from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of
+from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of, window
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -61,6 +61,8 @@ def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
     plain = ChatOllama(model="llama3:8b", base_url=fake.url)  # the server's window of 4,096 tokens
     (reply,) = ask(plain, ["word " * 5000], **FAST)
     assert (reply.error.kind, fake.calls[0].body["truncate"]) == ("truncated", False)
+    ask(plain, ["short"], **FAST)
+    assert window(plain) == 4096
 
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
@@ -201,6 +203,12 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
     path = tmp_path / "c.sqlite"
     ask(fake.model(digest="d"), ["p"], cassette=path, **FAST)
     monkeypatch.setenv(variable, value)
+
+    def refuse(*arguments, **named):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    if variable == "SSL_CERT_FILE":  # the tests read no certificates else
+        monkeypatch.setattr("ssl.SSLContext.load_verify_locations", refuse)
     tape = Cassette(path, "replay")
     assert ask(chat_model("ollama:llama3:8b", host=host), ["p"], cassette=tape)[0].cached
     (reply,) = ask(chat_model("ollama:llama3:8b", host=host), ["p"], **FAST)
