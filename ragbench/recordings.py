@@ -475,8 +475,10 @@ def thesis_rows(
     models = thesis.models(model, judge, cassette)
     rows = thesis.experiment(table, dataset, models).run(progress=False)
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
+    answered = rows[rows["answer"].notna()]
     for name, metric in STRING_METRICS.items():
-        rows[name] = [metric(a, r) for a, r in zip(rows["answer"], rows["reference"], strict=True)]
+        pairs = zip(answered["answer"], answered["reference"], strict=True)
+        rows[name] = pd.Series([metric(*pair) for pair in pairs], answered.index, dtype=float)
     rows.attrs = {
         "data": f"{dataset.name} ({len(dataset.questions)} questions)",
         "decomposer": models.names["decomposer"],
