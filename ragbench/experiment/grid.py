@@ -349,11 +349,9 @@ def _prompts(
 
 
 def _numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
-    """Return the values of a numeric axis: an int, several, or a dict name -> int."""
-    values = values.values() if isinstance(values, Mapping) else values
-    given = (
-        list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    )
+    """Return the values of a numeric axis: an int, or several."""
+    several = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
+    given = list(values) if several else [values]
     for value in given:
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
             do = f"write for instance {axis}: {max(least, 10)}"
@@ -366,24 +364,13 @@ def _numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
 
 
 def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of chunks of every retriever (``k`` of `Experiment`);
-
-    10 where a dict does not name it.
-    """
-    found: dict[str, list[int]] = {name: [] for name in retrievers}
-    by_name = isinstance(k, Mapping) and not any(isinstance(value, Mapping) for value in k.values())
-    for value in (
-        k.values() if isinstance(k, Mapping) and not (by_name and {*k} <= {*found}) else [k]
-    ):
-        by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(found, value)
-        if strange := sorted({*map(str, by_retriever)} - {*found}):
-            do = "mend the name in k"
-            raise ConfigError(
-                f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do
-            )
-        for name, depths_of_it in found.items():
-            depths_of_it += _numbers("k", by_retriever.get(name, 10), 1)
-    return {name: _numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
+    """Return the numbers of chunks of every retriever; 10 where a dict does not name it."""
+    by_retriever = k if isinstance(k, Mapping) else dict.fromkeys(retrievers, k)
+    strange = [name for name in by_retriever if name not in retrievers]
+    if strange:
+        expected = f"one of {', '.join(retrievers)}"
+        raise ConfigError(f"k names the retriever {str(strange[0])!r}", expected, "mend k")
+    return {name: _numbers("k", by_retriever.get(name, 10), 1) for name in retrievers}
 
 
 class _Loader(yaml.SafeLoader):

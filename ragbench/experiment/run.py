@@ -646,8 +646,7 @@ class Experiment(Grid):
     chunker, retriever : label -> function documents -> chunks; label -> function chunks ->
     retriever (anything with
         ``search(queries, k)``).
-    k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever
-    -> int).
+    k : chunks asked for: an int, several, or a dict retriever -> int or several.
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever
     "LLM only".
     generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat

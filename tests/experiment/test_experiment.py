@@ -57,7 +57,7 @@ def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
         tmp_path,
         2,
         retriever={"a": Named, "b": Named},
-        k={"few": 1, "own": {"a": 1, "b": 3}},
+        k={"a": 1, "b": [1, 3]},
         N=(0, 9),
     )
     rows = grid.run(progress=False)
@@ -540,7 +540,7 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
         ),
         ({"chunker": whole}, "chunker is function"),
         ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
-        ({"k": {"x": {"nobody": 3}}}, "k names the retriever 'nobody'"),
+        ({"k": {"nobody": 3}}, "k names the retriever 'nobody'"),
         ({"N": (100, -1)}, "N has -1"),
         ({"N": ()}, "N is empty"),
         ({"generator": None}, "a judge without a generator"),

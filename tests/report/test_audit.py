@@ -124,7 +124,7 @@ class Empty(Named):
 
 def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
     retrievers = {"w": Weightless, "e": Empty}
-    frame = run_and_audit(tmp_path, 3, N=(20,), k={"few": 1, "many": 9}, retriever=retrievers)
+    frame = run_and_audit(tmp_path, 3, N=(20,), k=[1, 9], retriever=retrievers)
     # k = 9 of three chunks: two hits of score 0 for each question; k = 1: none.
     row = found(frame, "IR score", "zero-score hits")
     assert (row["rows"], row["of"], row["most_in"]) == (3, 12, "w, 9: 3")
