@@ -88,11 +88,20 @@ def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any
             made += plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
         settings = retriever_settings(engine)
         over = settings.get("over")
-        parts = (settings, *(over if isinstance(over, list) else ()))
+        parts = (settings, *(over if isinstance(over, list) else [over or {}]))
         # "auto" chooses them from the chunks
         words = [part["tokenizer"] for part in parts if "tokenizer" in part]
         made += Plan(
             (), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words)
+        )
+        made += Plan(
+            (),
+            tuple(
+                f"{retriever} on {name}: {part['share_not_read']:.1%} of the chunks' tokens are "
+                f"not read by {part['embedder']}"
+                for part in parts
+                if "share_not_read" in part
+            ),
         )
     for embedder, texts in missing.values():
         seconds_for = getattr(getattr(embedder, "embedder", embedder), "seconds_for", None)

@@ -277,7 +277,7 @@ test_bad_input_is_named = refusals(
     (
         lambda: Dense(ONE, Fixed(a=[1.0], b=[1.0, 2.0])).vectors,
         ModelError,
-        "Fixed returned vectors of several lengths",
+        "Fixed returned for 2 texts",
     ),
     (
         lambda: Dense(ONE, Fixed(a=[1.0], b=[2.0], q=[1.0, 2.0])).search(["q"], 1),
