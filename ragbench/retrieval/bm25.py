@@ -33,6 +33,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -148,6 +149,21 @@ class BM25(Index):
         from scipy.sparse import csc_array
 
         n = len(self._chunks)
+        term, chunk = self._occurrences()
+        ones = np.ones(len(chunk), np.uint32)
+        # adds up the ones
+        counts = csc_array((ones, (chunk, term)), shape=(n, max(1, len(self._terms))))
+        self._start = counts.indptr.astype(np.int64)
+        self._postings = counts.indices
+        self._tf = counts.data
+        lengths = np.bincount(chunk, minlength=n)
+        # no chunk has a term: there is nothing to normalise
+        average = int(lengths.sum()) / n or 1.0
+        self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
+        self._idf = self._idf_of(np.diff(self._start)[: len(self._terms)])
+
+    def _occurrences(self) -> tuple[np.ndarray, np.ndarray]:
+        """Number the terms; return the term and the chunk of every word of the chunks, in order."""
         tokenizer = self._tokenizer
         tokens_of = tokenizer.tokens if isinstance(tokenizer, Tokenizer) else tokenizer
         number_of: dict[str, int] = defaultdict(itertools.count().__next__)
@@ -157,40 +173,29 @@ class BM25(Index):
             numbers.extend(map(number_of.__getitem__, tokens_of(text)))
             ends.append(len(numbers))
         # Stop words and stems are settled once per distinct token.
-        kept = (
-            tokenizer.terms(list(number_of))
-            if isinstance(tokenizer, Tokenizer)
-            else list(number_of)
-        )
+        kept: Sequence[str | None] = list(number_of)
+        if isinstance(tokenizer, Tokenizer):
+            kept = tokenizer.terms(list(number_of))
         terms = self._terms = {}
         term_of = np.array(
             [-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32
         )
         term = term_of[np.array(numbers, np.int32)]
-        chunk = np.repeat(np.arange(n, dtype=np.int32), np.diff(ends))[term >= 0]
-        lengths = np.bincount(chunk, minlength=n)
-        ones = np.ones(len(chunk), np.uint32)
-        # adds up the ones
-        counts = csc_array((ones, (chunk, term[term >= 0])), shape=(n, max(1, len(terms))))
-        self._start = counts.indptr.astype(np.int64)
-        self._postings = counts.indices
-        self._tf = counts.data
-        # no chunk has a term: there is nothing to normalise
-        average = int(lengths.sum()) / n or 1.0
-        self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
-        df = np.diff(self._start)[: len(terms)]
+        chunk = np.repeat(np.arange(len(ends) - 1, dtype=np.int32), np.diff(ends))
+        return term[term >= 0], chunk[term >= 0]
+
+    def _idf_of(self, df: np.ndarray) -> np.ndarray:
+        """Return the idf of terms that stand in so many chunks."""
+        if not len(df):
+            return np.empty(0)
         idf_of = _VARIANTS[self.variant][0]
         values, back = np.unique(df, return_inverse=True)
-        idf = (
-            np.array([idf_of(len(self._chunks), int(v)) for v in values])[back]
-            if len(df)
-            else np.empty(0)
-        )
-        if self.variant == "okapi" and len(idf):
+        idf = np.array([idf_of(len(self._chunks), int(value)) for value in values])[back]
+        if self.variant == "okapi":
             # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to
             # the last bit.
             idf[idf < 0] = _EPSILON * (np.cumsum(idf)[-1] / len(idf))
-        self._idf = idf
+        return idf
 
     def _query_terms(self, queries: list[str]) -> list[list[int]]:
         tokenizer = self._tokenizer
@@ -207,59 +212,80 @@ class BM25(Index):
         return [[known[t] for t in ts if t in known] for ts in tokens]
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        from ragbench.retrieval import _kernels
-
-        # Locals, since every look at a private attribute of a pydantic model is a slow call.
-        chunks = self._chunks
-        index = (self._start, self._postings, self._tf, self._norm)
-        k = min(k, len(chunks))
-        terms = self._query_terms(queries)
-        if self.variant == "terrier":
-            counts = [Counter(of_query) for of_query in terms]
-            terms = [list(c) for c in counts]
-            factor = [(_K3 + 1) * qtf / (_K3 + qtf) for c in counts for qtf in c.values()]
-        else:
-            factor = [1.0] * sum(map(len, terms))
-        bounds = np.cumsum([0, *map(len, terms)])
-        term = np.array([t for of_query in terms for t in of_query], np.int32)
-        weight = self._idf[term] * np.array(factor)
-        lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
-        row_of = np.full(len(queries), -1, np.int64)
-        rows = [
-            (allowed, members)
-            for allowed, members in self._by_scope(scopes, len(queries))
-            if allowed is not None
-        ]
-        for row, (_, members) in enumerate(rows):
-            row_of[members] = row
-        scope = np.concatenate([np.empty(0, np.int32), *(allowed for allowed, _ in rows)])
-        scope_ends = np.cumsum([0] + [len(allowed) for allowed, _ in rows])
-        gain = self.k1 + 1 if _VARIANTS[self.variant][1] else 1.0
-
-        def part(first: int, stop: int) -> list[list[Hit]]:
-            m = stop - first
-            scores = np.empty((m, k))
-            items = np.empty((m, k), np.int32)
-            found = np.zeros(m, np.int32)
-            asked = (bounds[first : stop + 1], term, weight, lightest)
-            within = (scope, scope_ends, row_of[first:stop])
-            _kernels.search(*index, gain, *asked, *within, scores, items, found)
-            return [
-                ranked(
-                    (chunks[i], s)
-                    for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True)
-                )
-                for q, n in enumerate(found.tolist())
-            ]
-
         n = len(queries)
+        k = min(k, len(self._chunks))
+        search = partial(self._search_part, self._weighted(queries), self._allowed(scopes, n), k)
         size = max(1, min(256, _HITS_AT_ONCE // k))
-        if n <= size:
-            return part(0, n)
         starts = range(0, n, size)
         with ThreadPoolExecutor(min(len(starts), cores())) as pool:
-            return [
-                *itertools.chain(
-                    *pool.map(part, starts, (min(n, start + size) for start in starts))
-                )
-            ]
+            parts = pool.map(search, starts, (min(n, start + size) for start in starts))
+            return list(itertools.chain.from_iterable(parts))
+
+    def _weighted(self, queries: list[str]) -> tuple[np.ndarray, ...]:
+        """Return where each query's terms begin, the terms, their weights, and within each query
+        the places of its terms from the lightest to the heaviest.
+        """
+        terms = self._query_terms(queries)
+        factors = [1.0] * sum(map(len, terms))
+        if self.variant == "terrier":
+            counts = [Counter(of_query) for of_query in terms]
+            terms = [list(count) for count in counts]
+            factors = [(_K3 + 1) * qtf / (_K3 + qtf) for count in counts for qtf in count.values()]
+        bounds = np.cumsum([0, *map(len, terms)])
+        term = np.array([t for of_query in terms for t in of_query], np.int32)
+        weight = self._idf[term] * np.array(factors)
+        lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
+        return bounds, term, weight, lightest
+
+    def _allowed(self, scopes: Scopes, n: int) -> tuple[np.ndarray, ...]:
+        """Return the chunks of all scopes, where each scope's begin, and each query's scope, -1 for
+        none.
+        """
+        scope_of = np.full(n, -1, np.int64)
+        scopes_places = []
+        for places, members in self._by_scope(scopes, n):
+            if places is not None:
+                scope_of[members] = len(scopes_places)
+                scopes_places.append(places)
+        scope = np.concatenate([np.empty(0, np.int32), *scopes_places])
+        return scope, np.cumsum([0, *map(len, scopes_places)]), scope_of
+
+    def _search_part(
+        self,
+        asked: tuple[np.ndarray, ...],
+        allowed: tuple[np.ndarray, ...],
+        k: int,
+        first: int,
+        stop: int,
+    ) -> list[list[Hit]]:
+        """Search for the queries from ``first`` to ``stop``."""
+        from ragbench.retrieval import _kernels
+
+        chunks = self._chunks  # every look at a private attribute of a pydantic model is slow
+        bounds, term, weight, lightest = asked
+        scope, scope_ends, scope_of = allowed
+        scores = np.empty((stop - first, k))
+        items = np.empty((stop - first, k), np.int32)
+        found = np.zeros(stop - first, np.int32)
+        _kernels.search(
+            self._start,
+            self._postings,
+            self._tf,
+            self._norm,
+            self.k1 + 1 if _VARIANTS[self.variant][1] else 1.0,
+            bounds[first : stop + 1],
+            term,
+            weight,
+            lightest,
+            scope,
+            scope_ends,
+            scope_of[first:stop],
+            scores,
+            items,
+            found,
+        )
+        hits = []
+        for n, row, values in zip(found.tolist(), items.tolist(), scores.tolist(), strict=True):
+            pairs = zip(row[:n], values[:n], strict=True)
+            hits.append(ranked((chunks[place], score) for place, score in pairs))
+        return hits
