@@ -198,8 +198,9 @@ def _init(given: _Given) -> None:
 )
 def _validate(given: _Given) -> int:
     """Check that every reference of a question file occurs in a document; exit with 1 if not."""
-    settings = {"fields": _as_mapping(given.columns), "min_documents": given.min_documents}
-    problems = rb.data.validate_files(given.questions, given.documents, **settings)
+    fields = _as_mapping(given.columns)
+    loaded = rb.data.load_questions(given.questions, given.documents, fields=fields)
+    problems = rb.data.validate(loaded, min_documents=given.min_documents)
     notes = sum(problem.note for problem in problems)
     print(
         *problems, f"{_count(len(problems) - notes, 'problem')}, {_count(notes, 'note')}", sep="\n"

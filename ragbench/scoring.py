@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.answers import is_missing, read_answers
+from ragbench.data.answers import read_answers
 from ragbench.data.ragchecker import CHECKS, RagResult, RagResults, RetrievedText, to_ragchecker
+from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.rows import answers_of, load_rows
 from ragbench.labelling.checkers import ModelChecker, make_checker

@@ -4,13 +4,11 @@ Malformed input is one error with file and line; nothing is loaded by halves.
 """
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from ragbench._lazy import public_names
 from ragbench.data.answers import read_answers
@@ -28,7 +26,6 @@ from ragbench.data.user import (
     load_minihop_probes,
     load_questions,
     validate,
-    validate_files,
 )
 from ragbench.data.wikieval import load_wikieval
 from ragbench.errors import ConfigError, NotHereError, unknown
@@ -62,36 +59,39 @@ def load_dataset(
     options : of the loader.
     """
     if per_kind is not None and per_kind < 1:
-        raise ConfigError(
-            f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out"
-        )
-    if name not in table and (name != "auto" or table is DATASETS):
-        raise unknown_data(name, table if table is DATASETS else ("auto", *table))
-    *others, last = table.values() if name == "auto" else [table[name]]
-    for load in others:
-        with contextlib.suppress(NotHereError):
-            data = load(**options)
-            break
+        got = f"per_kind={per_kind}"
+        raise ConfigError(got, "at least 1, or None for all questions", "leave it out")
+    if name == "auto" and table is not DATASETS:
+        loaders = list(table.values())
     else:
-        data = last(**options)
+        if name not in table:
+            raise unknown_data(name, table if table is DATASETS else ["auto", *table])
+        loaders = [table[name]]
+    data = _first_here(loaders, options)
     if per_kind is None:
         return data
-    kinds = pd.Series(
-        [f"{question.meta.get('domain')} {question.kind}" for question in data.questions],
-        dtype=object,
-    )
-    first = kinds.groupby(kinds).cumcount() < per_kind
-    return replace(data, questions=tuple(itertools.compress(data.questions, first)))
+    counts: Counter[tuple] = Counter()
+    questions = []
+    for question in data.questions:
+        kind = (question.meta.get("domain"), question.kind)
+        counts[kind] += 1
+        if counts[kind] <= per_kind:
+            questions.append(question)
+    return replace(data, questions=tuple(questions))
 
 
 def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
-    """Build the error for a name that is no data set's;
-
-    one that looks like a file is told how files are loaded.
-    """
+    """Build the error for a name that is no data set's; for a file it says how files are loaded."""
     error = unknown("data set", name, known)
-    if not Path(name).suffix:
-        return error
-    return ConfigError(
-        error.got, error.expected, "load files of your own: data.load_questions(FILE, DOCUMENTS)"
-    )
+    if Path(name).suffix:
+        do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
+        return ConfigError(error.got, error.expected, do)
+    return error
+
+
+def _first_here(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
+    """Load the first set that is on this machine; the last one's error where none is."""
+    for load in loaders[:-1]:
+        with contextlib.suppress(NotHereError):
+            return load(**options)
+    return loaders[-1](**options)

@@ -1,5 +1,6 @@
 """Text, PDF, DOCX and HTML files as documents (extra ``[documents]``), with every visible word once
-and in order.
+and in order. What is not read (symbols of a symbol font, list numbers, form values, notes of a PDF,
+frames) is a warning that names the file.
 
 Line breaks stay as the file has them. A word that a hyphen divides at a line end is joined where
 texts are compared: by the IR score and by BM25, both with `ragbench.text.layout`.
@@ -13,7 +14,7 @@ import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,84 +24,142 @@ from ragbench.records import Document
 
 _TEXTS = (".txt", ".md", ".rst")
 _READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "lxml", ".htm": "lxml"}  # ending -> package
-_MAX_TAGS, _MAX_BYTES = 1_000_000, 64 * 2**20  # of a DOCX or HTML file, or of a part of one
-# What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are
-# parts of a line.
-_BLOCKS = frozenset((
-    "address", "article", "aside", "blockquote", "br", "button", "caption", "center", "dd", "details", "dialog",
-    "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5",
-    "h6", "header", "hgroup", "hr", "html", "body", "legend", "li", "listing", "main", "menu", "nav", "ol",
-    "optgroup", "option", "p", "plaintext", "pre", "search", "section", "select", "summary", "table", "tbody",
-    "td", "textarea", "tfoot", "th", "thead", "tr", "ul", "xmp",
-))  # fmt: skip
-_UNSEEN = frozenset((
-    "title", "script", "style", "template", "noscript", "noframes", "iframe", "datalist", "audio", "video",
-    "canvas", "rp",
-))  # fmt: skip
+_MAX_TAGS = 1_000_000  # of a DOCX or HTML file, or of a part of one
+_MAX_BYTES = 64 * 2**20
+_MAX_PAGES = 20_000  # of a PDF
+_MAX_OPERATIONS = 5_000_000  # that draw its pages
+_LOCK = "~$"  # how the file begins that Word puts beside an open one
+# Beside those that lxml knows, of HTML 5.
+_BLOCKS = [
+    "article",
+    "aside",
+    "body",
+    "br",
+    "button",
+    "details",
+    "dialog",
+    "figcaption",
+    "figure",
+    "footer",
+    "header",
+    "hgroup",
+    "html",
+    "main",
+    "nav",
+    "search",
+    "section",
+    "select",
+    "summary",
+    "textarea",
+]
+_INLINE = ("del", "ins")  # blocks to lxml
+_UNSEEN = [
+    "title",
+    "script",
+    "style",
+    "template",
+    "noscript",
+    "noframes",
+    "iframe",
+    "datalist",
+    "audio",
+    "video",
+    "canvas",
+    "rp",
+    "annotation",
+]
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_AS_WRITTEN = ("pre", "textarea", "listing", "plaintext", "xmp")
-_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}  # of a DOCX
-# deletions, the second form of a text box; hidden runs too
+_KATEX_COPY = "katex-html"  # a formula's second form, beside MathML
+_AS_WRITTEN = ("pre", "textarea")
+# Of a DOCX: what stands for a character, and what is left out: deletions, the second form of a text
+# box.
+_BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _LEFT_OUT = ("del", "moveFrom", "Fallback")
+_NEXT_CELL = "\x1f"
+_UNREAD = {
+    "sym": "symbols of a symbol font",
+    "numPr": "list numbers",
+    "checkBox": "tick boxes",
+    "altChunk": "embedded documents",
+}
 
 
 def is_document(path: Path) -> bool:
-    """Tell whether a file is read by `read_document`, by its ending."""
+    """Tell whether a file is read by `read_documents`, by its ending."""
     return path.suffix.lower() in (*_TEXTS, *_READERS)
 
 
-def read_folder(folder: Path) -> Iterator[Document]:
-    """Read a folder's files, in subfolders too, without the hidden ones.
+def read_documents(path: Path) -> Iterator[Document]:
+    """Read a file, or a folder's files, in subfolders too, without the hidden ones.
 
-    Files that fail are reported together. A warning names files without text, and how many files of
-    other kinds are skipped.
+    A PDF is one document per page ("report, page 3"). A page without text (a scan, mostly) is kept,
+    empty, and a warning names it. Links that lead out of the folder are left out and named, like
+    files without text; files of other kinds are counted. Files that fail are reported together.
+
+    ConfigError without the package that reads a file, DataError for one that is damaged, encrypted
+    or too large, EmptyFileError for one without text.
     """
-    visible = [
-        p
-        for p in folder.rglob("*")
-        if not any(part.startswith(".") for part in p.relative_to(folder).parts)
-    ]
-    files = sorted(p for p in visible if is_document(p) and p.is_file())
-    if not files:
-        held = _kinds(visible)
-        raise DataError(
-            f"the folder {folder} holds no .txt, .md or .rst file, no PDF, DOCX or HTML "
-            f"({f'it holds {held}' if held else 'it is empty'})",
-            "one text file per document, or documents.jsonl",
-            "check the path; turn other formats into text first, for instance with pandoc",
-        )
-    if skipped := _kinds(set(visible) - set(files)):
-        warnings.warn(f"{folder}: read {_kinds(files)}; skipped {skipped}", stacklevel=4)
+    if not path.is_dir():
+        yield from _read_document(path, path.name)
+        return
+    files = _document_files(path)
     errors: list[DataError] = []
-    for path in files:
+    for file in files:
         try:
-            yield from read_document(path, str(path.relative_to(folder)))
+            yield from _read_document(file, str(file.relative_to(path)))
         except DataError as error:
             errors.append(error)
-    empty = [error for error in errors if isinstance(error, EmptyFileError)]
-    bad = [error for error in errors if error not in empty]
-    raise_all(bad or (empty if len(empty) == len(files) else []), folder, len(files), "files")
+    empty = [error.got for error in errors if isinstance(error, EmptyFileError)]
+    bad = [error for error in errors if not isinstance(error, EmptyFileError)]
+    if len(empty) == len(files):
+        bad = errors
+    raise_all(bad, path, len(files), "files")
     if empty:
-        names = ", ".join(error.got for error in empty[:5]) + ", ..." * (len(empty) > 5)
-        warnings.warn(
-            f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=4
+        _warn(f"{len(empty)} of {len(files)} files left out, without text: {_first(empty)}")
+
+
+def _document_files(folder: Path) -> list[Path]:
+    """List the documents of a folder; a warning names what else it holds."""
+    files = []
+    left_out: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if any(part.startswith(".") for part in name.parts) or not path.is_file():
+            continue
+        if not path.resolve().is_relative_to(folder.resolve()):
+            left_out.setdefault("links out of the folder", []).append(str(name))
+        elif path.name.startswith(_LOCK):
+            left_out.setdefault("lock files of Word", []).append(str(name))
+        elif is_document(path):
+            files.append(path)
+        else:
+            kind = path.suffix.lower() or "without an ending"
+            left_out.setdefault(kind, []).append(str(name))
+    skipped = "; ".join(f"{len(n)} {kind} ({_first(n)})" for kind, n in left_out.items())
+    if not files:
+        got = (
+            f"the folder {folder.absolute()} holds no .txt, .md or .rst file, no PDF, DOCX or HTML"
         )
+        do = "check the path; turn other formats into text first, for instance with pandoc"
+        raise DataError(
+            f"{got} (it holds {skipped or 'nothing'})", "one text file per document", do
+        )
+    if skipped:
+        _warn(f"{folder}: {len(files)} files are read; skipped: {skipped}")
+    return files
 
 
-def _kinds(files: Iterable[Path]) -> str:
-    """Count files by ending, the most frequent first: "3 .pdf, 1 .png"; empty for none."""
-    counts = Counter(p.suffix.lower() or "without an ending" for p in sorted(files) if p.is_file())
-    return ", ".join(f"{count} {ending}" for ending, count in counts.most_common())
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=5)
 
 
-def read_document(path: Path, name: str) -> list[Document]:
-    """Read one file: a document, or one per page of a PDF ("report, page 3"); ``name`` is that of
-    the file in ids.
+def _first(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
-    A page without text (a scan, mostly) is kept, empty, and a warning names it. ConfigError without
-    the package that reads the file, DataError for a file that is damaged, encrypted or too large,
-    EmptyFileError for one without text.
-    """
+
+def _read_document(path: Path, name: str) -> list[Document]:
+    """Read one file; ``name`` is that of the file in ids."""
     ending = path.suffix.lower()
     texts = _read(path, ending) if ending in _READERS else [read_text(path)]
     if ending != ".pdf":
@@ -121,9 +180,8 @@ def _read(path: Path, ending: str) -> list[str]:
     try:
         importlib.import_module(package)
     except ImportError:
-        raise ConfigError(
-            f"{path} without {package}", "that package", 'pip install "ragbench-lab[documents]"'
-        ) from None
+        do = 'pip install "ragbench-lab[documents]"'
+        raise ConfigError(f"{path} without {package}", "that package", do) from None
     try:
         texts = {"pypdf": _pdf_pages, "docx": _docx_text, "lxml": _html_text}[package](path)
     except DataError:
@@ -134,13 +192,18 @@ def _read(path: Path, ending: str) -> list[str]:
         raise DataError(got, expected, "open it, and save or export it again") from None
     empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip()]
     if len(empty) == len(texts):
-        raise EmptyFileError(
-            f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first"
-        )
+        do = "run a scan through OCR first"
+        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", do)
     if empty:
         pages = f"no text on page {', '.join(empty)} of {len(texts)}"
-        warnings.warn(f"{path}: {pages}; if it is a scan, run it through OCR", stacklevel=6)
+        _warn(f"{path}: {pages}; if it is a scan, run it through OCR")
     return texts
+
+
+def _warn_of_unread(path: Path, unread: Counter[str]) -> None:
+    if unread:
+        listed = ", ".join(f"{count} {what}" for what, count in unread.items())
+        _warn(f"{path}: not read: {listed}")
 
 
 def _check_size(path: Path, parts: Iterable[bytes]) -> None:
@@ -159,14 +222,51 @@ def _check_size(path: Path, parts: Iterable[bytes]) -> None:
 
 def _lines(pieces: Iterable[str]) -> str:
     """Join pieces of text to lines without white space around them, and without empty ones."""
-    lines = (line.strip(" \r\n\v\f") for line in "".join(pieces).split("\n"))
+    text = re.sub(f"\n?{_NEXT_CELL}", "\t", "".join(pieces))  # a paragraph ends before it
+    lines = (line.strip(" \r\v\f") for line in text.split("\n"))
     return "\n".join(line for line in lines if line.strip())
 
 
 def _pdf_pages(path: Path) -> list[str]:
+    """Read the pages of a PDF; what repeats without end in a small file is refused."""
     import pypdf
 
-    return [page.extract_text() for page in pypdf.PdfReader(path).pages]
+    reader = pypdf.PdfReader(path)
+    _check_pages(path, reader)
+    operations = 0
+
+    def count(*_: Any) -> None:
+        nonlocal operations
+        operations += 1
+        if operations > _MAX_OPERATIONS:
+            got = f"{path} draws more than {_MAX_OPERATIONS:,} times"
+            raise DataError(got, "pages of text", "print it to a new PDF, or split it")
+
+    texts = [page.extract_text(visitor_operand_before=count) for page in reader.pages]
+    unread: Counter[str] = Counter()
+    if fields := reader.get_fields():
+        unread["values of a form"] = len(fields)
+    for page in reader.pages:
+        for note in page.annotations or ():
+            if note.get_object().get("/Contents"):
+                unread["notes"] += 1
+    _warn_of_unread(path, unread)
+    whole = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    if whole != texts:
+        _warn(f"{path}: halves of surrogate pairs are replaced by U+FFFD")
+    return whole
+
+
+def _check_pages(path: Path, reader: Any) -> None:
+    """Refuse a tree of very many pages, of which the same one may be many, before it is walked."""
+    count = 0
+    nodes = [reader.root_object["/Pages"]]
+    while nodes:
+        count += 1
+        if count > _MAX_PAGES:
+            got = f"{path} ({path.stat().st_size:,} bytes) has more than {_MAX_PAGES:,} pages"
+            raise DataError(got, "fewer pages", "print it to a new PDF, or split it")
+        nodes += nodes.pop().get_object().get("/Kids", [])
 
 
 def _docx_text(path: Path) -> list[str]:
@@ -182,49 +282,43 @@ def _docx_text(path: Path) -> list[str]:
         _check_size(path, (packed.open(name).read(_MAX_BYTES + 1) for name in names))
     main = docx.Document(str(path)).part
     named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
+
+    def of_kind(kind: str) -> list[Any]:
+        return [named[name] for name in sorted(named) if re.search(rf"/{kind}\d*\.xml$", name)]
+
+    notes = [*of_kind("footnotes"), *of_kind("endnotes")]
     pieces: list[str] = []
-    for kind in ("header", "", "footnotes", "endnotes", "footer"):
-        for part in (
-            [named[n] for n in sorted(named) if re.search(rf"/{kind}\d*\.xml$", n)]
-            if kind
-            else [main]
-        ):
-            root = part.element if hasattr(part, "element") else parse_xml(part.blob)
-            pieces += [*_docx_pieces(root), "\n"]
-    if any(part.reltype.endswith("/aFChunk") for part in main.rels.values()):
-        warnings.warn(f"{path}: a document that is embedded in it is not read", stacklevel=7)
+    unread: Counter[str] = Counter()
+    for part in [*of_kind("header"), main, *notes, *of_kind("footer")]:
+        root = part.element if hasattr(part, "element") else parse_xml(part.blob)
+        pieces += [*_docx_pieces(root, unread), "\n"]
+    _warn_of_unread(path, unread)
     return [_lines(pieces)]
 
 
-def _docx_pieces(root: Any) -> Iterator[str]:
+def _docx_pieces(root: Any, unread: Counter[str]) -> Iterator[str]:
+    """Yield the text of each run, with tabs between cells and a line's end after each paragraph."""
     from lxml import etree
 
     walk = etree.iterwalk(root, events=("start", "end"))
-    cells = [0]  # of each table row that is open
     for event, element in walk:
         tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
-        if event == "start":
-            if tag in _LEFT_OUT or (tag == "r" and element.find("./{*}rPr/{*}vanish") is not None):
-                walk.skip_subtree()
-            elif tag == "t":
-                yield element.text or ""
-            elif tag in _BREAKS and element.getparent().tag.endswith("}r"):
-                yield _BREAKS[tag]
-            elif tag == "tr":
-                cells.append(0)
+        if event == "end":
+            if tag in ("p", "tr"):
                 yield "\n"
-            elif tag == "tc":
-                cells[-1] += 1
-                yield "\t" * (cells[-1] > 1)
-            elif tag in ("txbxContent", "tbl"):
-                yield "\n"
-        elif tag == "tr":
-            cells.pop()
+        elif tag in _LEFT_OUT or (tag == "r" and element.find("./{*}rPr/{*}vanish") is not None):
+            walk.skip_subtree()
+        elif tag == "t":
+            yield element.text or ""
+        elif tag in _BREAKS and element.getparent().tag.endswith("}r"):
+            yield _BREAKS[tag]
+        elif tag == "tc" and element.getprevious() is not None:
+            yield _NEXT_CELL
+        elif tag == "txbxContent":
             yield "\n"
-        elif tag == "p" and not (
-            element.getnext() is None and element.getparent().tag.endswith("}tc")
-        ):
-            yield "\n"
+        elif tag in _UNREAD:
+            unread[_UNREAD[tag]] += 1
+            yield "\N{REPLACEMENT CHARACTER}" if tag == "sym" else ""
 
 
 def _html_text(path: Path) -> list[str]:
@@ -240,45 +334,48 @@ def _html_text(path: Path) -> list[str]:
     parser = etree.HTMLParser(
         encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True
     )
-    root = etree.parse(io.BytesIO(raw), parser).getroot() if raw.strip() else None
-    if cut := [
-        entry.message for entry in parser.error_log if entry.level == etree.ErrorLevels.FATAL
-    ]:
-        raise DataError(
-            f"{path} cannot be read to its end: {cut[0]}",
-            "elements that end",
-            "mend or simplify it",
-        )
+    if not raw.strip():
+        return [""]
+    root = etree.parse(io.BytesIO(raw), parser).getroot()
+    for entry in parser.error_log:
+        if entry.level == etree.ErrorLevels.FATAL:
+            got = f"{path} cannot be read to its end: {entry.message}"
+            raise DataError(got, "elements that end", "correct or simplify it")
     if root is None:
         return [""]
-    if frames := root.xpath("//iframe[@src] | //frame[@src]"):
-        pages = ", ".join(frame.get("src")[:60] for frame in frames[:5])
-        warnings.warn(f"{path}: the pages in its frames are not read: {pages}", stacklevel=7)
+    frames = [frame.get("src")[:60] for frame in root.xpath("//iframe[@src] | //frame[@src]")]
+    if frames:
+        _warn(f"{path}: the pages in its frames are not read: {_first(frames)}")
     return [_lines(_html_pieces(root))]
 
 
 def _html_pieces(root: Any) -> Iterator[str]:
     from lxml import etree
+    from lxml.html import defs
 
+    blocks = defs.block_tags.union(_BLOCKS).difference(_INLINE)
     walk = etree.iterwalk(root, events=("start", "end"))
     as_written = 0
     for event, element in walk:
-        block = element.tag in _BLOCKS
-        if event == "start":
-            as_written += element.tag in _AS_WRITTEN
-            if block:
-                yield "\n"
-            if (
-                element.tag in _UNSEEN
-                or "hidden" in element.attrib
-                or _HIDDEN.search(element.get("style", ""))
-            ):
-                walk.skip_subtree()
-            elif element.text:
-                yield element.text if as_written else re.sub(r"\s+", " ", element.text)
-        else:
+        if event == "end":
             as_written -= element.tag in _AS_WRITTEN
-            if block:
-                yield "\n"
-            if element.tail and element is not root:
-                yield element.tail if as_written else re.sub(r"\s+", " ", element.tail)
+            text = element.tail if element is not root else None
+        else:
+            as_written += element.tag in _AS_WRITTEN
+            text = element.text
+            if _is_unseen(element):
+                walk.skip_subtree()
+                text = None
+        if element.tag in blocks:
+            yield "\n"
+        if text:
+            yield text if as_written else re.sub(r"\s+", " ", text)
+
+
+def _is_unseen(element: Any) -> bool:
+    return (
+        element.tag in _UNSEEN
+        or "hidden" in element.attrib
+        or _KATEX_COPY in element.get("class", "").split()
+        or _HIDDEN.search(element.get("style", "")) is not None
+    )

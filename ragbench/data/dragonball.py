@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StrictInt
 
-from ragbench.data.files import Filled, Row, place_id, read_records, shared_file
+from ragbench.data.files import Filled, Row, read_records, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
@@ -106,42 +106,47 @@ def load_dragonball(
     wanted = {"language": language, "domain": domain}
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
+    file = _questions_file(path)
+    documents = read_records(
+        file.parent / _DOCUMENTS, _Text, _document, lambda document: [f"the id {document.id}"]
+    )
+    ids = {document.id for document in documents}
+    questions = read_records(
+        file,
+        _Asked,
+        lambda row, where: _question(row, where, ids),
+        lambda question: [f"the id {question.id}"],
+    )
+
+    def is_wanted(record: Question | Document) -> bool:
+        return all(value in (None, record.meta[name]) for name, value in wanted.items())
+
+    setting = "rebuilt" if "rebuilt" in file.name else "release"
+    return Dataset(
+        "dragonball",
+        tuple(filter(is_wanted, questions)),
+        tuple(filter(is_wanted, documents)),
+        meta={"file": file.name, "setting": setting, **wanted},
+    )
+
+
+def _questions_file(path: str | Path | None) -> Path:
     do = (
         "pass the folder of the RAGEval release (non-commercial licence), or make a set: "
         "`ragbench data generate`"
     )
-    file = shared_file(path, "rageval", name="DRAGONBall", do=do)
-    if (folder := file).is_dir():
-        file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
-        if file is None:
-            expected = "one of " + ", ".join(_QUESTIONS)
-            raise DataError(
-                f"the folder {folder} has no questions file", expected, "check the path"
-            )
-    listed = [
-        Document(str(row.doc_id), row.title, row.content, (), row.meta())
-        for row in read_records(
-            file.parent / _DOCUMENTS, _Text, once=lambda row: [f"the id {row.doc_id}"]
-        )
-    ]
-    ids = {document.id for document in listed}
-    asked = read_records(
-        file, _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"]
-    )
-    kept = (
-        tuple(
-            r
-            for r in records
-            if all(value in (None, r.meta[name]) for name, value in wanted.items())
-        )
-        for records in (asked, listed)
-    )
-    meta = {
-        "file": file.name,
-        "setting": "rebuilt" if "rebuilt" in file.name else "release",
-        **wanted,
-    }
-    return Dataset("dragonball", *kept, meta=meta)
+    given = shared_file(path, "rageval", name="DRAGONBall", do=do)
+    if not given.is_dir():
+        return given
+    for name in _QUESTIONS:
+        if (given / name).is_file():
+            return given / name
+    got = f"the folder {given} has no questions file"
+    raise DataError(got, f"one of {', '.join(_QUESTIONS)}", "check the path")
+
+
+def _document(row: _Text, where: str) -> Document:
+    return Document(str(row.doc_id), row.title, row.content, (), row.meta())
 
 
 def load_dragonball_answers(
@@ -181,15 +186,14 @@ def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
     query = row.query
     truth = row.ground_truth
     doc_ids = tuple(map(str, truth.doc_ids))
-    if ids is not None and (strange := [name for name in doc_ids if name not in ids]):
-        got = f"{where}: document {strange[0]} is not among the {len(ids)} documents"
-        raise DataError(
-            got,
-            "the doc_id of a document",
-            f"check that {_DOCUMENTS} belongs to this questions file",
-        )
+    for name in doc_ids:
+        if ids is not None and name not in ids:
+            got = f"{where}: document {name} is not among the {len(ids)} documents"
+            do = f"check that {_DOCUMENTS} belongs to this questions file"
+            raise DataError(got, "the doc_id of a document", do)
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
-    name = place_id(where) if query.query_id is None else str(query.query_id)
+    place = where.rpartition(", ")[2].replace(" ", "-")
+    name = place if query.query_id is None else str(query.query_id)
     meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
     return Question(
         name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta

@@ -17,16 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import (
-    Filled,
-    Row,
-    as_record,
-    check_limit,
-    each_record,
-    read_json,
-    read_list,
-    read_text,
-)
+from ragbench.data.files import Filled, Row, as_record, each_record, read_json, read_text
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
@@ -59,9 +50,8 @@ def load_hotpotqa(
     Parameters
     ----------
     path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the
-    1,886 questions of the
-        subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or from the subset in
-        ``RAGBENCH_DATA``.
+    1,886 questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or
+    from the subset in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
     whole : without ``path``, all 7,404 usable questions of the official file, as in the thesis.
 
@@ -72,66 +62,53 @@ def load_hotpotqa(
     a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404
     of 7,405).
     """
-    check_limit(limit)
-    subset = path is None and not whole
+    only_subset = path is None and not whole
     path = path or find_hotpotqa()
     if path is None or (whole and str(path).endswith(_SUBSET[-1])):
         raise NotHereError(
-            "HotpotQA's dev set is not on this machine"
-            if whole
-            else "HotpotQA is not on this machine",
-            (
-                f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in "
-                "the cache"
-            ),
-            (
-                "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no "
-                "download"
-            ),
+            "HotpotQA's dev set is not on this machine",
+            f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or in the cache",
+            "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop()",
         )
     official = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
-    rows = read_list(path)
-    if subset and official:
+    listed = as_record(Annotated[list[Any], Field(min_length=1)], read_json(path), str(path))
+    rows: Iterable[tuple[str, Any]] = [(f"record {n}", row) for n, row in enumerate(listed, 1)]
+    if only_subset and official:
         rows = _of_subset(rows)
     paragraphs = Paragraphs()
     excluded: list[tuple[str, str]] = []
 
-    def question(row: dict, where: str) -> tuple[str, Question | None]:
+    def question(row: dict, where: str) -> Question | None:
         asked = as_record(_Asked, row, where)
-        pages = {
-            title: Document(
-                paragraphs.add(title, "".join(sentences), sentences), title, "", sentences
-            )
-            for title, sentences in dict(asked.context).items()
-        }
         try:
-            references, meta = supporting_sentences(
-                asked.supporting_facts, pages, f"{where} ({asked.id})"
-            )
+            return _question(asked, paragraphs, where)
         except DataError as error:
             if not official or excluded:
                 raise
             excluded.append((asked.id, error.got))
             print(f"HotpotQA: question {asked.id} is left out ({error.got})")
-            return asked.id, None
-        return asked.id, Question(
-            asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta
-        )
+            return None
 
-    pairs = each_record(
-        path, itertools.islice(rows, limit), question, lambda pair: [f"the id {pair[0]!r}"]
+    records = each_record(
+        path, itertools.islice(rows, limit), question, lambda q: [f"the id {q.id!r}"] if q else []
     )
-    setting = (
-        "subset"
-        if subset or str(path).endswith(_SUBSET[-1])
-        else "official"
-        if official
-        else Path(path).name
-    )
+    questions = tuple(record for record in records if record is not None)
+    setting = "official" if official else Path(path).name
+    if only_subset or str(path).endswith(_SUBSET[-1]):
+        setting = "subset"
     meta = {"file": Path(path).name, "setting": setting}
-    questions = tuple(question for _, question in pairs if question is not None)
-    return Dataset(
-        "hotpotqa", questions, tuple(paragraphs.documents.values()), tuple(excluded), meta
+    documents = tuple(paragraphs.documents.values())
+    return Dataset("hotpotqa", questions, documents, tuple(excluded), meta)
+
+
+def _question(asked: _Asked, paragraphs: Paragraphs, where: str) -> Question:
+    pages = {}
+    for title, sentences in dict(asked.context).items():
+        name = paragraphs.add(title, "".join(sentences), sentences)
+        pages[title] = Document(name, title, "", sentences)
+    references, meta = supporting_sentences(asked.supporting_facts, pages, f"{where} ({asked.id})")
+    return Question(
+        asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta
     )
 
 
@@ -194,18 +171,13 @@ def supporting_sentences(
     for title, index in facts:
         count = len(pages[title].sentences) if title in pages else 0
         if not 0 <= index < count:
-            missing = (
-                f"that document has {count} sentences"
-                if title in pages
-                else f"{title!r} is no document's title"
-            )
+            missing = f"{title!r} is no document's title"
+            if title in pages:
+                missing = f"that document has {count} sentences"
             raise DataError(
                 f"{where}: supporting fact [{title!r}, {index}] points nowhere: {missing}",
                 "the title of a document and the index of one of its sentences, counted from 0",
-                (
-                    "mend the fact; or pass the documents, each with a list of 'sentences', as "
-                    "second argument"
-                ),
+                "correct it; or pass documents with a list of 'sentences' as second argument",
             )
     doc_ids = tuple(dict.fromkeys(pages[title].id for title, _ in facts))
     texts = tuple(pages[title].sentences[index].strip() for title, index in facts)
@@ -222,20 +194,10 @@ def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
 
     target = Path(folder).expanduser() if folder else cache_dir("hotpotqa")
     download = pooch.HTTPDownloader(progressbar=True, timeout=60)
+    sha256 = f"sha256:{OFFICIAL_SHA256}"
     try:
-        return Path(
-            pooch.retrieve(
-                url, f"sha256:{OFFICIAL_SHA256}", OFFICIAL_NAME, target, downloader=download
-            )
-        )
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # requests' errors are OSErrors; pooch's ValueError names both hashes
-        do = (
-            "try again, or copy the file into RAGBENCH_DATA/hotpotqa; check for a proxy that "
-            "answers for the server"
-        )
-        raise DataError(
-            f"{url}: {error}", f"the official file, sha256 {OFFICIAL_SHA256}", do
-        ) from None
+        return Path(pooch.retrieve(url, sha256, OFFICIAL_NAME, target, downloader=download))
+    except (OSError, ValueError) as error:  # requests' errors; pooch's, which names both hashes
+        expected = f"the official file, {sha256}"
+        do = "try again, or copy the file into RAGBENCH_DATA/hotpotqa; a proxy may have answered"
+        raise DataError(f"{url}: {error}", expected, do) from None

@@ -16,21 +16,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import BeforeValidator, ConfigDict, Field, Strict, StrictInt
-from typing_extensions import TypedDict
+from pydantic import BeforeValidator, ConfigDict, StrictInt
 
 from ragbench.data.files import (
-    Filled,
     Row,
     as_record,
     each_record,
     read_json,
-    read_list,
     shared_file,
 )
 from ragbench.errors import DataError
@@ -228,28 +224,37 @@ def _result(data: Any, where: str) -> RagResult:
         where,
         add='add it; write "" for an empty text',
     )
-    width = len(row.chunks)
-    for side in _SIDES:
-        for place, each in enumerate(getattr(row, side[2]) or ()):
-            if len(each) != width:
-                got = f"{where}: {_NAMES[side[2]]}[{place}] has {len(each)} labels"
-                do = "check that rows are claims"
-                raise DataError(got, f"{width} labels, one per retrieved text", do)
-        # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
-        parts = {
-            _NAMES[name]: getattr(row, name)
-            for name in side
-            if width or getattr(row, name) or name != side[2]
-        }
-        sizes = {name: len(part) for name, part in parts.items() if part is not None}
+    for claims, labels, labels_in_chunks in _SIDES:
+        _check_rows(row, labels_in_chunks, where)
+        sizes = _sizes(row, (claims, labels, labels_in_chunks))
         if len(set(sizes.values())) > 1:
             got = f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}"
-            raise DataError(
-                got,
-                "the same number of claims in each",
-                "check that result again; do not pad the labels",
-            )
+            do = "check that result again; do not pad the labels"
+            raise DataError(got, "the same number of claims in each", do)
     return row
+
+
+def _check_rows(result: RagResult, name: str, where: str) -> None:
+    """Each claim has one label per retrieved text."""
+    width = len(result.chunks)
+    for place, labels in enumerate(getattr(result, name) or ()):
+        if len(labels) != width:
+            got = f"{where}: {_NAMES[name]}[{place}] has {len(labels)} labels"
+            do = "check that rows are claims"
+            raise DataError(got, f"{width} labels, one per retrieved text", do)
+
+
+def _sizes(result: RagResult, names: tuple[str, str, str]) -> dict[str, int]:
+    """Numbers of claims by RAGChecker's names of those steps that have been done.
+
+    Without a retrieved text there is nothing to hold a row per claim: an empty list is right.
+    """
+    sizes = {}
+    for name in names:
+        part = getattr(result, name)
+        if part is not None and (part or result.chunks or name != names[-1]):
+            sizes[_NAMES[name]] = len(part)
+    return sizes
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
@@ -300,37 +305,6 @@ def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if value != value else value for name, value in numbers.items()}
 
 
-_Score = Annotated[float, Strict(), Field(ge=0, le=1)]
-_Preference = Annotated[StrictInt, Field(ge=-2, le=2)]
-_Scores = TypedDict("_Scores", dict.fromkeys((f"{aspect}_label" for aspect in ASPECTS), _Score))
-
-
-class _Side(Row):
-    model_name: Filled
-    response: str
-    ragchecker: _Scores | None = None
-
-
-class _Pair(Row):
-    instance_id: StrictInt | str
-    dataset: Filled
-    query_id: Filled
-    query: Filled
-    gt_answer: Filled
-    model1: _Side
-    model2: _Side
-
-    @property
-    def sides(self) -> tuple[_Side, _Side]:
-        return self.model1, self.model2
-
-
-class _Labelled(_Pair):
-    correctness_label: _Preference
-    completeness_label: _Preference
-    overall_label: _Preference
-
-
 def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     """Load the response pairs that people compared, with RAGChecker's recorded scores when they are
     there.
@@ -349,43 +323,45 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains,
     two annotators each).
     """
-    do = (
-        "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository "
-        "as path"
-    )
+    do = "set RAGBENCH_DATA, or pass data/meta_evaluation of RAGChecker's repository"
     folder = shared_file(
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
     )
-    recorded = _pairs(folder, _RECORDED, _Pair) if [*folder.glob(f"{_RECORDED}*")] else ()
-    scores = {
-        (row.instance_id, s.model_name, s.response): s.ragchecker
-        for row in recorded
-        for s in row.sides
-    }
+    try:
+        return _compared(folder)
+    except (KeyError, TypeError) as error:
+        got = f"{folder}: a pair lacks {error}"
+        raise DataError(got, "RAGChecker's files", "download them again") from None
+
+
+def _compared(folder: Path) -> pd.DataFrame:
+    scores = {}
+    if list(folder.glob(f"{_RECORDED}*")):
+        for row in _pairs(folder, _RECORDED):
+            for side in (row["model1"], row["model2"]):
+                key = (row["instance_id"], side["model_name"], side["response"])
+                scores[key] = side.get("ragchecker", {})
     pairs: dict[Any, dict[str, Any]] = {}
-    for row in _pairs(folder, _HUMAN, _Labelled):
-        of_both = [
-            scores.get((row.instance_id, side.model_name, side.response)) or {}
-            for side in row.sides
-        ]
-        pair = pairs.setdefault(row.instance_id, {
-            "id": str(row.instance_id), "domain": row.dataset, "query_id": row.query_id, "question": row.query,
-            "reference": row.gt_answer, "models": tuple(side.model_name for side in row.sides),
-            "responses": tuple(side.response for side in row.sides), **{aspect: [] for aspect in ASPECTS},
-            **{f"recorded {a}": [given.get(f"{a}_label", math.nan) for given in of_both] for a in ASPECTS},
-        })  # fmt: skip
+    for row in _pairs(folder, _HUMAN):
+        pair = pairs.setdefault(row["instance_id"], {aspect: [] for aspect in ASPECTS})
+        sides = (row["model1"], row["model2"])
+        pair |= {"id": str(row["instance_id"]), "domain": row["dataset"]}
+        pair |= {"query_id": row["query_id"], "question": row["query"]}
+        pair["reference"] = row["gt_answer"]
+        pair["models"] = tuple(side["model_name"] for side in sides)
+        pair["responses"] = tuple(side["response"] for side in sides)
         for aspect in ASPECTS:
-            pair[aspect].append(getattr(row, f"{aspect}_label"))
-    counts = {len(pair["overall"]): name for name, pair in pairs.items()}
-    if len(counts) > 1:
-        said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
-        raise DataError(
-            f"{folder / _HUMAN}: numbers of annotators that differ: {said}",
-            "the same for every pair",
-        )
+            pair[aspect].append(row[f"{aspect}_label"])
+            pair[f"recorded {aspect}"] = [
+                scores.get((row["instance_id"], *key), {}).get(f"{aspect}_label", math.nan)
+                for key in zip(pair["models"], pair["responses"], strict=True)
+            ]
+    if len({len(pair["overall"]) for pair in pairs.values()}) > 1:
+        got = f"{folder / _HUMAN}: numbers of annotators that differ"
+        raise DataError(got, "the same for every pair")
     return pd.DataFrame(list(pairs.values()))
 
 
-def _pairs(folder: Path, name: str, shape: type[Any]) -> list[Any]:
-    path = folder / name if (folder / name).is_file() else folder / f"{name}.gz"
-    return each_record(path, read_list(path), partial(as_record, shape))
+def _pairs(folder: Path, name: str) -> list[dict[str, Any]]:
+    path = folder / name
+    return read_json(path if path.is_file() else folder / f"{name}.gz")

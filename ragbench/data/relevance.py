@@ -12,21 +12,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 from pydantic import Field, FiniteFloat
 
-from ragbench.data.files import (
-    Filled,
-    Row,
-    as_record,
-    closest,
-    each_record,
-    read_records,
-    read_text,
-)
+from ragbench.data.files import Filled, Row, as_record, each_record, read_records, read_text
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
+from ragbench.text.layout import holders
+
+_BLANK = "%20"  # a blank of an id in TREC's files, whose cells blanks divide
 
 
 class _Judgement(Row):
@@ -56,33 +50,19 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """
     folder = Path(folder).expanduser()
     path = folder / "qrels" / f"{split}.tsv"
-    if not path.is_file():
-        found = (
-            ", ".join(closest(path.parent, path.name))
-            if path.parent.is_dir()
-            else "no folder qrels"
-        )
-        raise DataError(
-            f"there is no file {path} (there is {found})",
-            "a split's judgements",
-            "name another split",
-        )
-    judged = _lines(path, _Judgement, ("query", "document", "gain"), "\t")
+    judged = _by_query(_lines(path, _Judgement, "query document gain", "\t"))
     pages = read_records(folder / "corpus.jsonl", _Text)
     queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Text)}
-    for column, known in (("query", queries), ("document", {page.id for page in pages})):
-        if absent := [name for row in judged if (name := getattr(row, column)) not in known]:
-            raise DataError(
-                f"{path}: {column} {absent[0]!r} is not in the folder",
-                "an id of the folder",
-                "mend it",
-            )
+    ids = {page.id for page in pages}
     questions = []
-    for query, gains in _by_query(judged).items():
+    for query, gains in judged.items():
+        for noun, absent in (("query", {query} - {*queries}), ("document", gains.keys() - ids)):
+            if absent:
+                got = f"{path}: {noun} {min(absent)!r} is not in the folder"
+                raise DataError(got, "an id of the folder", "correct it")
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
-        questions.append(
-            Question(query, queries[query], "", meta={"relevant": gains, "doc_ids": relevant})
-        )
+        meta = {"relevant": gains, "doc_ids": relevant}
+        questions.append(Question(query, queries[query], "", meta=meta))
     documents = tuple(Document(page.id, str(page.title or ""), page.text) for page in pages)
     return Dataset(folder.name, tuple(questions), documents, meta={"setting": "own"})
 
@@ -91,44 +71,59 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
     """Return question id -> relevant document -> gain, of the questions that have any.
 
     They are a question's ``meta["relevant"]``, else the documents of its evidence
-    (``meta["doc_ids"]``), else those in which one of its references occurs.
+    (``meta["doc_ids"]``), else those in which one of its references occurs, compared as the IR
+    score compares them (`ragbench.text.layout.comparable`).
     """
-
-    def gains(question: Question) -> dict[str, int]:
-        named = question.meta.get("relevant") or question.meta.get("doc_ids")
-        if named is None:
-            named = [
-                d.id for d in data.documents if any(part in d.text for part in question.references)
-            ]
-        gained = named if isinstance(named, Mapping) else dict.fromkeys(named, 1)
-        return {as_id(name): gain for name, gain in gained.items()}
-
-    judged = {question.id: gains(question) for question in data.questions}
-    return {name: gained for name, gained in judged.items() if gained}
+    unnamed = [q for q in data.questions if "relevant" not in q.meta and "doc_ids" not in q.meta]
+    references = [text for question in unnamed for text in question.references]
+    places = dict(
+        zip(references, holders(references, [d.text for d in data.documents]), strict=True)
+    )
+    judged: dict[str, dict[str, int]] = {}
+    for question in data.questions:
+        gains = question.meta.get("relevant") or question.meta.get("doc_ids", ())
+        if not isinstance(gains, Mapping):
+            gains = dict.fromkeys(gains, 1)
+        judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
+    for question in unnamed:
+        for text in question.references:
+            judged[question.id] |= {data.documents[place].id: 1 for place in places[text]}
+    return {name: gains for name, gains in judged.items() if gains}
 
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
-    return _by_query(_lines(path, _Judgement, ("query", "0", "document", "gain")))
+    return _by_query(_lines(path, _Judgement, "query 0 document gain"))
 
 
-def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+def trec_rows(
+    run: str | Path,
+    qrels: str | Path | Mapping[str, Mapping[str, int]],
+    *,
+    ignore_identical_ids: bool = False,
+) -> pd.DataFrame:
     """Make the rows that `ragbench.score` takes for ``["ranking"]`` of a run and its judgements.
 
-    ``run`` is a file of ``query Q0 document rank score tag`` lines. As in trec_eval the score gives
-    the order, ties by document id from the last one; a judged query that the run does not have
-    retrieved nothing (-c).
+    As in trec_eval the score gives the order, ties by document id from the last one; a judged query
+    that the run does not have retrieved nothing (-c).
+
+    Parameters
+    ----------
+    run : a file of ``query Q0 document rank score tag`` lines.
+    ignore_identical_ids : leave out the document that has the query's id, as BEIR does: in some of
+    its sets (ArguAna, Quora) the queries are documents.
 
     Returns
     -------
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant.
     """
-    hits = _lines(run, _Ranked, ("query", "Q0", "document", "rank", "score", "tag"))
-    found = defaultdict(list)
+    hits = _lines(run, _Ranked, "query Q0 document rank score tag")
+    retrieved = defaultdict(list)
     for hit in sorted(hits, key=lambda hit: (hit.score, hit.document), reverse=True):
-        found[hit.query].append(hit.document)
+        if not (ignore_identical_ids and hit.document == hit.query):
+            retrieved[hit.query].append(hit.document)
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
-    rows = [(query, hits[0].tag, found[query], dict(gains)) for query, gains in judged.items()]
+    rows = [(query, hits[0].tag, retrieved[query], dict(gains)) for query, gains in judged.items()]
     return pd.DataFrame(rows, columns=["question_id", "system", "retrieved", "relevant"])
 
 
@@ -138,59 +133,55 @@ def write_trec_run(
     """Write hits by question as a run; return the path.
 
     Of several chunks of one document the first is written. Scores are the hits' own if they fall
-    with the rank; else they count down, so that trec_eval keeps the order.
+    with the rank; else they count down, so that trec_eval keeps the order. A blank in an id is
+    written as %20.
     """
     lines = []
     for query, hits in results.items():
-        first: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for hit in hits:
-            chunk, score = (hit.chunk, hit.score) if isinstance(hit, Hit) else (hit, 0.0)
-            first.setdefault(chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk), score)
-        if blank := [name for name in (*first, tag) if len(name.split()) != 1]:
-            raise DataError(
-                f"the id {blank[0]!r}",
-                "an id without blanks, which separate cells here",
-                "rename it",
-            )
-        if any(after >= before for before, after in itertools.pairwise(first.values())):
-            first = {name: float(len(first) - place) for place, name in enumerate(first)}
-        lines += [
-            f"{query} Q0 {name} {rank} {first[name]!r} {tag}\n"
-            for rank, name in enumerate(first, 1)
-        ]
+            chunk = hit.chunk if isinstance(hit, Hit) else hit
+            document = chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)
+            scores.setdefault(document, hit.score if isinstance(hit, Hit) else 0.0)
+        if any(after >= before for before, after in itertools.pairwise(scores.values())):
+            scores = {name: float(len(scores) - place) for place, name in enumerate(scores)}
+        for rank, (name, score) in enumerate(scores.items(), 1):
+            cells = [_trec_id(query), "Q0", _trec_id(name), str(rank), repr(score), _trec_id(tag)]
+            lines.append(" ".join(cells) + "\n")
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
+def _trec_id(name: Any) -> str:
+    written = as_id(name).replace(" ", _BLANK)
+    if len(written.split()) != 1:
+        got = f"the id {name!r}"
+        raise DataError(got, "an id without tabs and line breaks, not empty", "rename it")
+    return written
+
+
 def _by_query(judged: Iterable[_Judgement]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    gains: dict[str, dict[str, int]] = defaultdict(dict)
     for row in judged:
-        # below 0 is "not relevant" too, in some of TREC's
-        found[row.query][row.document] = max(row.gain, 0)
-    return dict(found)
+        gains[row.query][row.document] = max(row.gain, 0)  # some of TREC's are below 0
+    return dict(gains)
 
 
-def _lines(
-    path: str | Path, shape: type[Any], columns: Sequence[str], separator: str | None = None
-) -> list[Any]:
+def _lines(path: str | Path, shape: type[Any], columns: str, separator: str | None = None) -> list:
     """Read cells that blanks or a separator divide; each query and document occur once together."""
 
-    def record(cells: Sequence[str], where: str) -> Any:
-        if len(cells) != len(columns):
-            raise DataError(
-                f"{where}: {len(cells)} cells",
-                f"{len(columns)}: {', '.join(columns)}",
-                "mend that line",
-            )
-        return as_record(shape, dict(zip(columns, cells, strict=True)), where)
+    def record(line: str, where: str) -> Any:
+        cells = [cell.replace(_BLANK, " ") for cell in line.split(separator)]
+        if len(cells) != len(columns.split()):
+            raise DataError(f"{where}: {len(cells)} cells", columns, "correct that line")
+        return as_record(shape, dict(zip(columns.split(), cells, strict=True)), where)
 
-    lines = (
-        (f"line {n}", line.rstrip("\r")) for n, line in enumerate(read_text(path).split("\n"), 1)
-    )
-    rows = ((place, line.split(separator)) for place, line in lines if line.strip())
-    rows = ((place, cells) for place, cells in rows if cells[0] != "query-id")
+    lines = enumerate(read_text(path).splitlines(), 1)
+    rows = [(f"line {number}", line) for number, line in lines if line.strip()]
+    if rows[0][1].startswith("query-id"):
+        rows = rows[1:]
     return each_record(
         path, rows, record, lambda row: [f"document {row.document!r} of query {row.query!r}"]
     )
@@ -210,17 +201,13 @@ def document_clusters(dataset: Dataset) -> dict[str, int]:
 
 def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
     """Number groups of questions by what names their documents, as `document_clusters` does."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from scipy.cluster.hierarchy import DisjointSet
 
-    places = {
-        name: i
-        for i, name in enumerate(dict.fromkeys(d for own in documents.values() for d in own))
-    }
-    edges = [
-        (i, len(documents) + places[d]) for i, own in enumerate(documents.values()) for d in own
-    ]
-    a, b = np.array(edges, int).reshape(-1, 2).T
-    graph = coo_array((np.ones(len(edges)), (a, b)), shape=(len(documents) + len(places),) * 2)
-    groups = connected_components(graph, directed=False)[1]
-    return dict(zip(documents, groups.tolist(), strict=False))  # the documents' own groups follow
+    groups = DisjointSet()
+    for question, own in documents.items():
+        groups.add((question,))
+        for document in own:
+            groups.add(("document", document))
+            groups.merge((question,), ("document", document))
+    numbers: dict[tuple, int] = {}
+    return {name: numbers.setdefault(groups[(name,)], len(numbers)) for name in documents}

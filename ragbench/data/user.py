@@ -13,52 +13,65 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 from pydantic import BeforeValidator, StrictInt
 
-from ragbench.data.answers import is_missing, warn_of_no_word
-from ragbench.data.documents import is_document, read_document, read_folder
-from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, place_id
-from ragbench.data.hotpotqa import load_hotpotqa, supporting_sentences
-from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
-from ragbench.errors import DataError, check_known
+from ragbench.data.documents import is_document, read_documents
+from ragbench.data.files import Filled, Row, as_record, each_record
+from ragbench.data.hotpotqa import supporting_sentences
+from ragbench.data.tables import (
+    CSVS,
+    Table,
+    as_table,
+    in_our_names,
+    is_missing,
+    written_list,
+)
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
-from ragbench.text.layout import Form, comparable
+from ragbench.text.layout import Form, holders
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
-QUESTION_ENDINGS = (".jsonl", *CSV_ENDINGS)
-# In these tables, ragas' and RAGChecker's, "answer" is what a system said, not what is true.
-_ANSWERED = (
-    {"contexts", "retrieved_contexts", "retrieved_context"},
-    {"ground_truth", "ground_truths", "gt_answer"},
-)
-_LISTS = ("references", "supporting_facts", "claims", "sentences")
-_DOCUMENT_FIELDS = {"id", "title", "text", "sentences"}
-_QUESTION_FIELDS = {
-    "id",
-    "_id",
-    "question",
-    "answer",
-    "references",
-    "supporting_facts",
-    "type",
-    "level",
+_ENDINGS = (".jsonl", *CSVS)
+# Our name -> other names that are recognised.
+_QUESTION: Mapping[str, tuple[str, ...]] = {
+    "id": ("_id",),
+    "question": ("frage",),
+    "answer": ("antwort",),
+    "references": ("belege",),
+    "supporting_facts": (),
+    "type": (),
+    "level": (),
+    "topic": (),
+    "reasoning": (),
+    "claims": (),
+    "both_hops": (),
+    "contexts": ("retrieved_contexts", "retrieved_context"),
+    "ground_truth": ("ground_truths", "gt_answer"),
 }
-_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"topic", "reasoning", "claims", "both_hops"})
-_KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
+_DOCUMENT: Mapping[str, tuple[str, ...]] = {
+    "id": (),
+    "title": ("titel",),
+    "text": (),
+    "sentences": (),
+}
+_QUESTION_FIELDS = {"id", "question", "answer", "references", "supporting_facts", "type", "level"}
+_LISTS = ("references", "supporting_facts", "claims", "sentences")
 _ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
-
 _WORD = re.compile(r"[^\W_]+")
 
-_Listed = BeforeValidator(
-    lambda value: written_list(value, csv=False) if isinstance(value, str) else value
-)
+
+def _read_list(value: Any) -> Any:
+    return written_list(value, csv=False) if isinstance(value, str) else value
+
+
+_Listed = BeforeValidator(_read_list)
 
 
 class _Asked(Row):
@@ -85,59 +98,57 @@ def load_questions(
 ) -> Dataset:
     """Load questions, and documents when given, from files or tables.
 
+    Questions without an id that repeat an earlier question and its answer are one question: they
+    are left out, with a warning.
+
     Parameters
     ----------
     questions : with ``question`` and ``answer``, and optionally ``id``, ``references`` or
-    ``supporting_facts``,
-        ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a data frame, or a list
-        of dicts. A folder stands for the questions file in it, and for its documents. In a cell of
-        a CSV, references are separated by ``||`` or written as a JSON list, ``supporting_facts`` as
-        a JSON list.
+    ``supporting_facts``, ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a data
+    frame, or a list of dicts. A folder stands for the questions file in it, and for its documents.
+    In a cell of a CSV, references are separated by ``||`` or written as a JSON list,
+    ``supporting_facts`` as a JSON list.
     documents : see `load_documents`; or ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
     """
-    check_limit(limit)
-    check_known("name in fields (ours: theirs)", fields or {}, _OURS)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out")
+    check_known("name in fields (ours: theirs)", fields or {}, {**_QUESTION, **_DOCUMENT})
     name = "mine"
     meta = {"setting": "own"}
     if isinstance(questions, str | Path):
-        questions = Path(questions).expanduser()
-        if (folder := questions).is_dir():
-            questions = next(iter(_tables(folder, "questions")), folder / "questions.jsonl")
-            if documents is None and _tables(folder, "documents"):
-                documents = folder
-        name = questions.stem
-        meta = {"file": questions.name, "setting": "own"}
-    said_of = meta.get("file", name)
-    listed, columns = _documents(documents, fields) if documents is not None else ((), set())
+        path = Path(questions).expanduser()
+        if path.is_dir():
+            if documents is None and _tables(path, "documents"):
+                documents = path
+            path = next(iter(_tables(path, "questions")), path / "questions.jsonl")
+        name = path.stem
+        meta = {"file": path.name, "setting": "own"}
+        questions = path
+    listed = () if documents is None else load_documents(documents, fields=fields)
     by_title = {document.title: document for document in reversed(listed)}  # the first of a title
-    asked, asked_columns = _records(
-        questions,
-        fields,
+    table = as_table(questions)
+    own = {ours: theirs for ours, theirs in (fields or {}).items() if ours in _QUESTION}
+    frame = in_our_names(table, _QUESTION, own, "fields")
+    _check_unanswered(table.name, frame)
+    records = _records(
+        table,
+        frame,
+        ["question", "answer"],
         lambda row, where: _question(row, where, by_title),
-        "questions",
-        elsewhere=columns,
     )
-    strange = sorted(
-        c for c in asked_columns - {*(fields or {}).values()} if plain_name(c) not in _KNOWN
-    )
-    if strange and not any(q.references or "unanswerable" in q.kind.lower() for q in asked):
-        warnings.warn(
-            f"{said_of}: no question has supporting texts, so there is no IR score. Columns that "
-            "were not read: "
-            f"{', '.join(strange)}; if one of them holds the texts: fields={{'references': "
-            f"{strange[0]!r}}}",
-            stacklevel=2,
-        )
-    asked = asked[:limit]
-    if open_ := sum("drafted_by" in q.meta and not q.meta.get("accepted_by") for q in asked):
-        accepted = sum(bool(q.meta.get("accepted_by")) for q in asked)
+    records = _once(records, table.name) if "id" not in frame else records
+    asked = tuple(records[:limit])
+    _warn_of_no_references(meta.get("file", name), asked)
+    drafts = [question for question in asked if "drafted_by" in question.meta]
+    accepted = sum(bool(question.meta.get("accepted_by")) for question in drafts)
+    if accepted < len(drafts):
         meta["drafts"] = (
-            f"{open_} of {len(asked)} questions are a model's drafts; accepted by a person: "
-            f"{accepted}"
+            f"{len(drafts) - accepted} of {len(asked)} questions are a model's drafts; accepted by "
+            f"a person: {accepted}"
         )
-        warnings.warn(f"{said_of}: {meta['drafts']}", stacklevel=2)
+        warnings.warn(f"{meta.get('file', name)}: {meta['drafts']}", stacklevel=2)
     return Dataset(name, asked, listed, meta=meta)
 
 
@@ -149,13 +160,27 @@ def load_documents(
     Parameters
     ----------
     path : a table with ``text`` or ``sentences`` and optionally ``id`` and ``title``; a folder with
-    such a
-        ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file; or a
-        folder of these and ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden files and
-        (with a warning) those without text.
+    such a ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file; or a
+    folder of these and ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden files, links
+    that lead out of it and (with a warning) those without text.
     fields : your own column names.
     """
-    return _documents(path, fields)[0]
+    if isinstance(path, Sequence) and path and all(isinstance(d, Document) for d in path):
+        return tuple(path)
+    if isinstance(path, str | Path):
+        path = Path(path).expanduser()
+        tables = _tables(path, "documents")
+        if tables:
+            path = tables[0]
+        elif path.is_dir() or is_document(path):
+            return tuple(read_documents(path))
+    table = as_table(path)
+    own = {ours: theirs for ours, theirs in (fields or {}).items() if ours in _DOCUMENT}
+    if own.get("id") not in table.frame:
+        own.pop("id", None)  # it is the questions'
+    frame = in_our_names(table, _DOCUMENT, own, "fields")
+    needed = "sentences" if "sentences" in frame else "text"
+    return tuple(_records(table, frame, [needed], _document))
 
 
 def load_minihop(limit: int | None = None) -> Dataset:
@@ -186,141 +211,121 @@ def _packaged(name: str, file: str, meta: Mapping[str, str], limit: int | None =
     return Dataset(name, data.questions, data.documents, meta={"file": file, **meta})
 
 
-def _documents(
-    source: Source, fields: Mapping[str, str] | None
-) -> tuple[tuple[Document, ...], set[str]]:
-    """Return the documents, and the columns of a table of them."""
-    if (
-        isinstance(source, Sequence)
-        and source
-        and all(isinstance(item, Document) for item in source)
-    ):
-        return tuple(source), set()
-    if isinstance(source, str | Path):
-        source = Path(source).expanduser()
-        if source.is_dir():
-            tables = _tables(source, "documents")
-            if not tables:
-                return tuple(read_folder(source)), set()
-            source = tables[0]
-        elif is_document(source):
-            return tuple(read_document(source, source.name)), set()
-    return _records(source, fields, _document, "documents")
-
-
 def _tables(folder: Path, stem: str) -> list[Path]:
-    return [
-        folder / f"{stem}{ending}"
-        for ending in QUESTION_ENDINGS
-        if (folder / f"{stem}{ending}").is_file()
-    ]
+    paths = [folder / f"{stem}{ending}" for ending in _ENDINGS]
+    return [path for path in paths if path.is_file()]
 
 
 def _records(
-    source: Source,
-    fields: Mapping[str, str] | None,
-    make: Callable[[dict, str], Any],
-    noun: str,
-    elsewhere: Collection[str] = (),
-) -> tuple[tuple, set[str]]:
-    """Return the records, and the columns of the table;
+    table: Table,
+    frame: pd.DataFrame,
+    needed: Sequence[str],
+    make: Callable[[dict[str, Any], str], Any],
+) -> list[Any]:
+    """Make a record of each row, without the row's empty cells.
 
-    ``elsewhere`` are those of the other table.
+    An empty cell of a needed column stays, so that it is named as empty and not as missing.
     """
-    table = as_table(source)
-    if table.frame.empty:
-        raise DataError(
-            f"{table.name} holds no record", "at least one", "check that it was written completely"
-        )
-    ours_of = {theirs: ours for ours, theirs in (fields or {}).items()}
-    columns = {*map(str, table.frame.columns)}
-    for theirs, ours in ours_of.items():
-        # A misspelt column of references would leave all questions without any.
-        of_documents = ours in ("title", "text", "sentences")
-        if theirs not in columns.union(elsewhere) and of_documents == (noun == "documents"):
-            raise DataError(
-                f"{table.name}: fields names the column {theirs!r} for {ours!r}, but no record "
-                "has it",
-                f"a column that is there: {', '.join(sorted(columns.union(elsewhere)))}",
-                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
-            )
-    rows = [_named(row, ours_of, table.csv) for row in table.frame.to_dict("records")]
-    name = f"the table of {noun}"
-    places = [f"row {i}" for i in range(len(rows))]
-    if isinstance(source, str | Path):
-        name = table.name
-        places = [place.removeprefix(f"{table.name}, ") for place in table.places]
-    key = "id or title" if noun == "documents" else "id"
-    records = each_record(
-        name, zip(places, rows, strict=True), make, lambda record: [f"the {key} {record.id!r}"]
+    if frame.empty:
+        do = "check that it was written completely"
+        raise DataError(f"{table.name} holds no record", "at least one", do)
+    for field in needed:
+        if field not in frame:
+            got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, frame))})"
+            raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
+    rows = json.loads(json.dumps(frame.to_dict("records"), default=_plain))
+    for row in rows:
+        for name, value in list(row.items()):
+            if is_missing(value) or (table.csv and value == "" and name not in needed):
+                del row[name]
+            elif table.csv and name in _LISTS and not value.lstrip().startswith("["):
+                row[name] = written_list(value, csv=True)
+    places = [place.removeprefix(f"{table.name}, ") for place in table.places]
+    if table.name == "the table":  # labels of a frame's rows may repeat
+        places = [f"row {number}" for number in range(len(rows))]
+    return each_record(
+        table.name,
+        zip(places, rows, strict=True),
+        make,
+        lambda record: [f"the id or title {record.id!r}"],
     )
-    return tuple(records), columns
-
-
-def _named(row: Mapping[Any, Any], ours_of: Mapping[str, str], csv: bool) -> dict[str, Any]:
-    """Return a row without empty cells under our names:
-
-    ``ours_of``, else but for capitals, spaces and hyphens.
-    """
-    named: dict[str, Any] = {}
-    for column, value in json.loads(
-        json.dumps({str(n): v for n, v in row.items()}, default=_plain)
-    ).items():
-        name = ours_of.get(column, column)
-        if (
-            name not in _KNOWN
-            and (plain := plain_name(column)) in _KNOWN
-            and plain not in row
-            and plain not in named
-        ):
-            name = plain
-        # An empty cell of a needed column stays, so that it is told as empty and not as missing.
-        empty = is_missing(value) or (
-            csv and value == "" and name not in ("question", "answer", "text")
-        )
-        # A column of ours that fields replaces by another gives way, wherever it stands.
-        if empty or (column not in ours_of and name in ours_of.values()):
-            continue
-        listed = csv and name in _LISTS and not value.lstrip().startswith("[")
-        named[name] = written_list(value, csv=True) if listed else value
-    return named
 
 
 def _plain(value: Any) -> Any:
     """Return a value of numpy or pandas as one of Python."""
-    return None if is_missing(value) else value.tolist() if hasattr(value, "tolist") else str(value)
+    if is_missing(value):
+        return None
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _once(questions: Sequence[Question], name: str) -> list[Question]:
+    """Leave out questions without ids that repeat an earlier one and its answer."""
+    first = {(" ".join(q.text.split()), q.answer): q for q in reversed(questions)}
+    ids = {question.id for question in first.values()}
+    kept = [question for question in questions if question.id in ids]
+    if len(kept) < len(questions):
+        warnings.warn(
+            f"{name}: {len(questions) - len(kept)} of {len(questions)} rows repeat a question and "
+            "its answer and are left out: each is one question. Give them ids to keep them",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _check_unanswered(name: str, frame: pd.DataFrame) -> None:
+    """Refuse a table of answers, ragas' or RAGChecker's: its "answer" is what a system said."""
+    if {"contexts", "ground_truth", "answer"} <= {*frame}:
+        got = f"{name}: columns of answers that were already given ({', '.join(map(repr, frame))})"
+        expected = "questions with their true answers: 'answer' here is what a system said"
+        do = "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}"
+        raise DataError(got, expected, do)
+
+
+def _place_id(where: str) -> str:
+    """Name a record without an id by its place: "line-3"."""
+    return where.rpartition(", ")[2].replace(" ", "-")
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
-    if all(names & row.keys() for names in _ANSWERED):
-        truth = next(iter(_ANSWERED[1] & row.keys()))
-        raise DataError(
-            f"{where}: columns of answers that were already given ({', '.join(map(repr, row))})",
-            "questions with their true answers: 'answer' here is what a system said",
-            f"score them with rb.score, or take the questions alone: fields={{'answer': {truth!r}}}",
-        )
     asked = as_record(_Asked, row, where, add=_ADD)
-    warn_of_no_word(asked.answer, where)
+    references, about = supporting_sentences(asked.supporting_facts, by_title, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
-    found, about = supporting_sentences(asked.supporting_facts, by_title, where)
-    if found:
+    if references:
         meta |= about
-    name = as_id(row.get("_id", row.get("id", place_id(where))))
-    kind = str(row.get("type", ""))
-    level = str(row.get("level", ""))
     return Question(
-        name, asked.question, asked.answer, asked.references or found, kind, level, meta
+        as_id(row.get("id", _place_id(where))),
+        asked.question,
+        asked.answer,
+        asked.references or references,
+        str(row.get("type", "")),
+        str(row.get("level", "")),
+        meta,
     )
 
 
 def _document(row: dict, where: str) -> Document:
-    title = str(row["title"]) if "title" in row else as_id(row.get("id", place_id(where)))
-    meta = {name: value for name, value in row.items() if name not in _DOCUMENT_FIELDS}
+    title = str(row.get("title", as_id(row.get("id", _place_id(where)))))
+    meta = {name: value for name, value in row.items() if name not in _DOCUMENT}
     # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    sentences = as_record(_Page, row, where).sentences
-    spaced = tuple(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences))
-    text = "".join(spaced) or as_record(_Text, row, where, add=_ADD).text
-    return Document(as_id(row.get("id", title)), title, text, spaced, meta)
+    sentences = list(as_record(_Page, row, where).sentences)
+    for i, sentence in enumerate(sentences[1:], 1):
+        if not sentence[0].isspace():
+            sentences[i] = f" {sentence}"
+    text = "".join(sentences) or as_record(_Text, row, where, add=_ADD).text
+    return Document(as_id(row.get("id", title)), title, text, tuple(sentences), meta)
+
+
+def _warn_of_no_references(name: str, asked: Sequence[Question]) -> None:
+    if any(q.references or "unanswerable" in q.kind.lower() for q in asked):
+        return
+    columns = [column for question in asked[:1] for column in question.meta]
+    if columns:
+        warnings.warn(
+            f"{name}: no question has supporting texts, so there is no IR score. Columns that were "
+            f"not read: {', '.join(columns)}; if one of them holds the texts: "
+            f"fields={{'references': {columns[0]!r}}}",
+            stacklevel=3,
+        )
 
 
 # Checks that loading does not make: is each question answerable from its own evidence?
@@ -360,65 +365,50 @@ def validate(
     form : how evidence is looked for, see `ragbench.text.layout.comparable`.
     """
     texts = [document.text for document in dataset.documents]
-    searched = "\0".join(comparable([], text, form)[1].text for text in texts)
-
-    def held(reference: str) -> bool:
-        wanted = comparable([reference], "", form)[0][0]
-        if not texts or wanted in searched:
-            return True
-        # A word that is divided at a line end keeps its hyphen beside a reference that writes it
-        # so.
-        return "-" in reference and any(
-            wanted in comparable([reference], text, form)[1].text for text in texts
-        )
-
+    references = [text for question in dataset.questions for text in question.references]
+    in_documents = dict(zip(references, holders(references, texts, form), strict=True))
+    absent = {text for text, places in in_documents.items() if texts and not places}
     problems: list[Problem] = []
     uses = Counter(question.id for question in dataset.questions)
     for question in dataset.questions:
-        found = partial(Problem, question.id)
         if uses[question.id] > 1:
-            problems.append(found("the id is used more than once", "rename one of them"))
-        if not question.references:
-            if "unanswerable" not in question.kind.lower():
-                problems.append(found("no supporting text", "add references or supporting_facts"))
-            continue
-        problems += [
-            found(
-                f"supporting text not found in any document: {text[:60]!r}",
-                "copy it from the document as it is",
-            )
-            for text in question.references
-            if not held(text)
-        ]
-        count = len(set(question.meta.get("doc_ids", ())))
-        if 0 < count < min_documents:
-            what = f"evidence from {count} document(s), {min_documents} wanted"
-            problems.append(found(what, "add the missing hop, or lower min_documents"))
-        # A string of the evidence, a yes or no, a choice the question names, or reasoned.
-        answer = plain_words(question.answer)
-        if not (
-            answer in plain_words(" ".join(question.references))
-            or answer.strip() in ("yes", "no")
-            or (question.kind == "comparison" and answer in plain_words(question.text))
-            or str(question.meta.get("reasoning", "")).strip()
-        ):
-            what = f"the answer {question.answer!r} is not in its evidence word for word"
-            do = (
-                "correct it if it is wrong; if it is right in other words, a column 'reasoning' "
-                "may say how it follows"
-            )
-            problems.append(found(what, do, note=True))
+            what = "the id is used more than once"
+            problems.append(Problem(question.id, what, "rename one of them"))
+        if question.references:
+            problems += _evidence_problems(question, absent, min_documents)
+        elif "unanswerable" not in question.kind.lower():
+            do = "add references or supporting_facts"
+            problems.append(Problem(question.id, "no supporting text", do))
     return problems
 
 
-def validate_files(
-    questions: str | Path,
-    documents: str | Path | None = None,
-    *,
-    fields: Mapping[str, str] | None = None,
-    **options: Any,
-) -> list[Problem]:
-    """Load a question file (HotpotQA's JSON, or as `load_questions` does) and run `validate` on it."""
-    if str(questions).removesuffix(".gz").lower().endswith(".json"):
-        return validate(load_hotpotqa(questions), **options)
-    return validate(load_questions(questions, documents, fields=fields), **options)
+def _evidence_problems(
+    question: Question, absent: set[str], min_documents: int
+) -> Iterator[Problem]:
+    for text in question.references:
+        if text in absent:
+            what = f"supporting text not found in any document: {text[:60]!r}"
+            yield Problem(question.id, what, "copy it from the document as it is")
+    count = len(set(question.meta.get("doc_ids", ())))
+    if 0 < count < min_documents:
+        what = f"evidence from {count} document(s), {min_documents} wanted"
+        yield Problem(question.id, what, "add the missing hop, or lower min_documents")
+    if not _is_answered(question):
+        what = f"the answer {question.answer!r} is not in its evidence word for word"
+        do = (
+            "correct it if it is wrong; if it is right in other words, a column 'reasoning' may "
+            "say how it follows"
+        )
+        yield Problem(question.id, what, do, note=True)
+
+
+def _is_answered(question: Question) -> bool:
+    """Tell whether an answer is a string of the evidence, a yes or no, a choice that the question
+    names, or reasoned.
+    """
+    answer = plain_words(question.answer)
+    if answer.strip() in ("yes", "no") or answer in plain_words(" ".join(question.references)):
+        return True
+    if question.kind == "comparison" and answer in plain_words(question.text):
+        return True
+    return bool(str(question.meta.get("reasoning", "")).strip())

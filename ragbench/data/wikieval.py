@@ -88,12 +88,16 @@ class WikiEval:
         ``context_v2``.
         """
         check_known("dimension", [dimension], DIMENSIONS)
-        texts = {
-            "faithfulness": lambda r: (r.answer, r.ungrounded_answer, joined(r.context_v1)),
-            "answer_relevance": lambda r: (r.answer, r.poor_answer),
-            "context_relevance": lambda r: (joined(r.context_v1), joined(r.context_v2)),
-        }[dimension]
-        return [Pair(r.id, r.question, *texts(r)) for r in self.rows]
+        return [_pair(row, dimension) for row in self.rows]
+
+
+def _pair(row: WikiEvalRow, dimension: Dimension) -> Pair:
+    first = _passages(row.context_v1)
+    if dimension == "faithfulness":
+        return Pair(row.id, row.question, row.answer, row.ungrounded_answer, first)
+    if dimension == "answer_relevance":
+        return Pair(row.id, row.question, row.answer, row.poor_answer)
+    return Pair(row.id, row.question, first, _passages(row.context_v2))
 
 
 def load_wikieval(path: str | Path | None = None) -> WikiEval:
@@ -125,6 +129,6 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     )
 
 
-def joined(passages: Sequence[str]) -> str:
+def _passages(passages: Sequence[str]) -> str:
     """Join passages, a blank line between them."""
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())

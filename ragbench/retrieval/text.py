@@ -39,6 +39,7 @@ _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 _NOISE = re.compile(r".{21}|(.)\1{3}|(?:\d\D*){5}", re.DOTALL)
 _ONE_SCRIPT = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 _SOFT_HYPHEN = "\u00ad"
+_TURKISH_I = "i\u0307"  # what lower case makes of İ
 _SAMPLE = 500  # chunks that are looked at to choose a language
 
 
@@ -60,7 +61,8 @@ def _fold(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text.replace(_SOFT_HYPHEN, "")).casefold()
+    folded = unicodedata.normalize("NFKC", text.replace(_SOFT_HYPHEN, "")).casefold()
+    return folded.replace(_TURKISH_I, "i")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _LATEX = {character: rf"\{character}" for character in "&%$#_"} | {
     "−": "$-$",
 }
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[^\]]*\])?")
+_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[-−+\d., ean]*\])?")
 
 
 def in_latex(text: str) -> str:

@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-# Words that a running text of that language is full of, question words included. In doubt the first
-# one wins.
+# Words that a running text of that language is full of, question words included.
 FUNCTION_WORDS = {
     "english": "the of and to in is was for that with as by on are from it this which be at who "
     "what when where how or "
@@ -21,7 +20,7 @@ FUNCTION_WORDS = {
     "are s",
     "german": "der die das und den dem des ist war mit sich auf für im nicht ein eine einer von "
     "zu als auch wird wurde "
-    "wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen "
+    "was an wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen "
     "eines dass vom zum zur "
     "es sie sind hat haben über bis oder aber kein keine worden werden wenn noch nur",
     "french": "le la les des et est une un dans du que qui pour sur par avec au aux ce cette il "
@@ -74,7 +73,8 @@ def language_of(texts: Iterable[str]) -> str | None:
         hits = [counts[word] for word in known if word in counts]
         if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
             shares[language] = sum(hits) / words
-    return max(shares, key=shares.__getitem__, default=None)
+    most = [language for language, share in shares.items() if share == max(shares.values())]
+    return most[0] if len(most) == 1 else None
 
 
 def other_languages(groups: Iterable[Iterable[str]]) -> dict[str, int]:

@@ -8,8 +8,9 @@ this order:
 
 1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks
   are left out;
-2. characters are composed: Unicode NFC, or NFKC (full-width Ａ equals A, the ligature ﬁ equals fi);
-3. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions
+2. the ligatures of PDFs (ﬁ, ﬄ ...) are the letters they stand for;
+3. characters are composed: Unicode NFC, or NFKC (full-width Ａ equals A);
+4. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions
   where it holds a line
    break: between two Chinese or Japanese characters nothing is left of it; and after a hyphen
    between two letters or digits it goes, with the hyphen when a letter stands before it and a
@@ -40,6 +41,8 @@ _BLANKS = (
 )
 _ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
 _HIDDEN = "\u00ad\u200b\u2060\ufeff"
+_LIGATURES = "".join(map(chr, range(0xFB00, 0xFB07)))  # of PDFs: ff, fi, fl, ffi, ffl, st
+_LIGATURE = re.compile(f"[{_LIGATURES}]")
 _UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
 # The character before goes along: a composing mark changes it.
 _FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
@@ -54,7 +57,7 @@ _BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
 # By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is
 # hidden.
 _ODD = np.zeros(0x10000, bool)
-_ODD[[ord(c) for c in _BLANKS + _HIDDEN]] = True
+_ODD[[ord(c) for c in _BLANKS + _HIDDEN + _LIGATURES]] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     if _any(_HIDDEN, text):
         normalised = _edited(normalised, ((*m.span(), "") for m in _UNSEEN.finditer(text)))
         normal = unicodedata.is_normalized(form, normalised.text)
+    if _any(_LIGATURES, normalised.text):
+        normalised = _edited(normalised, _unligated(normalised.text))
     if not normal:
         normalised = _edited(normalised, _compositions(normalised.text, form))
     if _any(BREAKS, normalised.text):
@@ -127,6 +132,28 @@ def comparable(
     return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(
         text, form, facts
     )
+
+
+def holders(
+    facts: Sequence[str], texts: Sequence[str], form: Form | None = "NFC"
+) -> list[list[int]]:
+    """Find the texts in which each fact occurs, facts and texts made comparable.
+
+    Returns
+    -------
+    for each fact the indices of its texts.
+    """
+    plain = [comparable([], text, form)[1].text for text in texts]
+    found = []
+    for fact in facts:
+        wanted = comparable([fact], "", form)[0][0]
+        places = [place for place, text in enumerate(plain) if wanted in text]
+        if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
+            for place, text in enumerate(texts):
+                if wanted in comparable([fact], text, form)[1].text:
+                    places.append(place)
+        found.append(places)
+    return found
 
 
 def undivided(text: str) -> str:
@@ -200,6 +227,12 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
         lasts += [stops[at:start], *[stops[stop - 1 : stop]] * len(new)]
         at = stop
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
+
+
+def _unligated(text: str) -> Iterator[_Edit]:
+    """Write the letters of each ligature."""
+    for ligature in _LIGATURE.finditer(text):
+        yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
 
 
 def _compositions(text: str, form: Form) -> Iterator[_Edit]:

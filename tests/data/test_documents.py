@@ -268,7 +268,7 @@ def test_a_loaded_folder_is_told_as_files_and_pages(tmp_path):
     pdf(tmp_path / "report.pdf", "One.", "Two.")
     (tmp_path / "a.txt").write_text("Three.")
     (tmp_path / "q.jsonl").write_text('{"question": "q", "answer": "a"}\n')
-    with pytest.warns(UserWarning, match=r"read 1 \.txt, 1 \.pdf; skipped 1 \.jsonl"):
+    with pytest.warns(UserWarning, match=r"2 files are read; skipped: 1 \.jsonl \(q\.jsonl\)"):
         loaded = rb.data.load_questions(tmp_path / "q.jsonl", tmp_path)
     assert repr(loaded) == "Dataset('q', 1 questions, 2 files, 3 pages)"
     assert "2 files, 3 pages" in loaded._repr_html_()

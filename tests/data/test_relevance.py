@@ -85,7 +85,7 @@ def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
     path.write_text(f"query-id\tcorpus-id\tscore\n\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=rf"test\.tsv{message}"):
         data.load_beir(beir)
-    with pytest.raises(DataError, match=r"no file .*dev\.tsv \(there is test\.tsv\)"):
+    with pytest.raises(DataError, match=r"no file .*dev\.tsv; the folder holds test\.tsv"):
         data.load_beir(beir, "dev")
 
 
@@ -126,8 +126,25 @@ def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
     ]  # fmt: skip
     rows = data.trec_rows(path, {"q1": {"d1": 1}, "q2": {"b": 1}})
     assert rows["retrieved"].tolist() == [["d2", "d1"], ["a", "b"]]
-    with pytest.raises(DataError, match=r"the id 'a b'"):
-        data.write_trec_run({"q": ["a b"]}, tmp_path / "x.txt")
+    with pytest.raises(DataError, match=r"the id 'a\\tb'"):
+        data.write_trec_run({"q": ["a\tb"]}, tmp_path / "x.txt")
+
+
+def test_ids_with_blanks_go_into_a_run_and_come_back(tmp_path):
+    path = data.write_trec_run({"q 1": ["Ada Ruck", "b"]}, tmp_path / "run.txt")
+    assert {len(line.split()) for line in path.read_text().splitlines()} == {6}
+    rows = data.trec_rows(path, {"q 1": {"Ada Ruck": 1}})
+    assert rows.loc[0, ["question_id", "retrieved"]].tolist() == ["q 1", ["Ada Ruck", "b"]]
+
+
+def test_the_document_that_is_the_query_is_left_out_on_request(tmp_path):
+    path = data.write_trec_run({"d1": ["d1", "d2"]}, tmp_path / "run.txt")
+    values = [
+        rb.score(data.trec_rows(path, {"d1": {"d2": 1}}, ignore_identical_ids=own), ["ranking"])
+        for own in (False, True)
+    ]
+    # the second rank counts 1 / log2(3)
+    assert [table["nDCG@10"][0] for table in values] == pytest.approx([0.63093, 1.0], abs=1e-5)
 
 
 @pytest.mark.parametrize(
