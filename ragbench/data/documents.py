@@ -239,10 +239,11 @@ def _pdf_pages(path: Path) -> list[str]:
         nonlocal operations
         operations += 1
         if operations > _MAX_OPERATIONS:
-            got = f"{path} draws more than {_MAX_OPERATIONS:,} times"
             raise DataError(got, "pages of text", "print it to a new PDF, or split it")
 
+    got = f"{path} draws more than {_MAX_OPERATIONS:,} times"
     texts = [page.extract_text(visitor_operand_before=count) for page in reader.pages]
+    count()  # pypdf goes on after an error within a form
     unread: Counter[str] = Counter()
     if fields := reader.get_fields():
         unread["values of a form"] = len(fields)

@@ -59,8 +59,8 @@ _ABBREVIATION = re.compile(
 # Words and days of a month whose full stop ends no chunk. The recorded data have none of them, so
 # that published numbers stay: "No. 5" is not among them.
 _INSIDE = re.compile(
-    r"\b(?:[Ff]igs?|Art|Abb|Abs)\.\s+(?=\d)|\b\d{1,2}\.\s+(?=(?:Januar|Februar|März|April|Mai|Juni"
-    r"|Juli|August|September|Oktober|November|Dezember)\b)"
+    r"\b(?:[Ff]igs?|Art|Abb|Abs)\.\s+(?=\d)"
+    r"|\b\d{1,2}\.\s+(?=(?:Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember)\b)"  # German alone
 )
 _CHUNK_GAP = r"(?<=[.?!])\s+|(?<=[。！？।॥۔؟])\s*|(?<=[\u3040-\u30ff\u4e00-\u9fff]．)\s*"
 

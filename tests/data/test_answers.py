@@ -189,7 +189,7 @@ def test_columns_of_ones_own_go_first_and_two_of_one_meaning_are_refused():
     with pytest.raises(DataError, match=r"the columns 'answer' and 'response' both mean 'answer'"):
         read_answers([{"question": "q", "answer": "gold", "response": "said"}])
     with pytest.raises(
-        DataError, match=r"columns names the column 'sed'\n.*one of q, answer, said"
+        DataError, match=r"columns names the column 'sed' for 'answer'\n.*one of q, answer, said"
     ):
         read_answers(rows, {"answer": "sed"})
 

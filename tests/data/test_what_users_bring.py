@@ -1,0 +1,238 @@
+"""What users bring: repeated questions, texts out of a PDF, files that unpack without end, links."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+
+import docx
+import pandas as pd
+import pytest
+from docx.oxml import parse_xml
+
+import ragbench as rb
+from ragbench import data
+from ragbench.data.relevance import document_clusters, judgements
+from ragbench.errors import DataError
+from ragbench.retrieval.text import get_tokenizer
+from ragbench.text.languages import language_of
+from ragbench.text.layout import normalise
+from ragbench.text.sentences import split_sentences
+
+W = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'"
+FACT = "The office burned in 1902."
+
+
+def test_ten_questions_asked_five_times_without_ids_are_ten():
+    rows = [{"question": f"Who was {n % 10}?", "answer": "Ada"} for n in range(50)]
+    with pytest.warns(UserWarning, match="40 of 50 rows repeat a question"):
+        loaded = data.load_questions(rows)
+    assert [question.text for question in loaded.questions] == [f"Who was {n}?" for n in range(10)]
+    with_ids = [row | {"id": n} for n, row in enumerate(rows)]
+    assert len(data.load_questions(with_ids).questions) == 50
+
+
+def test_one_text_with_two_answers_stays_two_questions():
+    rows = [{"question": "Who?", "answer": name} for name in ("Ada", "Bo")]
+    assert len(data.load_questions(rows).questions) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The office\nburned in 1902.",
+        "The  office burned in 1902.",
+        "The\u00a0office burned in 1902.",
+        "The of\u00adfice burned in 1902.",
+        "The oﬃce burned in 1902.",
+    ],
+    ids=["wrapped", "two blanks", "no-break space", "soft hyphen", "ligature"],
+)
+def test_a_reference_that_differs_in_layout_alone_is_found_by_every_reader(text):
+    questions = [rb.Question(name, "When?", "1902", (FACT,)) for name in ("a", "b")]
+    documents = [rb.Document("other", "", "A wall."), rb.Document("page", "", f"So. {text} Then.")]
+    asked = rb.Dataset("d", tuple(questions), tuple(documents))
+    assert judgements(asked) == {"a": {"page": 1}, "b": {"page": 1}}
+    assert len(set(document_clusters(asked).values())) == 1
+    assert data.validate(asked) == []
+    assert rb.ir_score([FACT], documents[1].text) == 1.0
+    chunks = [rb.Chunk(document.id, document.text, document.id) for document in documents]
+    assert [hit.chunk.id for hit in rb.BM25(chunks).search(["office"], 1)[0]] == ["page"]
+
+
+def test_every_ligature_is_its_letters_and_maps_back():
+    normalised = normalise("aﬀﬁﬂﬃﬄﬅﬆb")
+    assert normalised.text == "afffiflffifflststb"
+    assert normalised.span(1, 3) == (1, 2)
+
+
+def test_istanbul_is_found_whatever_its_i():
+    words = get_tokenizer("words")
+    assert words("İSTANBUL") == words("istanbul") == ["istanbul"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("यह एक है। वह दो है।", 2),
+        ("یہ ایک ہے۔ وہ دو ہے۔", 2),
+        ("これは本です．あれはペンです．", 2),
+        ("See fig. 3 there. Next.", 2),
+        ("Er kam am 3. Mai an. Dann ging er.", 2),
+        ("Art. 5 gilt. Mehr nicht.", 2),
+        ("He was no. 5. May came.", 3),  # a published rule: only the words named here go on
+    ],
+)
+def test_full_stops_of_other_scripts_end_a_sentence_and_those_of_short_words_do_not(
+    text, sentences
+):
+    assert len(split_sentences(text, "chunks")) == sentences
+
+
+def test_a_german_question_of_words_that_english_has_too_is_not_english():
+    assert language_of(["Was zeigt free an?"]) != "english"
+
+
+def test_german_heads_are_read_and_other_columns_are_kept():
+    rows = [{"Frage": "Wer?", "Antwort": "Ada", "Belege": ["Ada."], "Sprache": "de", "Nr": 7}]
+    (question,) = data.load_questions(rows, [{"Titel": "T", "Text": "Ada."}]).questions
+    assert (question.text, question.answer, question.references) == ("Wer?", "Ada", ("Ada.",))
+    assert question.meta == {"Sprache": "de", "Nr": 7}
+
+
+def test_empty_last_rows_of_a_spreadsheet_are_none(tmp_path):
+    (tmp_path / "q.csv").write_text("question;answer\nWho?;Ada\n;\n;\n")
+    assert len(data.load_questions(tmp_path / "q.csv").questions) == 1
+
+
+def test_a_missing_folder_is_named_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=str(tmp_path / "dosc")):
+        data.load_documents("dosc")
+
+
+def test_a_file_from_excel_in_cp1252_says_how_to_save_it(tmp_path):
+    (tmp_path / "q.csv").write_bytes("question;answer\nWer?;Köln\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"line 2(.|\n)*CSV UTF-8"):
+        data.load_questions(tmp_path / "q.csv")
+
+
+def test_ids_1_and_text_1_are_one_id():
+    with pytest.raises(DataError, match="used twice"):
+        data.read_answers([{"id": 1, "answer": "a"}, {"id": "1", "answer": "b"}])
+    rows = [{"id": n, "question": "q", "answer": "a"} for n in (1, "1")]
+    with pytest.raises(DataError, match="there before"):
+        data.load_questions(rows)
+
+
+@pytest.mark.posix
+def test_links_out_of_a_folder_and_lock_files_of_word_are_left_out_and_named(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("A mill.")
+    (folder / "notes.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "same.txt").symlink_to(folder / "a.txt")
+    (folder / "~$x.docx").write_bytes(b"\x05user")
+    with pytest.warns(
+        UserWarning, match=r"notes\.txt(.|\n)*~\$x\.docx|~\$x\.docx(.|\n)*notes\.txt"
+    ):
+        documents = data.load_documents(folder)
+    assert [document.id for document in documents] == ["a.txt", "same.txt"]
+
+
+def test_what_a_word_file_loses_is_a_warning_with_its_name(tmp_path):
+    letter = docx.Document()
+    paragraph = letter.add_paragraph("dose ")
+    for xml in (
+        f"<w:r {W}><w:sym w:font='Symbol' w:char='F0A3'/></w:r>",
+        f"<w:r {W}><w:t>5 mg</w:t><w:ptab w:alignment='right'/><w:t>17</w:t></w:r>",
+    ):
+        paragraph._p.append(parse_xml(xml))
+    letter.add_paragraph("one", style="List Number")
+    letter.paragraphs[-1]._p.get_or_add_pPr()._add_numPr()
+    letter.save(str(tmp_path / "a.docx"))
+    with pytest.warns(UserWarning, match=r"a\.docx: not read: 1 symbols.*1 list numbers"):
+        (document,) = data.load_documents(tmp_path / "a.docx")
+    assert document.text.startswith("dose \N{REPLACEMENT CHARACTER}5 mg\t17")
+
+
+def test_a_formula_of_katex_stands_once(tmp_path):
+    tex = "<annotation encoding='application/x-tex'>x^2</annotation>"
+    mathml = (
+        f"<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>{tex}</semantics></math>"
+    )
+    copy = "<span class='katex-html' aria-hidden='true'>x2</span>"
+    page = (
+        f"<p>So <span class='katex'><span class='katex-mathml'>{mathml}</span>{copy}</span> it is."
+    )
+    (tmp_path / "a.html").write_text(page)
+    assert data.load_documents(tmp_path / "a.html")[0].text == "So x2 it is."
+
+
+def pdf_of(path, *objects):
+    """Write a PDF of objects, the first of which is its catalogue."""
+    content = b"%PDF-1.4\n"
+    places = []
+    for number, body in enumerate(objects, 1):
+        places.append(len(content))
+        content += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+    start = len(content)
+    content += b"xref\n0 %d\n0000000000 65535 f \n" % (len(places) + 1)
+    content += b"".join(b"%010d 00000 n \n" % place for place in places)
+    content += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (
+        len(places) + 1,
+        start,
+    )
+    path.write_bytes(content)
+    return path
+
+
+def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(tmp_path):
+    kids = b" ".join([b"%d 0 R"] * 10)
+    nodes = [
+        b"<< /Type /Pages /Count 10 /Kids [" + kids % ((n + 1,) * 10) + b"] >>" for n in range(2, 8)
+    ]
+    page = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
+    path = pdf_of(tmp_path / "a.pdf", b"<< /Type /Catalog /Pages 2 0 R >>", *nodes, page)
+    with pytest.raises(DataError, match=r"a\.pdf .* more than 20,000 pages"):
+        data.load_documents(path)
+
+
+def test_a_pdf_that_draws_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.data.documents._MAX_OPERATIONS", 1000)
+    drawn = zlib.compress(b"q Q " * 5000)
+    path = pdf_of(
+        tmp_path / "a.pdf",
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << /Font << >> >> /Contents 4 0 R >>",
+        b"<< /Length %d /Filter /FlateDecode >> stream\n%b\nendstream" % (len(drawn), drawn),
+    )
+    with pytest.raises(DataError, match=r"a\.pdf draws more than 1,000 times"):
+        data.load_documents(path)
+
+
+def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("ragbench.data.tables._MAX_CELLS", 100_000)
+    pq.write_table(pa.table({"answer": pa.nulls(1_000_000)}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet .* 1,000,000 cells"):
+        data.read_answers(tmp_path / "a.parquet")
+
+
+def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
+    from ragbench.text.escape import in_csv
+
+    cells = ["-1 [=cmd|x]", "-1.5 [-2, 1]"]
+    assert in_csv(pd.DataFrame({"a": cells}))["a"].tolist() == ["'-1 [=cmd|x]", "-1.5 [-2, 1]"]
+
+
+def test_a_clean_folder_is_read_without_a_warning(tmp_path):
+    (tmp_path / "a.txt").write_text("A mill.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(data.load_documents(tmp_path)) == 1
