@@ -8,6 +8,7 @@ nothing is loaded by halves.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
                 cells.append(read(value, column, repairs, table.csv))
             except DataError as error:
                 errors.append(DataError(f"{place}: {error.got}", error.expected, error.do))
+        if column == "reference":
+            for place, cell in zip(table.places, cells, strict=False):
+                warn_of_no_word(cell, place)
         if len(cells) == len(frame):
             frame[column] = pd.Series(cells, frame.index, dtype=object)
     raise_all(errors, table.name, len(frame))
@@ -87,6 +91,16 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     if repairs:
         warnings.warn(f"{table.name}: {'; '.join(frame.attrs['repairs'])}", stacklevel=3)
     return frame
+
+
+def warn_of_no_word(answer: Any, place: str) -> None:
+    """Warn of a true answer without a letter or digit, to which no answer has a word in common."""
+    if isinstance(answer, str) and not re.search(r"[^\W_]", answer):
+        warnings.warn(
+            f"{place}: the true answer {answer!r} holds no word; write it in words, or leave the "
+            "row out",
+            stacklevel=4,
+        )
 
 
 def _aliases(frame: pd.DataFrame) -> Mapping[str, tuple[str, ...]]:

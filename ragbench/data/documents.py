@@ -141,9 +141,8 @@ def _document_files(folder: Path) -> list[Path]:
             f"the folder {folder.absolute()} holds no .txt, .md or .rst file, no PDF, DOCX or HTML"
         )
         do = "check the path; turn other formats into text first, for instance with pandoc"
-        raise DataError(
-            f"{got} (it holds {skipped or 'nothing'})", "one text file per document", do
-        )
+        held = f"it holds {skipped}" if skipped else "it is empty"
+        raise DataError(f"{got} ({held})", "one text file per document", do)
     if skipped:
         _warn(f"{folder}: {len(files)} files are read; skipped: {skipped}")
     return files

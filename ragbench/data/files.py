@@ -105,7 +105,7 @@ def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
         what = "nests too deeply" if isinstance(error, RecursionError) else "half a surrogate pair"
         got = f"{path}, line {line or 1}: {what}"
         do = "check that this is the right file"
-    raise DataError(got, "valid JSON", do)
+    raise DataError(got, "one JSON object per line" if line else "valid JSON", do)
 
 
 def read_json(path: str | Path) -> Any:

@@ -256,7 +256,11 @@ def in_our_names(
         if theirs not in there:
             got = f"{table.name}: {option} names the column {theirs!r} for {ours!r}"
             expected = f"one of {', '.join(there)}"
-            raise DataError(got, expected, "our name first, then your column")
+            raise DataError(
+                got,
+                expected,
+                f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours",
+            )
     plain = [_plain_name(column) for column in there]
     recognised = {ours: ours for ours in aliases}
     for ours, others in aliases.items():

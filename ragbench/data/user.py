@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import BeforeValidator, StrictInt
 
+from ragbench.data.answers import warn_of_no_word
 from ragbench.data.documents import is_document, read_documents
 from ragbench.data.files import Filled, Row, as_record, each_record
 from ragbench.data.hotpotqa import supporting_sentences
@@ -288,6 +289,7 @@ def _place_id(where: str) -> str:
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
     asked = as_record(_Asked, row, where, add=_ADD)
+    warn_of_no_word(asked.answer, where)
     references, about = supporting_sentences(asked.supporting_facts, by_title, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
     if references:

@@ -35,10 +35,10 @@ def folder(tmp_path, monkeypatch):
         "half.jsonl": '{"question": "Where is Ely?"\n',
         "empty.csv": "",
         "head.csv": "question,answer,references\n",
-        "other.csv": "frage,answer,references\nWo?,da,Ely is here.\n",
+        "other.csv": "vraag,answer,references\nWo?,da,Ely is here.\n",
         "answers.csv": "question,answer,reference\nWhere is Ely?,here,here\n",
         "half.yaml": "name: t\ndata: {mine: \n",
-        "belege.csv": "question,answer,Belege\nWhere is Ely?,here,Ely is here.\n",
+        "belege.csv": "question,answer,Bronnen\nWhere is Ely?,here,Ely is here.\n",
         "blank.csv": (
             "question,answer,references\nWhere is Ely?,here,Ely is here.\n,there,Wye is there.\n"
         ),
@@ -121,16 +121,16 @@ MISTAKES = [
         "validate half.jsonl docs",
         "half.jsonl, line 1",
         "one JSON object per line",
-        "mend that line",
+        "correct that place",
     ),
     ("validate docs/a.txt docs", "unknown kind of file '.txt'", ".csv", ".jsonl"),
-    ("validate other.csv docs", "other.csv, line 2", "no field 'question'", "frage"),
+    ("validate other.csv docs", "other.csv", "no field 'question'", "vraag"),
     ("validate other.csv docs", "--columns question='your column'"),
-    ("validate blank.csv docs", "blank.csv, line 3: 'question' is empty", "mend that record"),
+    ("validate blank.csv docs", "blank.csv, line 3: 'question' is empty", "correct that record"),
     (
         "validate latin.csv docs",
         "latin.csv, line 2: byte 0xf6 is not UTF-8",
-        "iconv -f WINDOWS-1252",
+        "CSV UTF-8",
     ),
     (
         "validate q.jsonl docs --columns question=query",
@@ -170,8 +170,8 @@ MISTAKES = [
     ("score answers.csv --metrics exact_match", "no --to", "add for instance --to report/"),
     (
         "score answers.csv --metrics bleu --to o --columns reference=gold",
-        "--columns names 'gold'",
-        "mend --columns",
+        "--columns names the column 'gold'",
+        "correct --columns",
     ),
     (
         "score both.csv --metrics bleu --to out",
@@ -308,13 +308,13 @@ NOTES = [
     (
         "plan belege.yaml",
         "has supporting texts, so there is no IR score",
-        "fields: {references: Belege}",
+        "fields: {references: Bronnen}",
     ),
-    ("run belege.yaml", "Columns that were not read: Belege", "fields: {references: Belege}"),
+    ("run belege.yaml", "Columns that were not read: Bronnen", "fields: {references: Bronnen}"),
     (
         "validate belege.csv docs",
-        "Columns that were not read: Belege",
-        "--columns references=Belege",
+        "Columns that were not read: Bronnen",
+        "--columns references=Bronnen",
     ),
     (
         "score dots.csv --metrics token_f1 --to out",
