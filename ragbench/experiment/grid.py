@@ -373,8 +373,25 @@ def _depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
     return {name: _numbers("k", by_retriever.get(name, 10), 1) for name in retrievers}
 
 
+_MAX_ALIASES = 20  # of an experiment file
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML without what it reads otherwise than written: ``no``, ``012``, ``1:30``, ``1.10``."""
+    """YAML without what it reads otherwise than written: ``no``, ``012``, ``1:30``, ``1.10``;
+
+    and with few aliases: a few lines with many stand for a table without end.
+    """
+
+    aliases = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            self.aliases += 1
+            if self.aliases > _MAX_ALIASES:
+                problem = f"more than {_MAX_ALIASES} aliases (*name)"
+                mark = self.peek_event().start_mark
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        return super().compose_node(parent, index)
 
 
 def _as_written(node: yaml.Node, pattern: str, do: str) -> str:

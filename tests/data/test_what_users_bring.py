@@ -13,7 +13,7 @@ from docx.oxml import parse_xml
 import ragbench as rb
 from ragbench import data
 from ragbench.data.relevance import document_clusters, judgements
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.retrieval.text import get_tokenizer
 from ragbench.text.languages import language_of
 from ragbench.text.layout import normalise
@@ -222,6 +222,14 @@ def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path
     pq.write_table(pa.table({"answer": pa.nulls(1_000_000)}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a\.parquet .* 1,000,000 cells"):
         data.read_answers(tmp_path / "a.parquet")
+
+
+def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(tmp_path):
+    lines = ["a0: &a0 [1, 1]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    (tmp_path / "e.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match=r"e\.yaml, line 4: more than 20 aliases"):
+        rb.Experiment.from_yaml(tmp_path / "e.yaml")
 
 
 def test_a_formula_in_brackets_is_quoted_for_spreadsheets():
