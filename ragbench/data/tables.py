@@ -270,11 +270,13 @@ def in_our_names(
     names = []
     for column, name in zip(there, plain, strict=True):
         ours = own.get(column) or recognised.get(name, column)
-        names.append(f"given_{ours}" if ours in columns and column not in own else ours)
-        if ours in names[:-1]:
+        if ours in columns and column not in own:
+            ours = f"given_{ours}"
+        if ours in names:
             got = f"{table.name}: the columns {there[names.index(ours)]!r} and {column!r}"
             do = f"say which: {option}={{{ours!r}: {column!r}}}"
             raise DataError(f"{got} both mean {ours!r}", "one of them", do)
+        names.append(ours)
     return table.frame.set_axis(names, axis=1)
 
 
