@@ -18,7 +18,7 @@ from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.layout import comparable, normalise
 from ragbench.text.tokens import TokenOffsets
-from ragbench.widgets.explorer import _ScoredHits, column
+from ragbench.widgets.explorer import _ScoredHits
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -205,7 +205,7 @@ def test_metric_check_marks_and_recall_agree(layout, match):
         assert "".join(normalise(text[start:stop], form or "NFC").text.split()) == "".join(
             FACT.split()
         )
-        assert column("x", ranking, 0, 1).count("<mark") == 1
+        assert ranking.column("x", 0, 1).count("<mark") == 1
 
 
 def test_short_sentences_have_a_language_and_spanish_is_not_taken_for_french():
