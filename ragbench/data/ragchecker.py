@@ -353,7 +353,7 @@ def _compared(folder: Path) -> pd.DataFrame:
         for aspect in ASPECTS:
             pair[aspect].append(row[f"{aspect}_label"])
             pair[f"recorded {aspect}"] = [
-                scores.get((row["instance_id"], *key), {}).get(f"{aspect}_label", math.nan)
+                float(scores.get((row["instance_id"], *key), {}).get(f"{aspect}_label", math.nan))
                 for key in zip(pair["models"], pair["responses"], strict=True)
             ]
     if len({len(pair["overall"]) for pair in pairs.values()}) > 1:
