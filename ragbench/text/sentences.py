@@ -62,7 +62,9 @@ _INSIDE = re.compile(
     r"\b(?:[Ff]igs?|Art|Abb|Abs)\.\s+(?=\d)"
     r"|\b\d{1,2}\.\s+(?=(?:Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember)\b)"  # German alone
 )
-_CHUNK_GAP = r"(?<=[.?!])\s+|(?<=[。！？।॥۔؟])\s*|(?<=[\u3040-\u30ff\u4e00-\u9fff]．)\s*(?=[\u3040-\u30ff\u4e00-\u9fff])"
+_CHUNK_GAP = (
+    r"(?<=[.?!])\s+|(?<=[。！？।॥۔؟])\s*|(?<=[\u3040-\u30ff]．)\s*(?=[\u3040-\u30ff\u4e00-\u9fff])"
+)
 
 
 def _english_end(text: str, start: int, gap: re.Match) -> bool:
