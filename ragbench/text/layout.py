@@ -110,6 +110,7 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
         normal = unicodedata.is_normalized(form, normalised.text)
     if _any(_LIGATURES, normalised.text):
         normalised = _edited(normalised, _unligated(normalised.text))
+        normal = unicodedata.is_normalized(form, normalised.text)
     if not normal:
         normalised = _edited(normalised, _compositions(normalised.text, form))
     if _any(BREAKS, normalised.text):

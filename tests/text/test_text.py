@@ -231,7 +231,7 @@ PHRASES = {
         mine, but also quiet, into town both came, are Ada's
     """,
     "german": """
-        der Müller die Mühle, das Haus und Hof, den Fluss dem Dorf, des Jahres ist Ende, war einst mit Holz, sich
+        was der Mann, an den Turm, der Müller die Mühle, das Haus und Hof, den Fluss dem Dorf, des Jahres ist Ende, war einst mit Holz, sich
         drehte auf Achsen, für Gäste im Winter, nicht weit ein Hof, eine Brücke einer Stadt, von Ely zu Pferde, als
         Schule auch Kirche, wird später wurde verkauft, wer baute wo Mühlen, wann brannte wie viel, welche Stadt
         welchem Fluss, welchen Weg welcher Turm, welches Tor nach Ely, bei Regen aus Stein, durch Ada am Montag,
