@@ -300,7 +300,7 @@ def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatc
         load_documents(tmp_path)
     monkeypatch.setitem(sys.modules, "pypdf", None)
     monkeypatch.setitem(sys.modules, "docx", None)
-    with pytest.raises(ConfigError, match=rf"{name} without \w+(.|\n)*ragbench\[documents\]"):
+    with pytest.raises(ConfigError, match=rf"{name} without \w+(.|\n)*ragbench-lab\[documents\]"):
         load_documents(tmp_path)
 
 

@@ -104,7 +104,8 @@ MISTAKES = [
     ("export nowhere", "required: --to"),
     (
         "data generate dox --domain finance --model smollm2 --out x",
-        "no file or folder dox",
+        "no file or folder",
+        "/dox",
         "check the path",
     ),
     (
@@ -113,7 +114,7 @@ MISTAKES = [
         "the folder holds",
         "check the path",
     ),
-    ("validate q.jsonl dox", "there is no file or folder dox", "check the path"),
+    ("validate q.jsonl dox", "there is no file or folder", "/dox", "check the path"),
     ("validate q.jsonl nothing", "nothing", "it is empty", "one text file per document"),
     ("validate empty.csv docs", "empty.csv is empty", "at least one record"),
     ("validate head.csv docs", "head.csv holds no record", "at least one"),
@@ -138,7 +139,7 @@ MISTAKES = [
         "references",
     ),
     ("data draft docs --model smollm --to q2.jsonl", "provider 'smollm'", "smollm2"),
-    ("data draft dox --model smollm2 --to q2.jsonl", "no file or folder dox", "check the path"),
+    ("data draft dox --model smollm2 --to q2.jsonl", "no file or folder", "/dox", "check the path"),
     ("validate other.csv docs --columns frage", "--columns frage", "OURS=YOURS"),
     ("score none.csv --metrics f1 --to out", "there is no file none.csv", "check the path"),
     (
