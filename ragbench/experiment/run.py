@@ -723,7 +723,8 @@ class Experiment(Grid):
             entry["executor"] = executor_name
             file = RowsFile(self.home)
             if file.path == file.place:  # the first run: what it writes may be read meanwhile
-                manifests.write_manifest(self.home, _manifest(run, [entry]), _secrets(run))
+                begun = _manifest(run, [*runs, entry])
+                manifests.write_manifest(self.home, begun, _secrets(run))
             pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
             rows: list[Row] = []
             try:

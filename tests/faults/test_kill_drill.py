@@ -158,7 +158,9 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
         assert set(Counter(call.prompt for call in fake.calls).values()) <= {1, 2}
         assert len(fake.calls) == 240 + lost.total()
     assert len(load_rows(tmp_path / "run")) == 120
-    assert len(load_manifest(tmp_path / "run")["runs"]) == 3
+    # a sitting that was killed while earlier rows were there leaves no entry
+    runs = load_manifest(tmp_path / "run")["runs"]
+    assert (len(runs) in (2, 3), runs[-1]["rows_made"]) == (True, 120)
     embedded = Counter((tmp_path / "embedded.txt").read_text().splitlines())
     assert set(embedded.values()) == {1}
     assert len(embedded) == 80  # documents and questions
