@@ -61,12 +61,6 @@ def test_a_text_that_is_too_long_is_named_and_none_is_cut(ollama, tmp_path):
         Dense([rb.Chunk("a", "fine", "d"), long], embedder).search(["fine"], 1)
 
 
-def test_a_chat_model_makes_no_vectors_and_those_that_do_are_named(ollama):
-    with pytest.raises(ModelError, match=r"makes no vectors(?s:.)*all-minilm:latest") as caught:
-        OllamaEmbedder("smollm2", ollama).embed_array(["a mill"])
-    assert caught.value.kind == "no_model"
-
-
 def test_a_new_pull_never_mixes_with_old_vectors(ollama, tmp_path):
     client = Client(ollama)
     client.copy("all-minilm", "own")
