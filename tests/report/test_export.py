@@ -621,7 +621,7 @@ def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path):
     with FakeOllama(reply=label_reply) as server:
         table = rb.score(rows, ["precision"], server.model(), progress=False)
     unread, read = table["claim_labels"]
-    table["claim_labels"] = [replace(unread, response_in_chunks=((None,),)), read]
+    table["claim_labels"] = [{**unread, "retrieved2response": [[None]]}, read]
     made = export_scores(table, tmp_path / "o", "mine")
     assert made.notes == ["claim_labels.json lacks 1 answers whose labels are missing or unread"]
     (kept,) = json.loads((made.folder / "claim_labels.json").read_text())["results"]
@@ -697,7 +697,7 @@ def test_references_are_whole_and_cited_in_both_ways():
         assert {"author", "title"} <= set(fields), key
         assert key == "ollama" or re.fullmatch(r"(19|20)\d\d", fields["year"]), key
         assert problems(" ".join(fields.values())) == [], key
-    assert len(references()) == 17
+    assert len(references()) == 16
     text = "BM25* & more ⟦robertson2009bm25,liu2024lost⟧ ($k$)."
     assert (
         with_citations(text, in_markdown)
