@@ -6,6 +6,7 @@ grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by keyboar
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -101,7 +102,9 @@ class LabellingTool(Panel):
         *,
         pause_s: float = 0.2,
     ) -> None:
-        path = path or results_dir("labels") / f"{kind}_{annotator.strip()}.csv"
+        if not path:
+            in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
+            path = results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
         self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
         self._pause = pause_s
         self._shown_at = 0.0

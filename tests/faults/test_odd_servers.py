@@ -118,6 +118,7 @@ ODD = {
     "a number as text": {"openai": with_content("openai", 5), "ollama": with_content("ollama", 5)},
     "a list": "[1, 2]",
     "null": "null",
+    "no choices": {"openai": json.dumps(CHAT | {"choices": []}), "ollama": "{}"},
     "no message": '{"choices": [{"message": "x"}], "message": "x"}',
 }
 

@@ -383,6 +383,14 @@ def button(form, name):
     return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
 
 
+def test_a_name_that_no_file_can_have_labels_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    form = LabellingTool(grade_items(1), "grade", "Ada/B: R?", pause_s=0)
+    button(form, "4").click()
+    (stored,) = loaded(tmp_path / "labels" / "grade_Ada-B- R-.csv")
+    assert stored["annotator"] == "Ada/B: R?"
+
+
 def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
     form = tool(tmp_path)
     first = form.session.item
