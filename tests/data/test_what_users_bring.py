@@ -188,6 +188,36 @@ def pdf_of(path, *objects):
     return path
 
 
+def letter(path):
+    """A PDF of one page with a text, a note, and a form with one value."""
+    text = b"BT /F1 12 Tf 10 50 Td (The dam broke.) Tj ET"
+    return pdf_of(
+        path,
+        b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [5 0 R] >> >>",
+        b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Annots [6 0 R]"
+        b" /Resources << /Font << /F1 7 0 R >> >> >>",
+        b"<< /Length %d >> stream\n%b\nendstream" % (len(text), text),
+        b"<< /FT /Tx /T (name) /V (Ada) >>",
+        b"<< /Type /Annot /Subtype /Text /Rect [0 0 1 1] /Contents (look) >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    )
+
+
+def test_form_values_and_notes_of_a_pdf_are_a_warning_with_its_name(tmp_path):
+    with pytest.warns(UserWarning, match=r"a\.pdf: not read: 1 values of a form, 1 notes"):
+        (page,) = data.load_documents(letter(tmp_path / "a.pdf"))
+    assert page.text == "The dam broke."
+
+
+@pytest.mark.filterwarnings("ignore:.*not read")
+def test_half_a_surrogate_pair_in_a_pdf_is_replaced_and_the_file_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("pypdf.PageObject.extract_text", lambda page, **_: "dam \ud83d broke")
+    with pytest.warns(UserWarning, match=r"a\.pdf: halves of surrogate pairs"):
+        (page,) = data.load_documents(letter(tmp_path / "a.pdf"))
+    assert page.text == "dam \N{REPLACEMENT CHARACTER} broke"
+
+
 def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(tmp_path):
     kids = b" ".join([b"%d 0 R"] * 10)
     nodes = [
