@@ -164,7 +164,10 @@ class Segmentation:
 
 
 def _settings(profile: str, options: dict) -> dict:
-    """Return the profile's settings with the options in their place; ConfigError for a wrong one."""
+    """Return the profile's settings with the options in their place;
+
+    ConfigError for a wrong one.
+    """
     check_known("chunking profile", [profile], PROFILES)
     options = {name: value for name, value in options.items() if value is not None}
     check_known("chunking setting", options, PROFILES[profile])

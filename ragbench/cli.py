@@ -382,7 +382,7 @@ def _export(given: _Given) -> None:
     _arg("--pull", action="store_true", help="let Ollama fetch the model first"),
 )
 def _doctor(given: _Given) -> int:
-    """List what is installed and which data and models were found, and what to do about the rest."""
+    """List what is installed, which data and models were found, and what to do about the rest."""
     results = rb.doctor.checks()
     print(rb.doctor.check_lines(results))
     good = all(check.ok or check.optional for check in results)

@@ -119,8 +119,8 @@ def compare_scores(
 def paired_scores(
     table: pd.DataFrame, columns: Sequence[str] | None = None, pairs: Sequence[Pair] | None = None
 ) -> dict[tuple[str, str, str], tuple[np.ndarray, np.ndarray]]:
-    """Return what `compare_scores` compares, by (a, b, measure): scores over the same questions, NaN
-    where missing.
+    """Return what `compare_scores` compares, by (a, b, measure): scores over the same questions,
+    NaN where missing.
     """
     systems = _systems(table)
     pairs = list(combinations(systems, 2) if pairs is None else pairs)

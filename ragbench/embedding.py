@@ -457,7 +457,10 @@ def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = Fals
 
 
 def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
-    """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for others."""
+    """Return vectors as float32 (n, dimension);
+
+    ModelError, with the embedder's name, for others.
+    """
     try:
         array = np.asarray(vectors, np.float32)
     except (TypeError, ValueError):  # of several lengths, or no numbers

@@ -42,7 +42,7 @@ def packaged_data(*parts: str) -> Path:
 
 
 def shared_data(*parts: str) -> Path | None:
-    """Return the path of a data set in the folder ``RAGBENCH_DATA``, or None when it is not there."""
+    """Return the path of a data set in the folder ``RAGBENCH_DATA``; None when it is not there."""
     base = _named("RAGBENCH_DATA")
     return base.joinpath(*parts) if base and base.joinpath(*parts).exists() else None
 

@@ -249,7 +249,7 @@ def _under(values: Sequence[object], inches: float) -> tuple[dict[str, Any], flo
 
 
 def _legend_below(figure: Figure) -> None:
-    """Write one legend for all panels, in as many columns as fit, and give the figure room for it."""
+    """Write one legend for all panels, in as many columns as fit, and make room for it."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):

@@ -391,8 +391,8 @@ def evidence_rows() -> pd.DataFrame:
     """Return the replayed rows of the evidence experiment, for the questions that all its models
     cover in full.
 
-    Column condition: "question alone", or one of `EVIDENCE` and `DISTRACTED`; each question once a model
-    and condition.
+    Column condition: "question alone", or one of `EVIDENCE` and `DISTRACTED`; each question once a
+    model and condition.
     """
     parts = []
     for name, recording in RECORDINGS.items():
@@ -550,8 +550,8 @@ def grade_difference(
 
 # -- reference labels
 
-# In the order of their plans in docs/preregistration/minihop.md: an answer that two of them have keeps its
-# first label.
+# In the order of their plans in docs/preregistration/minihop.md: an answer that two of them have
+# keeps its first label.
 LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget", "mlq")
 
 

@@ -81,8 +81,8 @@ GRADES: Mapping[int, str] = {
     4: "wrong",
     5: "fully correct",
 }
-"""The grades of thesis §2.4. They are categories: 3 is not better than 2, and no mean is taken. 2 and 4 contain
-hallucination, 1 and 3 lack information."""
+"""The grades of thesis §2.4. They are categories: 3 is not better than 2, and no mean is taken.
+2 and 4 contain hallucination, 1 and 3 lack information."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,8 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
     raise DataError(
         "\n    ".join(lines) + f"\n  there is {columns}",
         "a column of that name",
-        f"add it, or name yours: columns={{{next(iter(users))!r}: ...}}; what can be computed as it "
+        f"add it, or name yours: columns={{{next(iter(users))!r}: ...}}; what can be computed as "
+        "it "
         f"is: {', '.join(possible) or 'none'}",
     )
 

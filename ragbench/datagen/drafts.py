@@ -57,7 +57,9 @@ TYPES: Mapping[str, str] = {
 # The true answer to a question that has none, by language; English where there is no other.
 NO_ANSWER: Mapping[str, str] = {
     "english": "The documents do not contain enough information to answer this question.",
-    "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
+    "german": (
+        "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten."
+    ),
     "french": (
         "Les documents ne contiennent pas assez d'informations pour répondre à cette question."
     ),

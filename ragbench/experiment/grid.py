@@ -244,7 +244,7 @@ class Grid(BaseModel):
             ) from None
 
     # -- the grid
-    # ------------------------------------------------------------------------------------------------------
+    # --------------------------------------------------------------------------------
 
     def cells(self, data: str) -> list[Cell]:
         """List the cells of one data set in the order of the grid;
@@ -334,7 +334,10 @@ def _check_name(name: Any) -> None:
 def _prompts(
     prompts: Mapping[str, Any], generators: Mapping[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the prompts by generator, files from ``folder`` on; ConfigError for an unusable one."""
+    """Return the prompts by generator, files from ``folder`` on;
+
+    ConfigError for an unusable one.
+    """
     check_known("generator in prompts", prompts, generators)
     usable = {}
     for name, prompt in prompts.items():

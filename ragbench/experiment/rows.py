@@ -210,7 +210,10 @@ def no_room(file: object, reason: str | None) -> DataError:
 
 
 def as_frame(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Return rows as a data frame, whole numbers as ``Int64``; with all columns those of ``meta``."""
+    """Return rows as a data frame, whole numbers as ``Int64``;
+
+    with all columns those of ``meta``.
+    """
     frame = pd.DataFrame({name: _column(rows, name) for name in columns})
     if len(columns) < len(COLUMNS):
         return frame

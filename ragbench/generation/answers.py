@@ -66,7 +66,8 @@ def generate(
 
     Parameters
     ----------
-    model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or an object with ``name`` and ``answer(question, context)``, such as a pipeline of your own.
+    model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or an object with
+    ``name`` and ``answer(question, context)``, such as a pipeline of your own.
     contexts : one per question; a question that is asked at several budgets is repeated. Such an
     object gets ``""`` for
         None.

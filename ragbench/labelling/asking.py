@@ -305,7 +305,8 @@ class JointStep:
 
     def _request(self, template: str, listed: _ItemList, span: _Span) -> _Request:
         lines = [
-            f"{number}. {' '.join(listed.items[place].split())}"  # on one line: one number, one item
+            # on one line: one number, one item
+            f"{number}. {' '.join(listed.items[place].split())}"
             for number, place in enumerate(_order(listed, span), 1)
         ]
         fields = {**listed.fields, "count": str(span.size), self.items: "\n".join(lines)}

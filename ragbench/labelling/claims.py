@@ -138,7 +138,7 @@ class LabelledResults:
 
     @property
     def scored(self) -> RagResults:
-        """The results with all labels, which `ragbench.metrics.claims.claim_metrics_table` takes."""
+        """The results with all labels, for `ragbench.metrics.claims.claim_metrics_table`."""
         whole = tuple(result for result in self.results.results if not result.missing())
         return replace(self.results, results=whole)
 

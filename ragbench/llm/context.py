@@ -1,4 +1,5 @@
-"""The wire under the clients of Ollama and OpenAI: no prompt is cut in silence, no reply is endless.
+"""The wire under the clients of Ollama and OpenAI: no prompt is cut in silence, no reply is
+endless.
 
 Ollama is asked to refuse a prompt that does not fit (``truncate: false``), which its client cannot
 say. A count proves little: from 0.30 on Ollama counts what its cache did not have.

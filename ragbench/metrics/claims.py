@@ -34,10 +34,14 @@ GROUPS = {
     "overall": ("precision", "recall", "f1"),
     "retriever": ("claim_recall", "context_precision"),
     "generator": (
-        "context_utilization", "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination",
-        "self_knowledge", "faithfulness",
+        "context_utilization",
+        "relevant_noise_sensitivity",
+        "irrelevant_noise_sensitivity",
+        "hallucination",
+        "self_knowledge",
+        "faithfulness",
     ),
-}  # fmt: skip
+}
 METRICS = tuple(name for names in GROUPS.values() for name in names)
 LOWER_IS_BETTER = (
     "relevant_noise_sensitivity",

@@ -55,7 +55,8 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
     match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc"
-        (full-width Ａ is A); "exact" (as published: no character is changed) or "exact_subsequence".
+        (full-width Ａ is A); "exact" (as published: no character is changed) or
+        "exact_subsequence".
 
     Source: thesis §2.3, Eq 2.2.
 
@@ -80,7 +81,8 @@ def part_scores(
 
         def longest(part, text):
             starts = range(len(part))
-            return max(n for i in starts for n in range(len(part) - i + 1) if part[i : i + n] in text)
+            return max(n for i in starts for n in range(len(part) - i + 1) if part[i : i + n] in
+            text)
 
         [longest(part, text) / len(part) for part in parts]
     """

@@ -63,7 +63,7 @@ def _words_of_script(text: str) -> list[str]:
 
 
 def _other_script(*texts: str) -> bool:
-    """Say whether more than a tenth of the letters (of the digits, without letters) are not Latin."""
+    """Say whether over a tenth of the letters (of the digits, without letters) are not Latin."""
     if all(map(str.isascii, texts)):
         return False
     letters = _LETTER.findall("".join(texts)) or re.findall(r"\d", "".join(texts))

@@ -35,7 +35,8 @@ _READABLE = """# Ledger: the papers' numbers beside ours
 
 Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.
 *recorded* was computed here from outputs of others' models, *ours* measured here.
-An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, nothing is measured.
+An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, and nothing is
+measured.
 Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 
 """

@@ -94,7 +94,10 @@ def _costs(names: pd.Index, weights: str | None, *, ordered: bool) -> np.ndarray
     places = np.arange(len(names), dtype=float)
     if weights and not ordered:
         if not all(isinstance(name, Real) for name in names):
-            got = f"weights={weights!r} for labels without a given order: {', '.join(map(str, names))}"
+            got = (
+                f"weights={weights!r} for labels without a given order: "
+                f"{', '.join(map(str, names))}"
+            )
             do = "pass labels=('low', 'mid', 'high')"
             raise ConfigError(got, "their order, from least to most", do)
         places = names.to_numpy(float)

@@ -249,7 +249,10 @@ def power_analysis(
 
 
 def _spread(values: np.ndarray) -> float:
-    """Standard deviation; exactly 0 for equal values, whose rounding noise would look like power."""
+    """Standard deviation;
+
+    exactly 0 for equal values, whose rounding noise would look like power.
+    """
     if values.size < 2:
         return math.nan
     sd = float(values.std(ddof=1))

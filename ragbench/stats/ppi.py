@@ -64,8 +64,8 @@ def ppi_mean(
     weight : w; 1.0 as in ARES; 0.0 ignores the judge; "tuned" takes the weight of least variance
         (PPI++), cov(human, judge) / ((1 + n / N) var(judge)) in [0, 1].
 
-    It is `ppi_shares` for one stratum whose items are each on their own: the interval is Student's t,
-    and where the human values are 0 and 1 exact binomial, for as many labels as would have this
+    It is `ppi_shares` for one stratum whose items are each on their own: the interval is Student's
+    t, and where the human values are 0 and 1 exact binomial, for as many labels as would have this
     variance. (A normal one holds in 66 to 88 of 100 cases for shares of 2 to 5%.)
 
     ``n`` of the Interval is the number of human labels used, ``n_missing`` counts left-out values
@@ -393,7 +393,8 @@ def _joined_jeffreys(labels: _Labels, p: np.ndarray, variance: np.ndarray, level
 def _strata_shares(labels: _Labels) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of each category among the labels of each stratum, and their number.
 
-    p_h is .5 in a stratum of which no label counts; n_h is (sum of counts)^2 / sum of their squares.
+    p_h is .5 in a stratum of which no label counts; n_h is (sum of counts)^2 / sum of their
+    squares.
     """
     strata = labels.size.size
     stratum = labels.stratum[labels.counted]

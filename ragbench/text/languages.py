@@ -20,7 +20,8 @@ FUNCTION_WORDS = {
     "are s",
     "german": "der die das und den dem des ist war mit sich auf für im nicht ein eine einer von "
     "zu als auch wird wurde "
-    "was an wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem einen "
+    "was an wer wo wann wie welche welchem welchen welcher welches nach bei aus durch am einem "
+    "einen "
     "eines dass vom zum zur "
     "es sie sind hat haben über bis oder aber kein keine worden werden wenn noch nur",
     "french": "le la les des et est une un dans du que qui pour sur par avec au aux ce cette il "

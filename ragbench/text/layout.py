@@ -51,7 +51,10 @@ _COMPOUND = re.compile(r"([^\W_]+)[-\u2010](?=([^\W_]+))")
 _WORD_BEFORE = re.compile(r"[^\W_]+\Z")
 # Symbols, kana, ideographs, full-width forms; not Hangul, which is written with spaces; not the two
 # kana marks.
-_WIDE = r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
+_WIDE = (
+    r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
+)
 _FIRST_WIDE = 0x3001
 _BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
 # By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is

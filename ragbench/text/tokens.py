@@ -91,7 +91,7 @@ def minilm_version() -> str:
 
 
 def fetch_minilm() -> Path:
-    """Download the weights and the tokenizer from the model hub into the cache, checked by sha256."""
+    """Download weights and tokenizer from the model hub into the cache, checked by sha256."""
     import pooch
 
     folder = cache_dir("minilm")
