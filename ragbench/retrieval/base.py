@@ -75,7 +75,7 @@ Searcher = Annotated[Any, AfterValidator(check_retriever)]
 
 
 def retriever_settings(retriever: Any) -> dict[str, Any]:
-    """Return a retriever's settings, or without any its name (its class's, if it is no function)."""
+    """Return a retriever's settings, or without any its name, or its class's."""
     settings = getattr(retriever, "settings", None)
     name = getattr(retriever, "__qualname__", type(retriever).__name__)
     return settings() if callable(settings) else {"retriever": name}
