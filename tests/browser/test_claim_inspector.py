@@ -22,6 +22,19 @@ rb.widgets.ClaimInspector([hostile])
 """
 
 
+def choose_what_the_first_chunk_entails(book):
+    """Show a claim with a marked sentence, amid cells with all three labels."""
+    box = book.output(1)
+    place = next(
+        i
+        for i in range(20)
+        if book.run(f"print(inspector.claims.options[{i}][1])").strip() == "('reference', 1)"
+    )
+    box.get_by_label("Claim").select_option(index=place)
+    said = box.locator(".rb-detail .rb-said")
+    said.get_by_text("Entailment by chunk 1").wait_for()
+
+
 def test_the_lists_lead_to_a_text_by_keyboard(open_notebook, shots):
     book = open_notebook([MAKE, SHOW])
     box = book.output(1)
@@ -43,14 +56,7 @@ def test_the_lists_lead_to_a_text_by_keyboard(open_notebook, shots):
     chosen = box.locator("td[aria-current]")
     expect(chosen).to_have_count(1)
     assert chosen.get_attribute("title").startswith("response claim 1, chunk 5")
-    # The picture: a claim that the first chunk entails, amid cells with all three labels.
-    place = next(
-        i
-        for i in range(20)
-        if book.run(f"print(inspector.claims.options[{i}][1])").strip() == "('reference', 1)"
-    )
-    box.get_by_label("Claim").select_option(index=place)
-    detail.locator(".rb-said").get_by_text("Entailment by chunk 1").wait_for()
+    choose_what_the_first_chunk_entails(book)
     expect(detail.locator("mark")).to_have_count(1)
     for kind in ("entailed", "neutral", "contradicted"):
         assert box.locator(f".rb-{kind}").count() > 0, kind
@@ -80,6 +86,7 @@ def test_another_result_and_another_order_are_drawn_anew(open_notebook):
 def test_it_can_be_read_in_the_dark_theme(open_notebook, shots):
     book = open_notebook([MAKE, SHOW, EVIL], theme="dark")
     box = book.output(1)
+    choose_what_the_first_chunk_entails(book)
     box.locator("mark").first.wait_for()
     for part in (
         ".rb-entailed",
