@@ -74,9 +74,8 @@ def pairs_of(
 
 
 def growing_window(part: str, text: str) -> int:
-    """Longest common substring by Python's ``in``:
-
-    keep a window of the fact, grow it while the text holds it.
+    """Longest common substring by Python's ``in``: keep a window of the fact, grow it while the
+    text holds it.
     """
     best = 0
     for end in range(1, len(part) + 1):

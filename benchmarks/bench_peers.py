@@ -69,10 +69,7 @@ PROMPTS = (
 
 
 def environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Install packages into an environment of their own, unless they lie there;
-
-    return its Python.
-    """
+    """Install packages into an environment of their own, unless they lie there; return its Python."""
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if (folder / "ready").exists():
         return python
@@ -98,9 +95,8 @@ def environment(folder: Path, packages: Sequence[str]) -> Path:
 
 
 def importable(folder: Path, module: str, choices: Sequence[Sequence[str]]) -> Path | None:
-    """Return the Python of the first environment in which the module imports;
-
-    say what failed in the others.
+    """Return the Python of the first environment in which the module imports; say what failed in
+    the others.
     """
     for packages in choices:
         python = environment(folder / re.sub(r"[^\w.]+", "-", "_".join(packages)), packages)
@@ -142,9 +138,8 @@ def peer(script: str, python: Path | None, given: Path) -> dict[str, Any] | None
 
 
 def triple(claim: str) -> list[str]:
-    """Cut a claim into the three parts that RAGChecker wants;
-
-    joined by spaces they are the claim again.
+    """Cut a claim into the three parts that RAGChecker wants; joined by spaces they are the claim
+    again.
     """
     words = claim.replace('"', "'").split()
     words += ["indeed"] * (3 - len(words))
@@ -215,9 +210,8 @@ def labelled_answers(count: int) -> dict[str, Any]:
 
 
 def random_labels(results: int, chunks: int = 20) -> list[dict[str, Any]]:
-    """Random labels as words:
-
-    0-24 claims on either side, a tenth of the pairs of claim and chunk entailed.
+    """Random labels as words: 0-24 claims on either side, a tenth of the pairs of claim and chunk
+    entailed.
     """
     rng = np.random.default_rng(0)
 

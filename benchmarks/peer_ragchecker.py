@@ -23,9 +23,8 @@ logger.disable("ragchecker")
 
 
 def between(text: str, before: str, after: str) -> str:
-    """The text between the last ``before`` and the last ``after``:
-
-    examples come first in these prompts.
+    """The text between the last ``before`` and the last ``after``: examples come first in these
+    prompts.
     """
     return text[text.rindex(before) + len(before) : text.rindex(after)]
 

@@ -140,9 +140,8 @@ def rare_agreement(runs: int) -> pd.DataFrame:
 
 
 def skewed_tests(runs: int) -> pd.DataFrame:
-    """False positives at 0.05 of the paired permutation test:
-
-    questions in clusters, differences skewed or not.
+    """False positives at 0.05 of the paired permutation test: questions in clusters, differences
+    skewed or not.
     """
     rows = []
     for skewed, clusters in product((False, True), (12, 30, 80)):

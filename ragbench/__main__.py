@@ -1,6 +1,5 @@
-"""``python -m ragbench``:
-
-the commands, where no script folder is on the path (Windows without activation).
+"""``python -m ragbench``: the commands, where no script folder is on the path (Windows without
+activation).
 """
 
 import sys

@@ -16,7 +16,7 @@ def lazy(
     ----------
     homes : module of the package -> the names that live there.
     shown : names that ``dir`` has beside those. Every module of the package can be had, shown or
-    not.
+        not.
     """
     where = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
     names = sorted({*where, *shown})

@@ -60,9 +60,8 @@ def _documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
-    """Return the chunks of a document from texts or spans;
-
-    a piece without text leaves out its number, too.
+    """Return the chunks of a document from texts or spans; a piece without text leaves out its
+    number, too.
     """
     texts = (piece if isinstance(piece, str) else document.text[slice(*piece)] for piece in pieces)
     named = enumerate(text.strip() for text in texts)
@@ -93,8 +92,7 @@ def token_chunks(
     ----------
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
     words : chunks begin and end between words; only a word of more than ``size`` tokens is cut.
-    False, as in the
-        papers' runs here: after ``size`` tokens, within a word where that falls.
+        False, as in the papers' runs here: after ``size`` tokens, within a word where that falls.
 
     The default fits into the 256 tokens, with two marks, that MiniLM reads of a text.
 
@@ -164,9 +162,8 @@ class Segmentation:
 
 
 def _settings(profile: str, options: dict) -> dict:
-    """Return the profile's settings with the options in their place;
-
-    ConfigError for a wrong one.
+    """Return the profile's settings with the options in their place; ConfigError for a wrong
+    one.
     """
     check_known("chunking profile", [profile], PROFILES)
     options = {name: value for name, value in options.items() if value is not None}
@@ -271,16 +268,16 @@ def semantic_chunks(
     ----------
     embedder : LangChain ``Embeddings``; default MiniLM with cached vectors.
     profile : ``"as_run"`` or ``"paper"``; every setting left at None takes the profile's value
-    (`PROFILES`).
+        (`PROFILES`).
     window, stride : sentences of a window (as_run: on either side of its centre), and from one
-    window to the next.
+        window to the next.
     percentile : break where the distance is above this percentile of the document's own distances,
-    0-100.
+        0-100.
     threshold : break where the cosine similarity falls below this fixed value (the thesis gives
-    none; ours is 0.5).
+        none; ours is 0.5).
     min_chars : merge sentences up to this length first.
     max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends,
-    else between words.
+        else between words.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """

@@ -37,9 +37,8 @@ def _arg(*names: str, **settings: Any) -> Argument:
 
 
 def _command(name: str, *arguments: Argument) -> Callable[[_Run], _Run]:
-    """Register a function as a command;
-
-    its docstring is the help. It returns an exit status, or None for 0.
+    """Register a function as a command; its docstring is the help. It returns an exit status, or
+    None for 0.
     """
 
     def register(function: _Run) -> _Run:
@@ -50,9 +49,8 @@ def _command(name: str, *arguments: Argument) -> Callable[[_Run], _Run]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status:
-
-    0 done, 1 a check failed, 2 wrong use or data, 130 interrupted.
+    """Run one command and return its exit status: 0 done, 1 a check failed, 2 wrong use or data,
+    130 interrupted.
     """
     # Rows are made in several threads; with OpenBLAS's own threads beside them most of the CPU time
     # would be waiting.

@@ -107,9 +107,8 @@ def _weights() -> Iterator[Check]:
 
 
 def model_checks(model: Any) -> list[Check]:
-    """Ask a chat model two short questions:
-
-    does it answer, how fast, and does it keep to labels?
+    """Ask a chat model two short questions: does it answer, how fast, and does it keep to
+    labels?
     """
     settings = {"num_predict": _TOKENS, "retries": 0, "deadline_s": DEADLINE_S, "progress": False}
     answer = llm.ask(model, [_LONG_PROMPT], on_length="keep", **settings)[0]

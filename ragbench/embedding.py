@@ -457,9 +457,8 @@ def as_array(embedder: Embeddings, texts: Sequence[str], *, queries: bool = Fals
 
 
 def _checked(vectors: Any, n: int, name: str) -> np.ndarray:
-    """Return vectors as float32 (n, dimension);
-
-    ModelError, with the embedder's name, for others.
+    """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for
+    others.
     """
     try:
         array = np.asarray(vectors, np.float32)

@@ -122,9 +122,8 @@ def _failed_cell(book: Any) -> int | None:
 
 @contextmanager
 def _shared_kernel() -> Iterator[Any]:
-    """Keep one process for notebooks that follow each other:
-
-    packages are imported once, names cleared in between.
+    """Keep one process for notebooks that follow each other: packages are imported once, names
+    cleared in between.
     """
     from jupyter_client import AsyncKernelManager
     from jupyter_core.utils import run_sync
@@ -152,9 +151,8 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
 
 
 def before_saving(model: dict[str, Any], **_: Any) -> None:
-    """Keep a notebook's kernel as committed:
-
-    JupyterLab would write its own version into each that is opened.
+    """Keep a notebook's kernel as committed: JupyterLab would write its own version into each that
+    is opened.
     """
     if (
         model["type"] == "notebook"
@@ -193,8 +191,7 @@ def run_all(
     Parameters
     ----------
     publish : write notebooks, figures and ledger over those of the checkout, as the committed ones
-    are made. Otherwise
-        all goes to the folder of results, and the checkout stays as it is.
+        are made. Otherwise all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
     """
     from ragbench.onnx_models import cores
@@ -273,9 +270,8 @@ def _parameters_of(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_project(folder: str | os.PathLike[str]) -> Path:
-    """Make a new folder to start from:
-
-    an experiment file, data, template notebooks, and of the manual in ``help`` the pages `HELP`.
+    """Make a new folder to start from: an experiment file, data, template notebooks, and of the
+    manual in ``help`` the pages `HELP`.
     """
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):

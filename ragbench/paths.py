@@ -1,6 +1,5 @@
-"""Where things are on this machine:
-
-shipped data, the folder RAGBENCH_DATA, the cache, the results.
+"""Where things are on this machine: shipped data, the folder RAGBENCH_DATA, the cache, the
+results.
 """
 
 from __future__ import annotations
@@ -97,9 +96,8 @@ def cache_dir(*parts: str) -> Path:
 
 
 def results_dir(*parts: str) -> Path:
-    """Return (and make) a folder for per-question rows:
-
-    ``RAGBENCH_RESULTS``, else ``data/results``.
+    """Return (and make) a folder for per-question rows: ``RAGBENCH_RESULTS``, else
+    ``data/results``.
     """
     return _made(
         (_named("RAGBENCH_RESULTS") or project_root() / "data" / "results").joinpath(*parts)

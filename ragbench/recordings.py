@@ -29,7 +29,7 @@ from ragbench.data.relevance import document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Cell, Experiment
 from ragbench.experiment.axes import QUERY_ONLY
-from ragbench.experiment.rows import as_frame
+from ragbench.experiment.rows import as_frame, measure_answers
 from ragbench.labelling.exam import exam_grades
 from ragbench.labelling.grades import GRADE_COLUMNS, grade
 from ragbench.llm import Cassette, chat_model, model_name
@@ -61,9 +61,8 @@ NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 
 @dataclass(frozen=True)
 class _RecordedGrid:
-    """One grid of a recording:
-
-    how many questions of the order, and the settings of its Experiment for some of them.
+    """One grid of a recording: how many questions of the order, and the settings of its Experiment
+    for some of them.
     """
 
     questions: int
@@ -157,9 +156,8 @@ def _namesakes() -> dict[str, list[str]]:
 def _evidence_grid(
     questions: list[Question], minihop: Dataset, conditions: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the settings of the evidence experiment:
-
-    a condition is a retriever that finds what is assigned.
+    """Return the settings of the evidence experiment: a condition is a retriever that finds what is
+    assigned.
     """
     shown: dict[str, Document] = {}
     assigned: dict[str, dict[str, list[str]]] = {name: {} for name in (*EVIDENCE, *DISTRACTED)}
@@ -460,9 +458,9 @@ def thesis_rows(
     Parameters
     ----------
     model, judge, cassette : as for `ragbench.papers.thesis.models`; without ``model`` nothing is
-    asked.
+        asked.
     data, limit : of a live run: a name in `ragbench.papers.thesis.DATA`, and the first so many
-    questions.
+        questions.
 
     Columns as in `hotpotqa_rows`. ``attrs``: "data", "decomposer", "generator", "graded" (who
     graded), "note": as the ledger has them.
@@ -475,10 +473,8 @@ def thesis_rows(
     models = thesis.models(model, judge, cassette)
     rows = thesis.experiment(table, dataset, models).run(progress=False)
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
-    answered = rows[rows["answer"].notna()]
     for name, metric in STRING_METRICS.items():
-        pairs = zip(answered["answer"], answered["reference"], strict=True)
-        rows[name] = pd.Series([metric(*pair) for pair in pairs], answered.index, dtype=float)
+        rows[name] = measure_answers(rows, metric)
     rows.attrs = {
         "data": f"{dataset.name} ({len(dataset.questions)} questions)",
         "decomposer": models.names["decomposer"],
@@ -571,17 +567,15 @@ def every_label() -> pd.DataFrame:
 
 
 def reference_grades() -> pd.DataFrame:
-    """Return one reference grade for each distinct answer:
-
-    columns as in `every_label`, the first label of each.
+    """Return one reference grade for each distinct answer: columns as in `every_label`, the first
+    label of each.
     """
     return every_label().drop_duplicates(["question_id", "answer"], ignore_index=True)
 
 
 def graded_in_two_files() -> pd.DataFrame:
-    """Return the answers that readings blind to each other graded in two files:
-
-    question_id, answer, grade, again.
+    """Return the answers that readings blind to each other graded in two files: question_id,
+    answer, grade, again.
     """
     every = every_label()
     pair = ["question_id", "answer"]
@@ -591,9 +585,8 @@ def graded_in_two_files() -> pd.DataFrame:
 
 
 def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the reference grade of each answer as ``grade``;
-
-    none where it was not labelled.
+    """Return rows with the reference grade of each answer as ``grade``; none where it was not
+    labelled.
     """
     labels = reference_grades()[["question_id", "answer", "grade"]]
     joined = rows.drop(columns="grade").merge(labels, on=["question_id", "answer"], how="left")

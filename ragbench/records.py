@@ -127,9 +127,8 @@ class Dataset:
         return f"Dataset({self.name!r}, {len(self.questions)} questions, {self.size()}{out})"
 
     def size(self) -> str:
-        """Return how many documents there are, in words;
-
-        those of a PDF are pages: "47 files, 58 pages".
+        """Return how many documents there are, in words; those of a PDF are pages: "47 files, 58
+        pages".
         """
         if any("page" in document.meta for document in self.documents):
             files = {document.meta.get("file", document.id) for document in self.documents}
@@ -192,9 +191,8 @@ def facts_of(question: Question) -> tuple[str, ...]:
 
 
 def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
-    """Return the question that each answer belongs to;
-
-    ``answers`` are any records with a ``question_id``.
+    """Return the question that each answer belongs to; ``answers`` are any records with a
+    ``question_id``.
     """
     check_records(questions, Question, "questions")
     known = {question.id: question for question in questions}

@@ -1,14 +1,15 @@
 """Lay out the recorded answers that get reference labels, blind, as docs/preregistration/minihop.md says.
 
-    python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
-    python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
-    python scripts/draw_model_answers.py alone FOLDER       # Qwen's answers to the question alone
-    python scripts/draw_model_answers.py thesis FOLDER      # Qwen's answers with five retrievers at
-    N = 1000 python scripts/draw_model_answers.py budgets FOLDER     # SmolLM2's answers with BM25
-    at eleven N python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of
-    Qwen, and of their references python scripts/draw_model_answers.py claims_1000 FOLDER # the same
-    at N = 1000 python scripts/draw_model_answers.py claims_prompts FOLDER # claims of Qwen's
-    answers under RAGChecker's two prompts
+    python scripts/draw_model_answers.py evidence FOLDER        # all of the evidence experiment
+    python scripts/draw_model_answers.py probes FOLDER          # all answers to the probes
+    python scripts/draw_model_answers.py alone FOLDER           # Qwen's to the question alone
+    python scripts/draw_model_answers.py thesis FOLDER          # Qwen's, five retrievers, N = 1000
+    python scripts/draw_model_answers.py budgets FOLDER         # SmolLM2's with BM25 at eleven N
+    python scripts/draw_model_answers.py claims FOLDER          # claims of 150 answers of Qwen
+    python scripts/draw_model_answers.py claims_1000 FOLDER     # the same at N = 1000
+    python scripts/draw_model_answers.py claims_prompts FOLDER  # under RAGChecker's two prompts
+
+*claims* are those of the answers and of their references.
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer;
 shuffled), FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl
@@ -131,9 +132,8 @@ def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def to_check(name: str) -> list[RagResult]:
-    """Return what RAGChecker checks:
-
-    response, reference, their claims, and what the generator read.
+    """Return what RAGChecker checks: response, reference, their claims, and what the generator
+    read.
     """
     recording, grid, n, _, axis = CLAIMS[name]
     covered = recordings.manifest(recording)["grids"][grid]["questions"]
@@ -163,9 +163,8 @@ def to_check(name: str) -> list[RagResult]:
 
 
 def claim_sheets(results: list[RagResult], seed: int) -> list[dict[str, Any]]:
-    """Lay out each question once:
-
-    its texts under neutral names, shuffled, and the claims to hold against them.
+    """Lay out each question once: its texts under neutral names, shuffled, and the claims to hold
+    against them.
     """
     sheets: dict[str, dict[str, Any]] = {}
     rng = np.random.default_rng(seed)

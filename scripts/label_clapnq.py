@@ -1,9 +1,8 @@
 """Lay out the answers to ClapNQ's questions for claims and labels, and collect both (plan:
 docs/preregistration/clapnq.md).
 
-    python scripts/label_clapnq.py sheets ROWS FOLDER       # ROWS: the folder of the run of
-    `clapnq_grid` python scripts/label_clapnq.py collect FOLDER           # ->
-    data/clapnq/claims.json, claims_second.json
+    python scripts/label_clapnq.py sheets ROWS FOLDER  # ROWS: folder of the run of `clapnq_grid`
+    python scripts/label_clapnq.py collect FOLDER      # -> data/clapnq/claims.json and _second.json
 
 `sheets` writes FOLDER/sheets.jsonl (what a labeller sees: a question a line, with texts under
 neutral names) and FOLDER/key.json (what a labeller must not see: which system got which texts). The
@@ -12,9 +11,10 @@ labeller writes FOLDER/labels.jsonl, a line a question:
     {"id": "c01",
      "true_claims": [{"claim": "...", "answers": {"A1": "E", "A2": "N"},
                       "entailed_by": ["K2"], "contradicted_by": [], "together": []}],
-     "answer_claims": {"A1": [{"claim": "...", "true_answer": "E",
-                               "entailed_by": [], "contradicted_by": ["K4"], "together": [["K1",
-                               "K3"]]}], "A2": []}}
+     "answer_claims": {
+         "A1": [{"claim": "...", "true_answer": "E", "entailed_by": [],
+                 "contradicted_by": ["K4"], "together": [["K1", "K3"]]}],
+         "A2": []}}
 
 E, N, C: Entailment, Neutral, Contradiction; a chunk that is named nowhere is Neutral. `together`:
 the smallest sets of chunks that entail the claim only together. `second` writes

@@ -34,9 +34,8 @@ def metrics(model, pairs, **options):
 
 
 def baselines(model, pair, dimension, **options):
-    """Ask about one pair:
-
-    its texts one after the other, so that a server reads a shared context once.
+    """Ask about one pair: its texts one after the other, so that a server reads a shared context
+    once.
     """
     contexts = [pair.context] if dimension == "faithfulness" else None
     twice = contexts and contexts * 2

@@ -1,9 +1,8 @@
 """Record RAGEval's pipeline by a model: a set of one domain from two short texts of ours, for
 notebook 40.
 
-    python scripts/record_rageval_set.py FILE             # asks; run again to go on where it
-    stopped python scripts/record_rageval_set.py FILE --ship 10   # writes what FILE has of a set of
-    so many documents
+    python scripts/record_rageval_set.py FILE             # asks; run again to go on
+    python scripts/record_rageval_set.py FILE --ship 10   # writes a set of so many documents
 
 FILE is the cassette on which the recording grows. Shipped are `rageval_set.jsonl.gz`, the replies,
 and `rageval_set.json`, the manifest: who was asked what, with the hashes of the prompts.

@@ -42,9 +42,8 @@ START_S = 60.0
 
 
 def program(*, build: bool = True) -> str:
-    """Return the path of an `ollama`, built first where there is none;
-
-    RuntimeError says what is missing for that.
+    """Return the path of an `ollama`, built first where there is none; RuntimeError says what is
+    missing for that.
     """
     command = [SCRIPTS / "ollama.sh", *(["--find"] * (not build))]
     found = subprocess.run(
@@ -68,9 +67,8 @@ def free_port() -> int:
 def serving(
     folder: Path, port: int = 11434, ollama: str | None = None, **environment: str
 ) -> Iterator[str]:
-    """Serve the models of a folder on loopback;
-
-    yield its address. ``environment``: ``OLLAMA_...`` settings.
+    """Serve the models of a folder on loopback; yield its address. ``environment``: ``OLLAMA_...``
+    settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"

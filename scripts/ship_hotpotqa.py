@@ -1,8 +1,7 @@
 """Record Qwen's answers to HotpotQA as docs/preregistration/hotpotqa.md plans, and ship them without the
 contexts.
 
-    python scripts/ship_hotpotqa.py FOLDER   # cassettes lie in FOLDER; what they hold is not asked
-    again
+    python scripts/ship_hotpotqa.py FOLDER   # FOLDER has cassettes: nothing is asked twice
 
 Needs HotpotQA (`ragbench data fetch hotpotqa`). Writes questions.jsonl, answers.jsonl.gz and
 answers.json in data/hotpotqa/. ``FOLDER/hotpotqa_grades.sqlite``, where there is one, has Qwen's

@@ -1,9 +1,9 @@
 """Record what `ragbench.recordings` plans, and ship it: replies and manifest in data/recordings/,
 checked.
 
-    python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on where
-    it stopped python scripts/ship_recording.py smollm2            # ships what is recorded, as far
-    as it is whole python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
+    python scripts/ship_recording.py smollm2 --record   # asks the model; run again to go on
+    python scripts/ship_recording.py smollm2            # ships what is recorded, as far as whole
+    python scripts/ship_recording.py smollm2 --verify   # only checks what is shipped
 
 Faults are printed, and the status is 1 if there are any.
 """
@@ -50,9 +50,8 @@ class NotingCassette(Cassette):
 def _look_up(
     name: str, grid: str, path: Path, questions: Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, set[str]]:
-    """Look every prompt of a grid up:
-
-    its rows, with a column ``recorded``, and the keys that were asked for.
+    """Look every prompt of a grid up: its rows, with a column ``recorded``, and the keys that were
+    asked for.
     """
     with tempfile.TemporaryDirectory() as folder, NotingCassette(path) as cassette:
         options = {"on_miss": "reply"}
@@ -163,9 +162,8 @@ def _about(name: str, file: Path) -> dict[str, Any]:
 
 
 def _asked_of(name: str) -> dict[str, Any]:
-    """Return what replies depend on besides the questions:
-
-    a manifest says it, and `verify` compares.
+    """Return what replies depend on besides the questions: a manifest says it, and `verify`
+    compares.
     """
     recording = recordings.RECORDINGS[name]
     driver = endpoint_of(recording.chat_model())

@@ -1,6 +1,5 @@
-"""What tests of many modules assert in the same words:
-
-that a call is refused, and with which message.
+"""What tests of many modules assert in the same words: that a call is refused, and with which
+message.
 """
 
 import importlib.util
@@ -13,9 +12,8 @@ from ragbench.paths import project_root
 
 
 def refusals(*cases):
-    """Return a test that every call is refused:
-
-    ``(call, message)`` by a ConfigError, or ``(call, error, message)``.
+    """Return a test that every call is refused: ``(call, message)`` by a ConfigError, or ``(call,
+    error, message)``.
     """
 
     @pytest.mark.parametrize("case", cases, ids=[case[-1] for case in cases])

@@ -79,9 +79,8 @@ def _ctrl_c_works():
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_certificates():
-    """For each client httpx reads all certificates that it trusts, 40 ms;
-
-    no server of these tests has one.
+    """For each client httpx reads all certificates that it trusts, 40 ms; no server of these tests
+    has one.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
@@ -90,9 +89,8 @@ def _no_certificates():
 
 @pytest.fixture(scope="session")
 def recorded(data_mirror):
-    """Function ``recorded(path)``:
-
-    the value, or the list of lines or rows, of a packed file of the mirror.
+    """Function ``recorded(path)``: the value, or the list of lines or rows, of a packed file of the
+    mirror.
     """
 
     def read(path: str):

@@ -1,6 +1,5 @@
-"""A tiny made world for the tests of experiments:
-
-importable, so that other processes can have it too.
+"""A tiny made world for the tests of experiments: importable, so that other processes can have it
+too.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
 
 
 def graded(request, grade: int = 5) -> str | None:
-    """The reply of a judge that gives this grade to whatever it is shown;
-
-    None where a generator is asked.
+    """The reply of a judge that gives this grade to whatever it is shown; None where a generator is
+    asked.
     """
     if not request.get("format"):
         return None

@@ -116,8 +116,7 @@ class FakeOllama:
     fault : (prompt, how many calls with this prompt came before) -> Fault or None.
     latency_s : time for each answer.
     overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to
-    truncate) or "fill" (an old
-        server: 200, and the whole window counted).
+        truncate) or "fill" (an old server: 200, and the whole window counted).
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
     embed : texts -> status and body of ``/api/embed``; its models make vectors and cannot chat.
@@ -127,8 +126,7 @@ class FakeOllama:
     window : of a loaded model, where it is not num_ctx.
     modelfile : the parameters of each model, as ``/api/show`` says them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
-    get the 500 that
-        llama.cpp's Python server gives.
+        get the 500 that llama.cpp's Python server gives.
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})

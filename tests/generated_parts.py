@@ -104,9 +104,8 @@ LOST = QRA(
 
 
 class Script:
-    """A server's replies:
-
-    each by the first rule whose words stand in the prompt. ``prompts`` are those sent.
+    """A server's replies: each by the first rule whose words stand in the prompt. ``prompts`` are
+    those sent.
     """
 
     def __init__(self):
@@ -114,10 +113,7 @@ class Script:
         self.prompts = []
 
     def on(self, words, answer):
-        """Answer prompts with these words:
-
-        a text, a record for JSON, or a function of the prompt.
-        """
+        """Answer prompts with these words: a text, a record for JSON, or a function of the prompt."""
         self.rules.append((words, answer))
 
     def __call__(self, body):

@@ -13,9 +13,8 @@ def numbered(prompt, start):
 
 
 def truth(claim, text):
-    """The rule of the made judge:
-
-    a claim is its words; 'not' before a text that holds the rest contradicts it.
+    """The rule of the made judge: a claim is its words; 'not' before a text that holds the rest
+    contradicts it.
     """
     if claim in text:
         return "Entailment"

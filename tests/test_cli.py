@@ -28,9 +28,8 @@ from ragbench.widgets import ClaimInspector
 
 @pytest.fixture
 def command(capsys):
-    """Run a command that ends with this status;
-
-    return what it says: its output, or the message where it is refused.
+    """Run a command that ends with this status; return what it says: its output, or the message
+    where it is refused.
     """
 
     def command(*argv, status=0):

@@ -1,6 +1,5 @@
-"""Systems compared in pairs over the same questions:
-
-which pairs, what each says, and what cannot be compared.
+"""Systems compared in pairs over the same questions: which pairs, what each says, and what cannot
+be compared.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ AB = [("A@50", "B@50"), ("A@100", "B@100")]
 
 
 def made_rows(n=24, seed=0, **axes):
-    """Rows of three retrievers at two budgets:
-
-    B beats A by 0.3, C equals A; grades only from N = 100.
+    """Rows of three retrievers at two budgets: B beats A by 0.3, C equals A; grades only from N =
+    100.
     """
     rng = np.random.default_rng(seed)
     rows = []

@@ -1,6 +1,5 @@
-"""README and docs/:
-
-their commands work, their links lead somewhere, and no key of an experiment file is left out.
+"""README and docs/: their commands work, their links lead somewhere, and no key of an experiment
+file is left out.
 """
 
 from __future__ import annotations

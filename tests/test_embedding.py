@@ -344,9 +344,8 @@ def vectors(texts):
 
 
 def served(reply=vectors):
-    """An Ollama server of one embedding model;
-
-    ``reply(texts)`` gives a status and the body of /api/embed.
+    """An Ollama server of one embedding model; ``reply(texts)`` gives a status and the body of
+    /api/embed.
     """
     return FakeOllama(models={"letters:latest": "0123456789abcdef"}, embed=reply)
 

@@ -1,6 +1,5 @@
-"""Recordings of real models:
-
-the shipped one replays whole, and a small one made here shows what each check finds.
+"""Recordings of real models: the shipped one replays whole, and a small one made here shows what
+each check finds.
 """
 
 from __future__ import annotations

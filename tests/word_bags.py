@@ -1,6 +1,5 @@
-"""Embeddings that are easy to work out:
-
-unit vectors of the counts of a few words, or other parts of a text.
+"""Embeddings that are easy to work out: unit vectors of the counts of a few words, or other parts
+of a text.
 """
 
 import re

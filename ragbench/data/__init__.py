@@ -54,7 +54,7 @@ def load_dataset(
     ----------
     name : in ``table``; ``"auto"``: the first of the table that is on this machine.
     table : name -> loader; the papers have tables of their own, such as
-    ``ragbench.papers.thesis.DATA``.
+        ``ragbench.papers.thesis.DATA``.
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
     """

@@ -51,10 +51,10 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     Parameters
     ----------
     source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json,
-    .parquet; all but the last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such as
-    a Hugging Face ``Dataset``.
+        .parquet; all but the last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such
+        as a Hugging Face ``Dataset``.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before
-    what is recognised.
+        what is recognised.
 
     Returns
     -------

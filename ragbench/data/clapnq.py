@@ -13,24 +13,24 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ragbench.data.files import Filled, Row, read_records, shared_file
+from ragbench.data.files import FileRecord, Filled, read_records, shared_file
 from ragbench.data.hotpotqa import Paragraphs
 from ragbench.records import Dataset, Question
 
 _FILE = "clapnq_dev_answerable.jsonl"
 
 
-class _Passage(Row):
+class _Passage(FileRecord):
     title: Filled
     text: Filled
 
 
-class _Output(Row):
+class _Output(FileRecord):
     answer: str
     selected_sentences: tuple[Filled, ...]
 
 
-class _Asked(Row):
+class _Asked(FileRecord):
     id: Filled
     input: Filled
     passages: Annotated[tuple[_Passage, ...], Field(min_length=1)]
@@ -43,7 +43,7 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     Parameters
     ----------
     path : ClapNQ's ``annotated_data/dev/clapnq_dev_answerable.jsonl``; default
-    ``RAGBENCH_DATA/clapnq``.
+        ``RAGBENCH_DATA/clapnq``.
 
     Returns
     -------

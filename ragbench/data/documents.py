@@ -206,9 +206,8 @@ def _warn_of_unread(path: Path, unread: Counter[str]) -> None:
 
 
 def _check_size(path: Path, parts: Iterable[bytes]) -> None:
-    """Refuse parts of a file with too many bytes or elements;
-
-    parts after one that is too large are not asked for.
+    """Refuse parts of a file with too many bytes or elements; parts after one that is too large are
+    not asked for.
     """
     tags = 0
     for raw in parts:
@@ -270,9 +269,8 @@ def _check_pages(path: Path, reader: Any) -> None:
 
 
 def _docx_text(path: Path) -> list[str]:
-    """Read headers, body, notes and footers;
-
-    tracked insertions are text, deletions are not, each cell stands once.
+    """Read headers, body, notes and footers; tracked insertions are text, deletions are not, each
+    cell stands once.
     """
     import docx
     from docx.oxml import parse_xml

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, StrictInt
 
-from ragbench.data.files import Filled, Row, read_records, shared_file
+from ragbench.data.files import FileRecord, Filled, read_records, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
@@ -43,7 +43,7 @@ _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
 _Texts = tuple[Filled, ...]
 
 
-class _Place(Row):
+class _Place(FileRecord):
     domain: Literal[tuple(_DOMAIN)]  # type: ignore[valid-type]
     language: Literal[LANGUAGES]  # type: ignore[valid-type]
 
@@ -60,20 +60,20 @@ class _Text(_Place):
     ]
 
 
-class _Query(Row):
+class _Query(FileRecord):
     query_id: StrictInt | str | None = None
     query_type: Literal[tuple(_TYPE)]  # type: ignore[valid-type]
     content: Filled
 
 
-class _Truth(Row):
+class _Truth(FileRecord):
     doc_ids: tuple[StrictInt, ...] = ()
     content: Filled
     references: _Texts
     keypoints: _Texts | None = None
 
 
-class _Prediction(Row):
+class _Prediction(FileRecord):
     content: str
     references: _Texts
 
@@ -92,8 +92,7 @@ def load_dragonball(
     Parameters
     ----------
     path : the release's folder, or a questions file beside the documents. Default:
-    ``RAGBENCH_DATA/rageval``, the
-        release before the rebuilt file.
+        ``RAGBENCH_DATA/rageval``, the release before the rebuilt file.
     language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
@@ -158,7 +157,7 @@ def load_dragonball_answers(
     Parameters
     ----------
     path : JSON-lines file in the release's form with ``prediction`` filled in; default in
-    ``RAGBENCH_DATA/rageval``.
+        ``RAGBENCH_DATA/rageval``.
 
     Returns
     -------

@@ -36,7 +36,7 @@ def _not_blank(text: str) -> str:
 Filled = Annotated[str, AfterValidator(_not_blank)]
 
 
-class Row(BaseModel):
+class FileRecord(BaseModel):
     """A record of a file; fields that a subclass does not name are its ``model_extra``."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -114,9 +114,8 @@ def read_json(path: str | Path) -> Any:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield ("line 3", record) of a JSON-lines file without its empty lines;
-
-    DataError for a line that is no object.
+    """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line
+    that is no object.
     """
     for number, line in enumerate(_LINE_END.split(read_text(path)), 1):
         if not line.strip():
@@ -181,9 +180,8 @@ def read_records(
     make: Callable[[Any, str], Record] = lambda record, where: record,
     once: Callable[[Record], Sequence[str]] = lambda record: (),
 ) -> list[Record]:
-    """Read a file of JSON lines, or a JSON list (.json, .json.gz):
-
-    each entry is `as_record` of a shape, and ``make`` of that; see `each_record`.
+    """Read a file of JSON lines, or a JSON list (.json, .json.gz): each entry is `as_record` of a
+    shape, and ``make`` of that; see `each_record`.
     """
     is_list = str(path).removesuffix(".gz").endswith(".json")
     rows = _numbered(path) if is_list else read_jsonl(path)

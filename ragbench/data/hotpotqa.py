@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
-from ragbench.data.files import Filled, Row, as_record, each_record, read_json, read_text
+from ragbench.data.files import FileRecord, Filled, as_record, each_record, read_json, read_text
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, packaged_data, shared_data
 from ragbench.records import Dataset, Document, Question
@@ -31,9 +31,8 @@ _SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
 
 
 def find_hotpotqa() -> Path | None:
-    """Return the file `load_hotpotqa` would read:
-
-    official before subset, or None when there is neither.
+    """Return the file `load_hotpotqa` would read: official before subset, or None when there is
+    neither.
     """
     official = shared_data("hotpotqa", OFFICIAL_NAME)
     if official:
@@ -50,8 +49,8 @@ def load_hotpotqa(
     Parameters
     ----------
     path : a file of the official JSON's shape, plain or gzip, of which all is read. Default: the
-    1,886 questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache, or
-    from the subset in ``RAGBENCH_DATA``.
+        1,886 questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache,
+        or from the subset in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
     whole : without ``path``, all 7,404 usable questions of the official file, as in the thesis.
 
@@ -127,7 +126,7 @@ def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
         yield where, row
 
 
-class _Asked(Row):
+class _Asked(FileRecord):
     id: Annotated[Filled, Field(alias="_id")]
     question: Filled
     answer: Filled
@@ -145,9 +144,8 @@ class Paragraphs:
         self._ids: dict[tuple[str, str], str] = {}
 
     def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> str:
-        """Return the id of a paragraph:
-
-        its title, with a number from the second paragraph of that title on.
+        """Return the id of a paragraph: its title, with a number from the second paragraph of that
+        title on.
         """
         if (title, text) not in self._ids:
             name = title

@@ -71,8 +71,7 @@ class PeoplesGrades:
     Attributes
     ----------
     dataset : the questions (last turns), with ``meta["turns"]`` (speaker, text),
-    ``meta["doc_ids"]``
-        and ``meta["topic"]``, the conversation; and the passages.
+        ``meta["doc_ids"]`` and ``meta["topic"]``, the conversation; and the passages.
     answers : a row per answer: question_id, system, answer, conversation, answerability, and the
         scores that came with it (`RECORDED_SCORES`).
     grades : a row per grade: question_id, system, measure, rater, grade (1, worst, to 4).

@@ -23,7 +23,7 @@ import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, StrictInt
 
 from ragbench.data.files import (
-    Row,
+    FileRecord,
     as_record,
     each_record,
     read_json,
@@ -110,9 +110,8 @@ _Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedText:
-    """One retrieved text;
-
-    by keyword only, since text and id exchanged would make every context metric 0.
+    """One retrieved text; by keyword only, since text and id exchanged would make every context
+    metric 0.
     """
 
     text: str
@@ -166,9 +165,8 @@ def _is_read(labels: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RagResults:
-    """A file of results;
-
-    ``metrics`` are RAGChecker's averages in percent, by group, or None when not computed.
+    """A file of results; ``metrics`` are RAGChecker's averages in percent, by group, or None when
+    not computed.
     """
 
     results: tuple[RagResult, ...]
@@ -176,15 +174,14 @@ class RagResults:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _File(Row):
+class _File(FileRecord):
     results: list[Any]
     metrics: dict[str, _Numbers] | None = None
 
 
 def claim_text(claim: Claim) -> str:
-    """Return a claim as one text:
-
-    a sentence as it is, a triple (subject, predicate, object) joined by spaces.
+    """Return a claim as one text: a sentence as it is, a triple (subject, predicate, object) joined
+    by spaces.
     """
     return claim if isinstance(claim, str) else " ".join(claim)
 
@@ -199,9 +196,8 @@ def read_ragchecker(path: str | Path) -> RagResults:
 
 
 def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
-    """Build results from parsed RAGChecker JSON;
-
-    ``where`` begins the error messages. As `read_ragchecker`.
+    """Build results from parsed RAGChecker JSON; ``where`` begins the error messages. As
+    `read_ragchecker`.
     """
     whole = as_record(
         _File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file'
@@ -258,9 +254,8 @@ def _sizes(result: RagResult, names: tuple[str, str, str]) -> dict[str, int]:
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
-    """Return results as RAGChecker's JSON object;
-
-    what has not been done is left out, an undefined metric is null.
+    """Return results as RAGChecker's JSON object; what has not been done is left out, an undefined
+    metric is null.
     """
     data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
     if results.metrics is not None:
@@ -269,9 +264,8 @@ def to_ragchecker(results: RagResults) -> dict[str, Any]:
 
 
 def write_ragchecker(results: RagResults, path: str | Path) -> Path:
-    """Write results as RAGChecker's JSON and return the path;
-
-    reading it again gives the same results.
+    """Write results as RAGChecker's JSON and return the path; reading it again gives the same
+    results.
     """
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -312,7 +306,7 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     Parameters
     ----------
     path : RAGChecker's ``data/meta_evaluation``; default
-    ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
+        ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
     Returns
     -------

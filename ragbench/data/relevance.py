@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field, FiniteFloat
 
-from ragbench.data.files import Filled, Row, as_record, each_record, read_records, read_text
+from ragbench.data.files import FileRecord, Filled, as_record, each_record, read_records, read_text
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
 from ragbench.text.layout import holders
@@ -23,20 +23,20 @@ from ragbench.text.layout import holders
 _BLANK = "%20"  # a blank of an id in TREC's files, whose cells blanks divide
 
 
-class _Judgement(Row):
+class _Judgement(FileRecord):
     query: Filled
     document: Filled
     gain: int
 
 
-class _Ranked(Row):
+class _Ranked(FileRecord):
     query: Filled
     document: Filled
     score: FiniteFloat
     tag: str
 
 
-class _Text(Row):
+class _Text(FileRecord):
     id: Annotated[Filled, Field(alias="_id")]
     title: Any = None
     text: str
@@ -111,7 +111,7 @@ def trec_rows(
     ----------
     run : a file of ``query Q0 document rank score tag`` lines.
     ignore_identical_ids : leave out the document that has the query's id, as BEIR does: in some of
-    its sets (ArguAna, Quora) the queries are documents.
+        its sets (ArguAna, Quora) the queries are documents.
 
     Returns
     -------

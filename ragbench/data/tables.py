@@ -229,9 +229,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _plain_name(column: str) -> str:
-    """Return a column's name without capitals, with "_" for spaces and hyphens:
-
-    "Ground Truth" is "ground_truth".
+    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is
+    "ground_truth".
     """
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
@@ -244,9 +243,9 @@ def in_our_names(
     Parameters
     ----------
     aliases : our name -> other tools' names. Capitals, blanks and hyphens do not count. Another
-    name of an id is read where there is no column of our name.
+        name of an id is read where there is no column of our name.
     columns : our name -> the user's own, which goes before what is recognised. A column that has
-    our name without being meant becomes ``given_NAME``.
+        our name without being meant becomes ``given_NAME``.
     option : what the user's names are called in messages.
 
     DataError for two columns that mean the same, and for a name that is not there.

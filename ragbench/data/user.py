@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, StrictInt
 
 from ragbench.data.answers import warn_of_no_word
 from ragbench.data.documents import is_document, read_documents
-from ragbench.data.files import Filled, Row, as_record, each_record
+from ragbench.data.files import FileRecord, Filled, as_record, each_record
 from ragbench.data.hotpotqa import supporting_sentences
 from ragbench.data.tables import (
     CSVS,
@@ -75,18 +75,18 @@ def _read_list(value: Any) -> Any:
 _Listed = BeforeValidator(_read_list)
 
 
-class _Asked(Row):
+class _Asked(FileRecord):
     question: Filled
     answer: Filled
     references: Annotated[tuple[Filled, ...], _Listed] = ()
     supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], _Listed] = ()
 
 
-class _Page(Row):
+class _Page(FileRecord):
     sentences: Annotated[tuple[Filled, ...], _Listed] = ()
 
 
-class _Text(Row):
+class _Text(FileRecord):
     text: Filled
 
 
@@ -105,10 +105,10 @@ def load_questions(
     Parameters
     ----------
     questions : with ``question`` and ``answer``, and optionally ``id``, ``references`` or
-    ``supporting_facts``, ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a data
-    frame, or a list of dicts. A folder stands for the questions file in it, and for its documents.
-    In a cell of a CSV, references are separated by ``||`` or written as a JSON list,
-    ``supporting_facts`` as a JSON list.
+        ``supporting_facts``, ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a
+        data frame, or a list of dicts. A folder stands for the questions file in it, and for its
+        documents. In a cell of a CSV, references are separated by ``||`` or written as a JSON list,
+        ``supporting_facts`` as a JSON list.
     documents : see `load_documents`; or ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
@@ -161,9 +161,9 @@ def load_documents(
     Parameters
     ----------
     path : a table with ``text`` or ``sentences`` and optionally ``id`` and ``title``; a folder with
-    such a ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file; or a
-    folder of these and ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden files, links
-    that lead out of it and (with a warning) those without text.
+        such a ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file;
+        or a folder of these and ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden
+        files, links that lead out of it and (with a warning) those without text.
     fields : your own column names.
     """
     if isinstance(path, Sequence) and path and all(isinstance(d, Document) for d in path):
@@ -363,7 +363,7 @@ def validate(
     Parameters
     ----------
     min_documents : how many documents each question's evidence must come from (2 for two-hop
-    questions, as MiniHop's).
+        questions, as MiniHop's).
     form : how evidence is looked for, see `ragbench.text.layout.comparable`.
     """
     texts = [document.text for document in dataset.documents]

@@ -106,9 +106,8 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     Parameters
     ----------
     path : JSON lines with the fields question, context_v1, context_v2 (lists of texts, or one
-    text), answer,
-        ungrounded_answer, poor_answer and optionally source. "Question:" and "Answer:" before a
-        text are taken off. Default: ``RAGBENCH_DATA/wikieval``.
+        text), answer, ungrounded_answer, poor_answer and optionally source. "Question:" and
+        "Answer:" before a text are taken off. Default: ``RAGBENCH_DATA/wikieval``.
 
     Source: RAGAS, section 4 (50 rows).
     """

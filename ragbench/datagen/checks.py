@@ -89,9 +89,8 @@ def unfounded_numbers(text: str, source: str) -> list[float]:
 
 
 def shared_words(text: str, source: str) -> float:
-    """Return the share of a text's content words that the source has too;
-
-    1 for a text without any.
+    """Return the share of a text's content words that the source has too; 1 for a text without
+    any.
     """
     words = _content_words(text)
     if not words:

@@ -140,10 +140,10 @@ def draft_questions(
     documents : a file or folder, see `ragbench.load_documents`, or ``Document`` records.
     model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
     per_document : drafts of each type about each document. "two documents" takes the most similar
-    other one (BM25).
+        other one (BM25).
     seed : of the passage shown of a document that is longer than 20 sentences.
     options : for `ragbench.llm.ask`; ``prompt``, another one with the fields kind, meaning, asked,
-    sentences.
+        sentences.
 
     Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are
     ours.

@@ -101,7 +101,7 @@ def parse_axis(
     Parameters
     ----------
     value : a name, a list of names, one Dataset, or a dict label -> name, ``{use: NAME, ...}`` or
-    object.
+        object.
     models : those of `MODELS`, for the entries that name none themselves.
     folder : what relative paths start at.
     """
@@ -259,9 +259,8 @@ def _data(use: str, options: dict[str, Any], _: Mapping[str, Any], folder: Path)
 def _own_models(
     use: str, takes: Sequence[str], options: dict[str, Any], models: Mapping, folder: Path
 ) -> dict:
-    """Take the models out of the options;
-
-    return them and those of the experiment, as far as they are taken.
+    """Take the models out of the options; return them and those of the experiment, as far as they
+    are taken.
     """
     own = {
         key: parse_model(key, options.pop(key), folder)

@@ -247,9 +247,8 @@ class Grid(BaseModel):
     # --------------------------------------------------------------------------------
 
     def cells(self, data: str) -> list[Cell]:
-        """List the cells of one data set in the order of the grid;
-
-        without a generator there is none at N = 0.
+        """List the cells of one data set in the order of the grid; without a generator there is
+        none at N = 0.
         """
         answered = list(product(self.generator or (NONE,), self.judge or (NONE,)))
         above = [n for n in self.N if n]
@@ -293,9 +292,8 @@ class Grid(BaseModel):
     def open_cassette(
         self, *, make: bool = True
     ) -> contextlib.AbstractContextManager[Cassette | None]:
-        """Open the run's cassette;
-
-        None without models, without one, or where it is not there and not to be made.
+        """Open the run's cassette; None without models, without one, or where it is not there and
+        not to be made.
         """
         if not self.live or self.cassette is False:
             return contextlib.nullcontext()
@@ -334,9 +332,8 @@ def _check_name(name: Any) -> None:
 def _prompts(
     prompts: Mapping[str, Any], generators: Mapping[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the prompts by generator, files from ``folder`` on;
-
-    ConfigError for an unusable one.
+    """Return the prompts by generator, files from ``folder`` on; ConfigError for an unusable
+    one.
     """
     check_known("generator in prompts", prompts, generators)
     usable = {}
@@ -380,9 +377,8 @@ _MAX_ALIASES = 20  # of an experiment file
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without what it reads otherwise than written: ``no``, ``012``, ``1:30``, ``1.10``;
-
-    and with few aliases: a few lines with many stand for a table without end.
+    """YAML without what it reads otherwise than written: ``no``, ``012``, ``1:30``, ``1.10``; and
+    with few aliases: a few lines with many stand for a table without end.
     """
 
     aliases = 0

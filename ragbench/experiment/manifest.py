@@ -114,9 +114,8 @@ def write_manifest(
 
 
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run, given its name or folder;
-
-    DataError when it is missing or damaged.
+    """Read the manifest of a run, given its name or folder; DataError when it is missing or
+    damaged.
     """
     path = run_folder(run) / MANIFEST
     try:
@@ -180,9 +179,8 @@ _NOTHING = object()
 
 
 def _plain(value: Any) -> Any:
-    """Keep numbers, texts and lists and dicts of them;
-
-    anything else is left out, and so is what sounds secret.
+    """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what
+    sounds secret.
     """
     if isinstance(value, Mapping):
         pairs = ((str(k), _plain(v)) for k, v in value.items() if not sounds_secret(str(k)))

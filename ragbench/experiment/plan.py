@@ -115,9 +115,8 @@ def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
 
 
 def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
-    """Count the prompts of a judge for one question;
-
-    an object with ``grade_all`` grades each answer alone.
+    """Count the prompts of a judge for one question; an object with ``grade_all`` grades each
+    answer alone.
     """
     if not by_model or experiment.per_prompt == "one":
         return len(cells)

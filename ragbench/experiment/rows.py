@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -210,9 +210,8 @@ def no_room(file: object, reason: str | None) -> DataError:
 
 
 def as_frame(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Return rows as a data frame, whole numbers as ``Int64``;
-
-    with all columns those of ``meta``.
+    """Return rows as a data frame, whole numbers as ``Int64``; with all columns those of
+    ``meta``.
     """
     frame = pd.DataFrame({name: _column(rows, name) for name in columns})
     if len(columns) < len(COLUMNS):
@@ -285,9 +284,8 @@ def folder_name(name: str) -> str:
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, given its name, its folder or its file of rows;
-
-    DataError names those there are.
+    """Return the folder of a run, given its name, its folder or its file of rows; DataError names
+    those there are.
     """
     path = Path(run).expanduser()
     homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
@@ -314,9 +312,8 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
 
 
 def without_text(rows: pd.DataFrame) -> list[str]:
-    """Say which retrievers leave more than a tenth of the questions without any text:
-
-    no hit, or only blank ones.
+    """Say which retrievers leave more than a tenth of the questions without any text: no hit, or
+    only blank ones.
     """
     searched = rows[(rows["N"] > 0) & rows["context_tokens"].notna()]
     most = searched.groupby(["data", "chunker", "retriever", "k", "question_id"], sort=False)[
@@ -359,6 +356,14 @@ def system_names(rows: pd.DataFrame) -> list[str]:
             parts.append(f"prompt {row['prompt']}")
         names.append(f"{', '.join(parts)}@{row['N']}")
     return names
+
+
+def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:
+    """Return a metric of answer and true answer for each row; NaN where one of them is missing."""
+    both = rows[rows["answer"].notna() & rows["reference"].notna()]
+    pairs = zip(both["answer"], both["reference"], strict=True)
+    values = [metric(answer, reference) for answer, reference in pairs]
+    return pd.Series(values, both.index, dtype=float).reindex(rows.index)
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:

@@ -644,20 +644,18 @@ class Experiment(Grid):
     name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
     data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
     chunker, retriever : label -> function documents -> chunks; label -> function chunks ->
-    retriever (anything with
-        ``search(queries, k)``).
+        retriever (anything with ``search(queries, k)``).
     k : chunks asked for: an int, several, or a dict retriever -> int or several.
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever
-    "LLM only".
+        "LLM only".
     generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat
-    model, function (question, context) -> answer, or object with ``answer``,
-        such as a pipeline of your own. None: retrieval only.
+        model, function (question, context) -> answer, or object with ``answer``, such as a pipeline
+        of your own. None: retrieval only.
     judge : the same for grades; an object of your own has ``grade_all``. None: answers without
-    grades.
+        grades.
     prompts : generator -> id or file of its prompt with documents (fields ``{query}``,
-    ``{documents}``), for chat
-        models; one that is not named takes the thesis's. One model under two names is two prompts
-        compared.
+        ``{documents}``), for chat models; one that is not named takes the thesis's. One model under
+        two names is two prompts compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
     per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
@@ -665,10 +663,9 @@ class Experiment(Grid):
     concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, else 4.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
     truncated : an answer that ended at its limit of tokens is counted either way. ``"score"``: it
-    is graded like any
-        other, as in the papers; ``"unscored"``: it gets no grade.
+        is graded like any other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after
-    the run.
+        the run.
     embedder, scorer, decompose : of the retrievers and chunkers that name none themselves.
 
     Raises ConfigError for an axis that cannot work.
@@ -704,9 +701,8 @@ class Experiment(Grid):
         Parameters
         ----------
         executor : any ``concurrent.futures`` executor for what computes: threads (default), a
-        process pool, dask's
-            ``client.get_executor()``. Calls to models are made from this process, whatever the
-            executor.
+            process pool, dask's ``client.get_executor()``. Calls to models are made from this
+            process, whatever the executor.
         progress : show a bar.
 
         Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a

@@ -67,10 +67,9 @@ def generate(
     Parameters
     ----------
     model : a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or an object with
-    ``name`` and ``answer(question, context)``, such as a pipeline of your own.
+        ``name`` and ``answer(question, context)``, such as a pipeline of your own.
     contexts : one per question; a question that is asked at several budgets is repeated. Such an
-    object gets ``""`` for
-        None.
+        object gets ``""`` for None.
     concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, as the thesis
         measured seconds (Table 3.2), else 4.
     with_documents : prompt id or file, with the fields ``{query}`` and ``{documents}``.

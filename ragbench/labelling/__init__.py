@@ -6,8 +6,9 @@
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
 ``preferences``  which of two answers is better, by a model
 ``people``       labels that people give: what is asked, the file, the session, the agreement of two
-people ``asking``       how every label is asked of a model: each different prompt once, several
-items per prompt
+                 people
+``asking``       how every label is asked of a model: each different prompt once, several items per
+                 prompt
 
 A reply that cannot be read leaves its item unscored (None), with the raw reply in the report.
 `ragbench.scoring.LABELS` lists the labels that `ragbench.score` makes. The prompts are

@@ -1,6 +1,5 @@
-"""Verdicts on keypoints (RAGEval):
-
-is each covered by a response, contradicted by it, or neither?
+"""Verdicts on keypoints (RAGEval): is each covered by a response, contradicted by it, or
+neither?
 """
 
 from __future__ import annotations

@@ -256,9 +256,8 @@ class _Job:
     # -- from the cassette
 
     def replay(self, tape: Cassette, strict: bool) -> None:
-        """Serve everything from the cassette, without a socket;
-
-        what is missing is a failure, or raised if strict.
+        """Serve everything from the cassette, without a socket; what is missing is a failure, or
+        raised if strict.
         """
         about = (self.endpoint.model, len(self.tasks))
         missing = self._look_up(tape, self.endpoint.pinned_digest)
@@ -269,9 +268,8 @@ class _Job:
             self._settle(task, self._reply(task, tape.miss([task.id], *about)))
 
     def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
-        """Serve what is recorded;
-
-        return the rest. A recorded failure is served in replay mode only.
+        """Serve what is recorded; return the rest. A recorded failure is served in replay mode
+        only.
         """
         asked = (self.endpoint.provider, self.endpoint.name)
         digest = tape.choose_digest(*asked, on_server)
@@ -295,9 +293,8 @@ class _Job:
         return list(missing.values())
 
     def _served(self, task: _Task, answer: dict[str, Any]) -> Reply:
-        """Rebuild a reply;
-
-        a structured one is validated again, so that new validators hold for old replies.
+        """Rebuild a reply; a structured one is validated again, so that new validators hold for old
+        replies.
         """
         error = None
         parsed = None
@@ -441,9 +438,8 @@ class _Job:
             del self.under_way[thread]
 
     def _attempt(self, task: _Task) -> Reply:
-        """Make one call and, where a structured reply was not good, its repair;
-
-        judge what comes back.
+        """Make one call and, where a structured reply was not good, its repair; judge what comes
+        back.
         """
         messages = task.messages
         schema = json.loads(task.json_schema) if task.json_schema else None
@@ -595,9 +591,8 @@ _KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
-    """Return what is stored of a reply;
-
-    what the key says already (model, options ...) is not repeated.
+    """Return what is stored of a reply; what the key says already (model, options ...) is not
+    repeated.
     """
     answer = {name: getattr(reply, name) for name in ("ok", *_KEPT)}
     if reply.form:

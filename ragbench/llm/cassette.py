@@ -139,10 +139,7 @@ def _checksum(text: str) -> str:
 
 
 def _problems(key: str, request: str, answer: str, noted: str) -> list[str]:
-    """List what is wrong with a row:
-
-    its key against its request, its answer against its checksum.
-    """
+    """List what is wrong with a row: its key against its request, its answer against its checksum."""
     try:
         keys, *asked = _rebuilt(json.loads(request))
         belongs = keys.key(*asked) == key
@@ -167,10 +164,9 @@ class Cassette:
     ----------
     path : the file; made when it is not there (not in replay mode).
     mode : ``"record"`` (serve what is recorded, ask and record the rest), ``"replay"`` (serve what
-    is recorded, open no
-        socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable
-        RAGBENCH_CASSETTE wins over this argument, so that an unchanged notebook or script can be
-        recorded anew.
+        is recorded, open no socket, a miss is an error) or ``"off"`` (neither read nor write). The
+        environment variable RAGBENCH_CASSETTE wins over this argument, so that an unchanged
+        notebook or script can be recorded anew.
     digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
 
@@ -216,9 +212,8 @@ class Cassette:
         self.close()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it;
-
-        it opens itself again when next used.
+        """Fold the write-ahead log into the file and close it; it opens itself again when next
+        used.
         """
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
@@ -263,9 +258,8 @@ class Cassette:
                 raise self._unreadable(error) from None
 
     def _each(self, columns: Sequence[str]) -> Iterator[tuple]:
-        """Yield all rows in the order of their keys, a thousand in memory;
-
-        the first column is the key.
+        """Yield all rows in the order of their keys, a thousand in memory; the first column is the
+        key.
         """
         sql = (
             f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT "
@@ -331,9 +325,8 @@ class Cassette:
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the recorded answers (and failures:
-
-        ``ok`` False) by key. DataError for a reply that was changed.
+        """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply
+        that was changed.
         """
         wanted = list(keys)
         answers: dict[str, dict[str, Any]] = {}
@@ -439,9 +432,8 @@ class Cassette:
         return added
 
     def verify(self) -> list[str]:
-        """Check the file, every key against its request, every answer against its checksum;
-
-        list what is wrong.
+        """Check the file, every key against its request, every answer against its checksum; list
+        what is wrong.
         """
         problems = [
             f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"

@@ -26,9 +26,8 @@ _CONNECT_S = 10.0
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate tokens:
-
-    4 ASCII characters or 1 other each. For English within a quarter of common vocabularies.
+    """Estimate tokens: 4 ASCII characters or 1 other each. For English within a quarter of common
+    vocabularies.
     """
     plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return math.ceil(plain / 4) + len(text) - plain

@@ -50,9 +50,8 @@ FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "
 
 @dataclass(slots=True)
 class Received:
-    """One whole reply;
-
-    ``finish`` is "" where the server sent no end mark, a count None where it gives none.
+    """One whole reply; ``finish`` is "" where the server sent no end mark, a count None where it
+    gives none.
     """
 
     text: str = ""
@@ -119,9 +118,8 @@ class Endpoint:
         """Take over the step's bound, if the model can be told of one and names none."""
 
     def digest(self) -> str:
-        """Return the digest of the model's weights:
-
-        the one given with it, else the server's ("": it has none).
+        """Return the digest of the model's weights: the one given with it, else the server's ("":
+        it has none).
         """
         return self.served_digest() if self.pinned_digest is None else self.pinned_digest
 

@@ -95,10 +95,8 @@ def failure(
     secrets: tuple[str, ...] = (),
     **about: Any,
 ) -> CallError:
-    """Build the CallError of one kind;
-
-    ``detail`` says what was seen, ``model`` has its provider; ``about``: ``status``,
-    ``retry_after``.
+    """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider;
+    ``about``: ``status``, ``retry_after``.
     """
     source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]
@@ -150,9 +148,8 @@ _BY_NAME = {
 
 
 def from_exception(error: BaseException) -> tuple[str, str, int]:
-    """Name the failure behind an exception of a client or a LangChain model:
-
-    its kind, what it says, HTTP status.
+    """Name the failure behind an exception of a client or a LangChain model: its kind, what it
+    says, HTTP status.
     """
     chain = list(_chain(error))
     words = _server_words(str(getattr(error, "error", None) or error))
@@ -252,17 +249,15 @@ def without_secrets(value: Any) -> Any:
 
 
 def _looks_like_key(text: str) -> bool:
-    """Whether a text is long and varied enough for a key;
-
-    "test", "none" and "not-needed" are ordinary words.
+    """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are
+    ordinary words.
     """
     return len(text) >= _KEY_CHARS and len(set(text)) >= _KEY_LETTERS and len(text.split()) == 1
 
 
 def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
-    """Collect keys from a model's fields:
-
-    SecretStr, headers and bodies, passwords in addresses. Longest first.
+    """Collect keys from a model's fields: SecretStr, headers and bodies, passwords in addresses.
+    Longest first.
     """
     secrets = {secret for field in fields for secret in _secrets_of(*field)}
     return tuple(sorted(filter(_looks_like_key, secrets), key=len, reverse=True))
@@ -291,9 +286,8 @@ def _hide(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Make words of a server fit for a message (never for a reply):
-
-    no keys in them, and nothing a terminal obeys.
+    """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a
+    terminal obeys.
     """
     return printable(_KEY_LIKE.sub("[secret]", _hide(text, secrets)))
 

@@ -47,9 +47,8 @@ _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own defaul
 
 @dataclass(frozen=True, slots=True)
 class _Gguf:
-    """A model file:
-
-    its name without folder and ending, and where it lies (None: its package is not installed).
+    """A model file: its name without folder and ending, and where it lies (None: its package is not
+    installed).
     """
 
     name: str
@@ -243,9 +242,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _serve() -> None:
-    """Be the child process:
-
-    read settings from the first line of stdin, print the port, serve until stdin closes.
+    """Be the child process: read settings from the first line of stdin, print the port, serve until
+    stdin closes.
     """
     line = sys.stdin.buffer.readline()
     out = os.dup(1)

@@ -1,6 +1,5 @@
-"""What a call to a model gives back:
-
-one Reply per prompt, and the Usage that is summed over them.
+"""What a call to a model gives back: one Reply per prompt, and the Usage that is summed over
+them.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ class Usage:
     Attributes
     ----------
     calls : requests that ended with a whole answer from the server (a repair try is a call of its
-    own).
+        own).
     prompt_tokens, output_tokens : as the server counted them; ``uncounted`` calls are missing from
-    both sums.
+        both sums.
     prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server
-    says (else 0).
+        says (else 0).
     seconds : of the calls: the sum of these two, or wall-clock time where the server says neither.
     """
 
@@ -44,7 +43,6 @@ class Usage:
     @property
     def tokens_per_second(self) -> float:
         """Output tokens per second of writing (of wall-clock time where the server gives no time);
-
         NaN without any.
         """
         seconds = self.output_seconds or self.seconds
@@ -56,9 +54,8 @@ class Usage:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Usage:
-        """Rebuild what ``to_dict`` gave;
-
-        older recordings have a field for money, which is left out.
+        """Rebuild what ``to_dict`` gave; older recordings have a field for money, which is left
+        out.
         """
         return cls(**{f.name: values[f.name] for f in fields(cls)})
 
@@ -73,14 +70,13 @@ class Reply:
         Of a failure: whatever the model wrote last.
     parsed : the validated pydantic object, or None.
     usage, seconds : of the calls behind this reply (as recorded, if ``cached``), without waiting
-    for a busy server.
+        for a busy server.
     cached : served from a cassette, or from an equal prompt of the same ``ask``.
     id, step : the names given to ``ask``.
     raw : everything the model wrote, word for word.
     finish : why the server stopped, as it says (``"stop"``, ``"length"``, ...).
     form : the ``response_format`` an OpenAI-compatible server took the schema in: "json_schema", or
-    the weaker
-        "json_object"; the reply is validated either way. "" elsewhere.
+        the weaker "json_object"; the reply is validated either way. "" elsewhere.
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.
     model, digest, host, key : who answered, and the key on the cassette.

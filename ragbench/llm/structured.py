@@ -33,9 +33,8 @@ def as_messages(prompt: Any) -> list[dict]:
     Parameters
     ----------
     prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a
-    list of messages
-        (LangChain's, dicts, or (role, text) pairs). Further fields of a message (tool calls ...)
-        are kept.
+        list of messages (LangChain's, dicts, or (role, text) pairs). Further fields of a message
+        (tool calls ...) are kept.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
@@ -165,9 +164,8 @@ def _in_words(error: Any) -> str:
 
 
 def repeats(text: str) -> bool:
-    """Whether a text ends in one piece of at most 400 characters, over and over;
-
-    white space counts.
+    """Whether a text ends in one piece of at most 400 characters, over and over; white space
+    counts.
     """
     tail = text[-4000:]
     return any(
@@ -179,9 +177,8 @@ def repeats(text: str) -> bool:
 def repair_messages(
     messages: Sequence[dict], written: str, problem: str, json_schema: str
 ) -> list[dict]:
-    """Build the one second try:
-
-    the conversation so far (a long draft in part), what was wrong, and the schema.
+    """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
+    the schema.
     """
     written = written if len(written) <= _MOST_DRAFT else written[:_MOST_DRAFT] + " [...]"
     ask = (

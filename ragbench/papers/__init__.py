@@ -43,9 +43,8 @@ Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 
 
 def published_items(paper: str) -> dict[str, Path]:
-    """Return the published tables and figures of a paper:
-
-    item name, as the paper calls it, and its file.
+    """Return the published tables and figures of a paper: item name, as the paper calls it, and its
+    file.
     """
     check_known("paper", [paper], PAPERS)
     files = sorted(packaged_data("papers").glob(f"{paper}_*.csv"))
@@ -96,12 +95,11 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     ----------
     paper, item : as in `published`; an item the paper does not have is kept too.
     cells : as from `cells`: columns row, column, value, and optionally n (questions scored),
-    unscored, note. A value of
-        NaN says that it could not be measured; its note says which command and model would.
+        unscored, note. A value of NaN says that it could not be measured; its note says which
+        command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
     recorded : True for numbers computed from outputs that somebody else's models produced, and for
-    arithmetic on
-        printed numbers, whose ``by`` begins with ``"identity: "``.
+        arithmetic on printed numbers, whose ``by`` begins with ``"identity: "``.
 
     Returned is the path of ``ledger.csv`` in the folder of figures, rebuilt.
     """
@@ -127,9 +125,8 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
 
 
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
-    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`;
-
-    of one paper, of one item.
+    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`; of one
+    paper, of one item.
     """
     frame = _join(_measured())
     if paper:
@@ -267,9 +264,8 @@ def _digits(value: object) -> str:
 
 
 def _measured() -> pd.DataFrame:
-    """The measured cells of the ledger;
-
-    before a first measurement of one's own, those that came with the checkout.
+    """The measured cells of the ledger; before a first measurement of one's own, those that came
+    with the checkout.
     """
     path = figures_dir() / "ledger.csv"
     if not path.is_file() and not os.environ.get("RAGBENCH_FIGURES", "").strip():

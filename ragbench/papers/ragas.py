@@ -1,6 +1,5 @@
-"""The pairwise protocol of RAGAS's Table 1:
-
-does a metric score the text higher that was made better?
+"""The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made
+better?
 """
 
 from __future__ import annotations
@@ -152,9 +151,8 @@ def agreement_row(scores: pd.DataFrame, *, seed: int = 0) -> dict[str, float]:
 
 
 def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 0) -> pd.DataFrame:
-    """Turn tables of pairs by (source, dimension) into rows of Table 1:
-
-    both names, then as of `agreement_row`.
+    """Turn tables of pairs by (source, dimension) into rows of Table 1: both names, then as of
+    `agreement_row`.
     """
     rows: list[dict[str, Any]] = [
         {"source": source, "dimension": name.replace("_", " "), **agreement_row(table, seed=seed)}
@@ -180,9 +178,8 @@ def _sides(
 def _paired(
     pairs: Sequence[Pair], scores: Sequence[float], status: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Lay scores of all better texts, then of all worse ones, side by side;
-
-    a pair's status is its first fault.
+    """Lay scores of all better texts, then of all worse ones, side by side; a pair's status is its
+    first fault.
     """
     half = len(pairs)
     status = status or ["scored" if s == s else "unread" for s in scores]

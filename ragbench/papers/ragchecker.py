@@ -133,9 +133,8 @@ def _prompt(generator: str) -> str:
 
 
 def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
-    """Keep the (first ``limit``) questions with a long answer and exclude the others;
-
-    all where none is marked long.
+    """Keep the (first ``limit``) questions with a long answer and exclude the others; all where
+    none is marked long.
     """
     short = [q for q in data.questions if not q.meta.get("long_answer")]
     if len(short) == len(data.questions):  # ClapNQ: all its answers are long

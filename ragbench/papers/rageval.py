@@ -95,9 +95,8 @@ def _one_language(questions: Sequence[Question]) -> str:
 def cut(
     documents: Iterable[Document], size: int, how: str = "characters", language: str = "en"
 ) -> list[Chunk]:
-    """Cut documents:
-
-    whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, within words.
+    """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of
+    tokens, within words.
     """
     check_known("way to cut", [how], CUTS)
     if how == "windows":
@@ -113,9 +112,8 @@ def _with_titles(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 def character_bigrams(text: str) -> list[str]:
-    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits;
-
-    a lone character stays.
+    """Overlapping pairs of Chinese characters, and runs of Latin letters and digits; a lone
+    character stays.
     """
     terms = []
     for run in _RUN.findall(text.lower()):
@@ -127,9 +125,8 @@ def character_bigrams(text: str) -> list[str]:
 
 
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
-    """Return the tokenizer ``"jieba"`` or ``"bigrams"``;
-
-    ``"auto"`` takes jieba where it is installed.
+    """Return the tokenizer ``"jieba"`` or ``"bigrams"``; ``"auto"`` takes jieba where it is
+    installed.
     """
     check_known("Chinese tokenizer", [name], _TOKENIZERS)
     installed = importlib.util.find_spec("jieba") is not None
@@ -183,11 +180,10 @@ def retrieval_rows(
     Parameters
     ----------
     retrievers : name -> what builds one from chunks (`bm25`, a partial ``make_retriever``, or your
-    own).
+        own).
     settings : name -> (chunk size, passages).
     prefix : index the chunks with (True) and without (False) their document's title. Scores are
-    always taken on the
-        chunks themselves: the title is not retrieved text.
+        always taken on the chunks themselves: the title is not retrieved text.
     how : as for `cut`. variant, empty : as for `passage_table`.
 
     One row per setting, prefix, retriever and question. Recall and EIR are NaN without references,
@@ -272,9 +268,8 @@ def verdicts(
 
 
 def _answers_of_others(questions: Sequence[Question]) -> list[str]:
-    """Return for each question the true answer of the next one of its kind:
-
-    a judge must not find its points there.
+    """Return for each question the true answer of the next one of its kind: a judge must not find
+    its points there.
     """
     by_kind: dict[str, list[Question]] = {}
     for question in questions:

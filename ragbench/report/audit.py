@@ -490,9 +490,8 @@ def audit_ledger(paper: str, item: str) -> AuditTable:
 
 
 def _units(cells: pd.DataFrame, paper: str, item: str) -> pd.Series:
-    """Return the unit of each cell;
-
-    a row of our own has that of its column, where all are alike.
+    """Return the unit of each cell; a row of our own has that of its column, where all are
+    alike.
     """
     if item not in published_items(paper):
         return pd.Series(None, cells.index, dtype=object)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.data.relevance import linked_questions
-from ragbench.experiment.rows import system_names
+from ragbench.experiment.rows import measure_answers, system_names
 from ragbench.metrics.lexical import contained
 from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, RIGHT, run_parts, varying
 from ragbench.stats import compare, means, with_interval
@@ -37,12 +37,9 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     ``fully_right`` (1 for grade 5); and ``cluster``: the questions that share a document of their
     evidence, else those of one topic, else each question is on its own.
     """
-    answered = rows["answer"].notna() & rows["reference"].notna()
-    pairs = zip(rows.loc[answered, "answer"], rows.loc[answered, "reference"], strict=True)
-    values = [contained(answer, reference) for answer, reference in pairs]
     return rows.assign(
         system=system_names(rows),
-        contained=pd.Series(values, rows.index[answered], dtype=float).reindex(rows.index),
+        contained=measure_answers(rows, contained),
         fully_right=fully_right(rows["grade"]),
         cluster=_clusters(rows),
     )
@@ -107,7 +104,7 @@ def compare_factor(rows: pd.DataFrame, factor: str, measure: str) -> pd.DataFram
     return table.assign(pair=table["a"].astype(str) + " - " + table["b"].astype(str))
 
 
-def settings_of(table: pd.DataFrame) -> pd.Series:
+def _other_factors(table: pd.DataFrame) -> pd.Series:
     """Name the setting of each row of `compare_factor`, by the other factors that vary."""
     others = [name for name in CELL if name in table]
     if not others:
@@ -126,7 +123,7 @@ def comparison_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def draw_factor(table: pd.DataFrame, measure: str) -> Figure:
     """Draw the differences of `compare_factor`; what is significant at .05 is filled."""
-    setting = settings_of(table)
+    setting = _other_factors(table)
     row = table["pair"].where(setting.eq(""), table["pair"] + " | " + setting)
     drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
     label = f"difference in {measure.replace('_', ' ')}"

@@ -29,9 +29,8 @@ _LONG = 45  # rows that still fit on one page
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table:
-
-    ``frame`` for the CSV, ``shown`` for readers (None: the same), ``notes`` under it.
+    """A table: ``frame`` for the CSV, ``shown`` for readers (None: the same), ``notes`` under
+    it.
     """
 
     stem: str

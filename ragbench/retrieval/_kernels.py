@@ -40,9 +40,8 @@ def _sift_down(scores, items, i, n):
 
 @compiled()
 def _push(scores, items, n, score, item):
-    """Offer a hit to a heap of capacity ``len(scores)`` that holds ``n``;
-
-    return how many it holds now.
+    """Offer a hit to a heap of capacity ``len(scores)`` that holds ``n``; return how many it holds
+    now.
     """
     if n < len(scores):
         i = n
@@ -72,9 +71,8 @@ def _sort_best_first(scores, items, n):
 
 @compiled()
 def _first_not_below(chunks, p, end, chunk):
-    """Return the first posting in ``p:end`` whose chunk is not below ``chunk``;
-
-    it is expected near ``p``.
+    """Return the first posting in ``p:end`` whose chunk is not below ``chunk``; it is expected near
+    ``p``.
     """
     step = 1
     while p + step < end and chunks[p + step] < chunk:

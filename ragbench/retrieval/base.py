@@ -26,9 +26,8 @@ Scopes = list[frozenset[str] | None] | None
 
 
 def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """List the chunks;
-
-    ConfigError for something else, DataError for none or two that share an id.
+    """List the chunks; ConfigError for something else, DataError for none or two that share an
+    id.
     """
     if isinstance(chunks, str) or not isinstance(chunks, Iterable):
         raise ConfigError(
@@ -172,9 +171,8 @@ class Retriever(BaseRetriever):
         return {"retriever": type(self).__name__, **fields}
 
     def __repr__(self) -> str:
-        """Write what changes the hits in one line:
-
-        ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``.
+        """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32',
+        chunks=12)``.
         """
         settings = retriever_settings(self)
         over = settings.get("over", [])
@@ -295,9 +293,8 @@ class Index(Retriever):
         return places
 
     def _by_scope(self, scopes: Scopes, n: int) -> list[tuple[np.ndarray | None, list[int]]]:
-        """Group n queries by scope:
-
-        (positions of the allowed chunks or None: all, numbers of the queries).
+        """Group n queries by scope: (positions of the allowed chunks or None: all, numbers of the
+        queries).
         """
         groups: dict[frozenset[str] | None, list[int]] = {}
         for q, scope in enumerate(scopes or [None] * n):
@@ -327,7 +324,6 @@ class Index(Retriever):
 
 def to_langchain(chunks: Iterable[Chunk]) -> list[LangChainDocument]:
     """Return chunks as LangChain documents, for a vector store:
-
     ``store.add_documents(to_langchain(chunks))``.
     """
     return [_document(chunk) for chunk in chunks]
@@ -340,11 +336,11 @@ class FromLangChain(Index):
     Parameters
     ----------
     retriever : with ``invoke(query)``. It is asked for k documents where it has ``search_kwargs``
-    or a field ``k``.
+        or a field ``k``.
     chunks : those that it searches, see `to_langchain`. A document is found again by its chunk's
-    id, else by its text.
+        id, else by its text.
     label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by
-    this label.
+        this label.
     """
 
     label: str

@@ -4,21 +4,22 @@ With K = k1 * (1 - b + b * length / average length), N chunks, df chunks that ho
 count in the chunk and qtf its count in the query, a chunk scores the sum over the query's terms of
 idf * saturation:
 
-=========  ===========================================  ======================
-======================================= variant    idf
-saturation              source =========  ===========================================
-======================  ======================================= terrier    log2((N - df + 0.5) / (df
-+ 0.5))            (k1 + 1) tf / (tf + K)  Terrier 5, class BM25; thesis §2.5.3
+=========  =======================================  ======================
+variant    idf                                      saturation
+=========  =======================================  ======================
+terrier    log2((N - df + 0.5) / (df + 0.5))        (k1 + 1) tf / (tf + K)
            x (k3 + 1) qtf / (k3 + qtf)
-lucene     ln(1 + (N - df + 0.5) / (df + 0.5))          tf / (tf + K)           Kamphuis et al.,
-ECIR 2020, Table 1 robertson  ln((N - df + 0.5) / (df + 0.5)), at least 0  tf / (tf + K)
-the same; Robertson et al., TREC-3 atire      ln(N / df)                                   (k1 + 1)
-tf / (tf + K)  the same; Trotman et al., ADCS 2014 okapi      ln((N - df + 0.5) / (df + 0.5)); where
-(k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi; its ties
-           negative, 0.25 times the mean idf                            fall in the order given, not
-           by id
-=========  ===========================================  ======================
-=======================================
+lucene     ln(1 + (N - df + 0.5) / (df + 0.5))      tf / (tf + K)
+robertson  ln((N - df + 0.5) / (df + 0.5)),         tf / (tf + K)
+           at least 0
+atire      ln(N / df)                               (k1 + 1) tf / (tf + K)
+okapi      ln((N - df + 0.5) / (df + 0.5)); where   (k1 + 1) tf / (tf + K)
+           negative, 0.25 times the mean idf
+=========  =======================================  ======================
+
+Sources: ``terrier``: Terrier 5, class BM25; thesis §2.5.3. ``lucene``, ``robertson``, ``atire``:
+Kamphuis et al., ECIR 2020, Table 1 (with Robertson et al., TREC-3, and Trotman et al., ADCS 2014).
+``okapi``: rank_bm25.BM25Okapi; its ties fall in the order given, not by id.
 
 ``terrier`` counts a repeated query term through k3 = 8, the others add it once per occurrence.
 ``terrier`` and ``okapi`` give a term found in more than half of the chunks a weight that is
@@ -80,12 +81,11 @@ class BM25(Index):
     ----------
     k1, b : saturation (> 0; default 1.2, for ``okapi`` 1.5) and length normalisation in [0, 1].
     variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the
-    module's table.
+        module's table.
     tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``,
-    ``"plain"`` ...), a
-        ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks'
-        language (attribute ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and
-        ``okapi`` their own.
+        ``"plain"`` ...), a ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which
+        chooses by the chunks' language (attribute ``tokenizer`` and ``settings()`` say what it
+        chose); of ``terrier`` and ``okapi`` their own.
     """
 
     k1: _Weight = Field(gt=0)

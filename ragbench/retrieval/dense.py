@@ -30,8 +30,8 @@ class Dense(Index):
     Parameters
     ----------
     embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all
-    queries. A text
-        whose vector is zero is never returned. The chunks are embedded at the first search.
+        queries. A text whose vector is zero is never returned. The chunks are embedded at the first
+        search.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -108,9 +108,8 @@ class Dense(Index):
     def nearest(
         self, queries: np.ndarray, k: int, scopes: Scopes = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Find the k chunks nearest to each query vector:
-
-        their places in ``chunks`` and float64 scores, best first.
+        """Find the k chunks nearest to each query vector: their places in ``chunks`` and float64
+        scores, best first.
         """
         found = [(np.empty(0, int), np.empty(0))] * len(queries)
         for allowed, members in self._by_scope(scopes, len(queries)):
@@ -154,9 +153,8 @@ def _exact(
 
 
 def _dots(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Inner products in float64;
-
-    equal vectors have equal ones, which a matrix product does not promise.
+    """Inner products in float64; equal vectors have equal ones, which a matrix product does not
+    promise.
     """
     return (vectors.astype(np.float64) * query).sum(axis=1)
 
@@ -209,9 +207,8 @@ class MMR(Retriever):
 def _select_mmr(
     vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float
 ) -> list[int]:
-    """Select among candidates, the most similar one first, by their unit vectors;
-
-    the earlier one wins a tie.
+    """Select among candidates, the most similar one first, by their unit vectors; the earlier one
+    wins a tie.
     """
     chosen = [0] if len(vectors) else []
     redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen

@@ -29,8 +29,8 @@ class MultiQuery(Retriever):
     Parameters
     ----------
     decompose : question -> list of questions, to which the original one is not added; see
-    `llm_decomposer`. One with
-        ``batch(questions) -> list of lists``, as it has, is called once per search.
+        `llm_decomposer`. One with ``batch(questions) -> list of lists``, as it has, is called once
+        per search.
     k_each : hits per derived question.
     keep : how many of the union are kept at most, whatever ``k``.
 
@@ -99,9 +99,8 @@ class MultiQuery(Retriever):
 
 
 def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
-    """Yield what a retriever, or one inside it, asks a model of:
-
-    its step, calls a question, what has the model.
+    """Yield what a retriever, or one inside it, asks a model of: its step, calls a question, what
+    has the model.
     """
     if hasattr(decompose := getattr(retriever, "decompose", None), "model"):
         yield "decompose", 1, decompose
@@ -161,9 +160,8 @@ class _LLMDecomposer:
         return self.batch([question])[0]
 
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of many questions;
-
-        ModelError where the reply to one failed or held no line.
+        """Return the derived questions of many questions; ModelError where the reply to one failed
+        or held no line.
         """
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
@@ -196,9 +194,8 @@ llm_decomposer = _LLMDecomposer
 
 
 def make_decomposer(name: str, cassette: Any = None, **options: Any) -> _LLMDecomposer:
-    """Make a decomposer of a chat model by its name;
-
-    ``options`` are of `ragbench.llm.chat_model`.
+    """Make a decomposer of a chat model by its name; ``options`` are of
+    `ragbench.llm.chat_model`.
     """
     from ragbench.llm import chat_model
 

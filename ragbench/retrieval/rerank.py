@@ -94,8 +94,8 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     ----------
     items : best first.
     order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd
-    count, last for an even
-        one) or ``"mended"`` (best first, second best last, for every count).
+        count, last for an even one) or ``"mended"`` (best first, second best last, for every
+        count).
 
     Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
 
@@ -119,8 +119,7 @@ class LongContextReorder(Retriever):
     Parameters
     ----------
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that
-    many tokens (the
-        last one may lose its end), then put them in the mended order.
+        many tokens (the last one may lose its end), then put them in the mended order.
     tokenizer : what counts the tokens, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     """
 
@@ -278,9 +277,8 @@ class _Relevance(BaseModel):
 
 
 class ModelScorer:
-    """A chat model that gives each passage a number from 0 to 10, in a call of its own;
-
-    arguments as of `ask`.
+    """A chat model that gives each passage a number from 0 to 10, in a call of its own; arguments
+    as of `ask`.
     """
 
     def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:

@@ -29,9 +29,8 @@ _latest: tuple[list[Chunk], Embeddings | None, bool, Dense] | None = None
 def _dense(
     chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False
 ) -> Dense:
-    """Index the chunks, or take the index of the call before:
-
-    SIM, MMR, MLQ, REO and Hybrid share one.
+    """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share
+    one.
     """
     global _latest
     chunks = check_chunks(chunks)
@@ -106,22 +105,19 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     Parameters
     ----------
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"``
-    (long-context reorder),
-        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by ``scorer``),
-        or your own.
+        (long-context reorder), ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by
+        ``scorer``), or your own.
     settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks.
-    The dense ones take
-        ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes ``variant`` and
-        ``tokenizer`` of BM25.
+        The dense ones take ``embedder`` (default MiniLM), MLQ needs ``decompose``, Hybrid takes
+        ``variant`` and ``tokenizer`` of BM25.
     """
     check_known(f"option of {name}", settings, settings_of(name, objects=True))
     return check_retriever(RETRIEVERS[name](chunks, **settings))
 
 
 def settings_of(name: str, *, objects: bool = False) -> list[str]:
-    """List the settings a retriever takes;
-
-    ``objects``: also what only a program can give, such as ``embedder``.
+    """List the settings a retriever takes; ``objects``: also what only a program can give, such as
+    ``embedder``.
     """
     check_known("retriever", [name], RETRIEVERS)
     builder = RETRIEVERS[name]

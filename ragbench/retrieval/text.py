@@ -1,17 +1,18 @@
 """Text -> terms: the tokenisers of BM25, one table.
 
 ``auto``     the default: the row below for the language that the chunks are in (`language_of`),
-else ``words``. ``words``    runs of letters, digits and their marks in any script, compared under
-NFKC and case folding; no stop words,
-             no stems. Scripts without blanks (Chinese, Japanese, Thai ...) and Korean: overlapping
-             pairs of characters.
+             else ``words``.
+``words``    runs of letters, digits and their marks in any script, compared under NFKC and case
+             folding; no stop words, no stems. Scripts without blanks (Chinese, Japanese, Thai ...)
+             and Korean: overlapping pairs of characters.
 a language   ``english``, ``german``, ``french``: ``words`` with Snowball stems; ``chinese``:
-``words``. ``jieba``    Chinese words by the package jieba; where it is installed, ``auto`` takes it
-for Chinese. ``terrier``  as the thesis ran it (§2.5.3, PyTerrier's defaults): runs of ASCII letters
-and digits, lower case, no term
-             longer than 20 characters, with more than four digits or four equal characters in a
-             row, English stop words, Porter stems; a query keeps only ``[A-Za-z0-9 ]``. Words with
-             any other letter are lost.
+             ``words``.
+``jieba``    Chinese words by the package jieba; where it is installed, ``auto`` takes it for
+             Chinese.
+``terrier``  as the thesis ran it (§2.5.3, PyTerrier's defaults): runs of ASCII letters and digits,
+             lower case, no term longer than 20 characters, with more than four digits or four equal
+             characters in a row, English stop words, Porter stems; a query keeps only
+             ``[A-Za-z0-9 ]``. Words with any other letter are lost.
 ``plain``    runs of Unicode word characters, lower case; no stop words, no stems.
 ``split``    ``text.lower().split()``, as in the recorded HotpotQA rankings.
 """
@@ -87,9 +88,8 @@ class Tokenizer:
         check_known("token pattern", [self.pattern], _CHARACTER)
 
     def prepared(self, text: str) -> str:
-        """Return a text as it is cut:
-
-        words that a line end divides are joined, as the IR score reads them.
+        """Return a text as it is cut: words that a line end divides are joined, as the IR score
+        reads them.
         """
         text = undivided(text)
         return _fold(text) if self.pattern == "words" else text.lower()
@@ -160,9 +160,8 @@ TOKENIZERS: dict[str, Words] = {
 
 
 def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
-    """Return the tokenizer of that name, or the given one;
-
-    ``"auto"`` chooses by up to 500 of ``texts``.
+    """Return the tokenizer of that name, or the given one; ``"auto"`` chooses by up to 500 of
+    ``texts``.
     """
     if not isinstance(tokenizer, str):
         if callable(tokenizer):

@@ -1,6 +1,5 @@
-"""Checks and resampling shared by metrics and statistics:
-
-what is a text, a number, which points belong together.
+"""Checks and resampling shared by metrics and statistics: what is a text, a number, which points
+belong together.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ _DRAWS = 2_000_000
 
 
 def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
-    """Return a list of texts (or of another kind);
-
-    DataError for a single text, no list, or a stranger in it.
+    """Return a list of texts (or of another kind); DataError for a single text, no list, or a
+    stranger in it.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         got = "one text" if isinstance(values, str) else type(values).__name__

@@ -63,12 +63,15 @@ class Interval:
             counts += f" in {self.clusters} clusters, effectively {self.effective:.1f}"
         if self.n_missing:
             counts += f", {self.n_missing} missing"
-        return f"{interval_text(self.estimate, self.low, self.high)} ({counts})"
+        return f"{self.text()} ({counts})"
+
+    def text(self, spec: str = ".3f") -> str:
+        """Return the `interval_text` of estimate and bounds."""
+        return interval_text(self.estimate, self.low, self.high, spec)
 
     def columns(self, name: str) -> dict[str, float]:
-        """Return estimate and bounds as a table's columns:
-
-        ``name``, ``name_low``, ``name_high``.
+        """Return estimate and bounds as a table's columns: ``name``, ``name_low``,
+        ``name_high``.
         """
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
@@ -321,9 +324,8 @@ def _clopper_pearson(successes: float, n: float, tail: float) -> tuple[float, fl
 
 
 def effective_number(sizes: np.ndarray) -> float:
-    """Return the number of equal clusters that tell as much as these:
-
-    (sum of sizes)^2 / sum of squared sizes.
+    """Return the number of equal clusters that tell as much as these: (sum of sizes)^2 / sum of
+    squared sizes.
     """
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else float("nan")
 
@@ -342,8 +344,8 @@ def p_of_no_difference(difference: Interval) -> float:
     Parameters
     ----------
     difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its level and
-    its clusters minus
-        1 degrees of freedom are taken from the record. `bootstrap_ci` has other degrees of freedom.
+        its clusters minus 1 degrees of freedom are taken from the record. `bootstrap_ci` has other
+        degrees of freedom.
 
     Returns
     -------

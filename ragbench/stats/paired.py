@@ -51,12 +51,11 @@ def paired_permutation_test(
     Parameters
     ----------
     a, b : scores of two systems, shape (n,), in the same order of questions. A pair with a missing
-    side is left out.
+        side is left out.
     cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are
-    flipped together. A
-        question without a label is a cluster of its own, with a warning.
+        flipped together. A question without a label is a cluster of its own, with a warning.
     resamples : random sign patterns; with up to 16 pairs (or clusters) all 2**n patterns are
-    counted instead.
+        counted instead.
 
     The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never 0; NaN without pairs.
 
@@ -249,9 +248,8 @@ def power_analysis(
 
 
 def _spread(values: np.ndarray) -> float:
-    """Standard deviation;
-
-    exactly 0 for equal values, whose rounding noise would look like power.
+    """Standard deviation; exactly 0 for equal values, whose rounding noise would look like
+    power.
     """
     if values.size < 2:
         return math.nan

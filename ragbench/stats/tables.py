@@ -1,6 +1,5 @@
-"""From rows to tables:
-
-the only place where scores of single questions are averaged, and compared in pairs.
+"""From rows to tables: the only place where scores of single questions are averaged, and compared
+in pairs.
 """
 
 from __future__ import annotations
@@ -87,9 +86,8 @@ def means(
     ----------
     by : columns that make the groups, in the order of first appearance; none averages all rows.
     groups : a column; rows that share its value (the questions about one document) are resampled
-    together. Default:
-        the rows of one question, by question_id, or by its text where there is no such column.
-        None: each row alone.
+        together. Default: the rows of one question, by question_id, or by its text where there is
+        no such column. None: each row alone.
 
     Returned are the columns of ``by``, metric (left out for a single one), mean, low, high, n
     (scored), unscored. With a column of groups, or where a question has several rows, also clusters
@@ -190,7 +188,7 @@ def compare(
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : which questions stand or fall together, and are resampled and flipped together: see
-    `known_clusters`.
+        `known_clusters`.
     options : for `compare_pairs`.
 
     Raises DataError when a system has several rows for a question, ConfigError for grades, which
@@ -317,10 +315,10 @@ def compare_pairs(
     scores : two arrays over the same questions by key, NaN where a score is missing.
     names : columns for the parts of the keys.
     groups : by key, a label per question: questions of one label are resampled and their signs
-    flipped together.
+        flipped together.
     difference : the smallest difference that matters to you, for ``needed``.
     power, alpha : of detectable and needed. resamples : of the bootstrap. seed : of the bootstrap
-    and the test.
+        and the test.
 
     Returns
     -------

@@ -78,9 +78,8 @@ def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
 
 def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate texts as UTF-32:
-
-    codes, uint32 (total characters,), and offsets, int64 (len(texts) + 1,).
+    """Concatenate texts as UTF-32: codes, uint32 (total characters,), and offsets, int64
+    (len(texts) + 1,).
     """
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(t) for t in texts], out=offsets[1:])
@@ -110,9 +109,8 @@ def _index(part, q, mask, head, chain):
 
 @compiled()
 def _scan(part, text, first, stop, q, best, mask, head, chain):
-    """Best match length:
-
-    ``best``, or that of a longer match in text[:stop] with a q-gram at or after ``first``.
+    """Best match length: ``best``, or that of a longer match in text[:stop] with a q-gram at or
+    after ``first``.
     """
     m = part.size
     at = first
@@ -191,9 +189,8 @@ def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out
 
 
 def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
-    """Fill ``out[i, j]`` with len(longest common subsequence ...);
-
-    arguments as in `substring_lengths`.
+    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in
+    `substring_lengths`.
     """
     for i, t in enumerate(owner):
         part = parts[part_offsets[i] : part_offsets[i + 1]].tolist()

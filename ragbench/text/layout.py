@@ -76,9 +76,8 @@ class Normalised:
     stops: np.ndarray | None = None
 
     def cut(self, positions: np.ndarray) -> np.ndarray:
-        """Cut positions of the original (int array, any shape) in the normalised text:
-
-        what ends before them.
+        """Cut positions of the original (int array, any shape) in the normalised text: what ends
+        before them.
         """
         return (
             positions
@@ -99,7 +98,7 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     Parameters
     ----------
     facts : the texts it will be compared with: a hyphen at a line end stays where one of them
-    writes it.
+        writes it.
 
     >>> normalise("the  quick\\nbrown fox jum-\\nped").text
     'the quick brown fox jumped'
@@ -212,9 +211,8 @@ def _single_spaced(normalised: Normalised) -> Normalised:
 
 
 def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
-    """Replace pieces of a text, given in order as (start, stop, new);
-
-    each new character stands for the whole piece.
+    """Replace pieces of a text, given in order as (start, stop, new); each new character stands for
+    the whole piece.
     """
     edits = list(edits)
     if not edits:
@@ -255,9 +253,8 @@ def _compositions(text: str, form: Form) -> Iterator[_Edit]:
 
 @functools.lru_cache(maxsize=65536)
 def _attaches(character: str, form: Form) -> bool:
-    """Tell whether a character may change together with the one before it:
-
-    a mark, or a Korean vowel or final.
+    """Tell whether a character may change together with the one before it: a mark, or a Korean
+    vowel or final.
     """
     first = unicodedata.normalize(form.replace("C", "D"), character)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"

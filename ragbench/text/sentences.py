@@ -1,13 +1,12 @@
 """Sentences of a text. Published numbers depend on the rule, so each use has its own row.
 
 ``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents; after
-。！？, a Japanese ．, and the full stops of Hindi and Urdu; not in "fig. 3", "Art. 5", "3. Mai".
-``claims``  at line ends, and after ``.!?`` before a capital or a digit, not after
-abbreviations; without a word it is
-            no sentence.
+            。！？, a Japanese ．, and the full stops of Hindi and Urdu; not in "fig. 3", "Art. 5",
+            "3. Mai".
+``claims``  at line ends, and after ``.!?`` before a capital or a digit, not after abbreviations;
+            without a word it is no sentence.
 ``en``      RAGEval, section 3.5.1, which names no rules; these are ours. They agree with pySBD on
-all 5,340 English
-            references of DRAGONBall, and on 99.5% of the lines of its documents.
+            all 5,340 English references of DRAGONBall, and on 99.5% of the lines of its documents.
 ``zh``      the same for Chinese: after 。！？ or at a line break.
 """
 
@@ -166,8 +165,7 @@ def check_language(language: str) -> str:
 
 
 def count_words(text: str, language: str = "en") -> int:
-    """Count words:
-
-    runs without white space in English; in Chinese characters, as the released RAGEval does.
+    """Count words: runs without white space in English; in Chinese characters, as the released
+    RAGEval does.
     """
     return len(text) if check_language(language) == "zh" else len(text.split())

@@ -112,9 +112,8 @@ def default_tokenizer() -> Any:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Load a ``tokenizer.json``, without truncation or padding;
-
-    DataError for a file that is none.
+    """Load a ``tokenizer.json``, without truncation or padding; DataError for a file that is
+    none.
     """
     from tokenizers import Tokenizer
 
@@ -253,9 +252,8 @@ def _as_tokenizer(tokenizer: Any) -> Any:
 
 
 def _adds_up(spec: dict[str, Any]) -> bool:
-    """Tell whether a space always separates tokens and belongs to none (BERT):
-
-    then chunks count as they are.
+    """Tell whether a space always separates tokens and belongs to none (BERT): then chunks count as
+    they are.
     """
     glued = any(token["lstrip"] or token["rstrip"] for token in spec.get("added_tokens", []))
     return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
@@ -292,7 +290,7 @@ def joined_cutoffs(
     cutoffs : N, whole numbers of tokens >= 0, in any order.
     tokenizer : as `TokenOffsets` takes it, or one that is kept between calls.
     begin_token : as the thesis was run: the tokenizer's begin token counts, so N - 1 tokens of text
-    remain.
+        remain.
 
     Returns
     -------

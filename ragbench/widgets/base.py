@@ -118,10 +118,7 @@ def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox
 
 
 class _Message(ipywidgets.HTML):
-    """One line under a widget, empty until there is something to say;
-
-    screen readers announce it.
-    """
+    """One line under a widget, empty until there is something to say; screen readers announce it."""
 
     def say(self, text: object) -> None:
         """Show a remark."""

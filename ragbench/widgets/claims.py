@@ -172,9 +172,8 @@ class ClaimInspector(Panel):
         self._point()
 
     def rows(self, side: str) -> list[_Row]:
-        """List (claim, its labels against the other answer and every chunk) of one side;
-
-        None: no label.
+        """List (claim, its labels against the other answer and every chunk) of one side; None: no
+        label.
         """
         result = self.result
         claims = getattr(result, f"{side}_claims") or ()
@@ -298,9 +297,8 @@ class ClaimInspector(Panel):
         )
 
     def _detail(self, words: str, labels: Sequence[str | None]) -> str:
-        """The claim against the text as HTML:
-
-        where else it is entailed, and the text with its best sentence marked.
+        """The claim against the text as HTML: where else it is entailed, and the text with its best
+        sentence marked.
         """
         side = self.side
         label = labels[self.column]

@@ -50,7 +50,7 @@ class RetrievalExplorer(Panel):
     Parameters
     ----------
     questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no
-    supporting facts).
+        supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
@@ -59,12 +59,11 @@ class RetrievalExplorer(Panel):
     Attributes
     ----------
     question, relevant : the Question shown, and document -> gain
-    (`ragbench.data.relevance.judgements`).
+        (`ragbench.data.relevance.judgements`).
     rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where
-    undefined.
+        undefined.
     ranks : by retriever the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits;
-    NaN without a relevant
-        document.
+        NaN without a relevant document.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -159,9 +158,8 @@ class RetrievalExplorer(Panel):
             self._ask(number, question)
 
     def _ask(self, number: int, question: Question) -> None:
-        """Search with every retriever (once per question) and score all cut-offs;
-
-        number 0 is a typed question.
+        """Search with every retriever (once per question) and score all cut-offs; number 0 is a
+        typed question.
         """
         self._number = number
         self.question = question
@@ -287,7 +285,6 @@ class _ScoredHits:
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);
-
         (0, 0) without any.
         """
         share = self.shares[fact, cutoff]

@@ -1,6 +1,5 @@
-"""The labelling tool:
-
-grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by keyboard or mouse.
+"""The labelling tool: grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by
+keyboard or mouse.
 """
 
 from __future__ import annotations
@@ -78,13 +77,13 @@ class LabellingTool(Panel):
     ----------
     items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
     kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit
-    question and answer).
+        question and answer).
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
-    resumed.
+        resumed.
     seed : of the order of items and candidates; None keeps the order given.
     pause_s : a label that comes within this time after a new item appeared is a key pressed twice,
-    and not counted.
+        and not counted.
 
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
@@ -157,9 +156,8 @@ class LabellingTool(Panel):
         return self.session.labels
 
     def agreement(self) -> dict[str, pd.DataFrame]:
-        """Compare with everybody else who has labelled:
-
-        tables of `ragbench.labelling.people.agreement` by name.
+        """Compare with everybody else who has labelled: tables of
+        `ragbench.labelling.people.agreement` by name.
         """
         session = self.session
         if session.labels.empty:

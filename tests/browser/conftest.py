@@ -40,9 +40,8 @@ FLAGS = [
 
 
 def pytest_collection_modifyitems(items):
-    """Mark everything here:
-
-    needs Chromium, slow, and best on one worker so that one JupyterLab starts.
+    """Mark everything here: needs Chromium, slow, and best on one worker so that one JupyterLab
+    starts.
     """
     for item in items:
         if HERE in item.path.parents:
@@ -265,8 +264,7 @@ def open_notebook(lab, browser):
 
 @pytest.fixture
 def shots(tmp_path) -> Path:
-    """Folder for screenshots:
-
-    RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the committed ones anew).
+    """Folder for screenshots: RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the
+    committed ones anew).
     """
     return Path(os.environ.get("RAGBENCH_SCREENSHOTS") or tmp_path).resolve()

@@ -1,6 +1,5 @@
-"""The labelling tool in a real JupyterLab:
-
-keys and mouse, the CSV on the disk, resuming, a second person.
+"""The labelling tool in a real JupyterLab: keys and mouse, the CSV on the disk, resuming, a second
+person.
 """
 
 import pytest

@@ -1,7 +1,4 @@
-"""The retrieval explorer in a real JupyterLab:
-
-mouse and keyboard, both themes, no console errors.
-"""
+"""The retrieval explorer in a real JupyterLab: mouse and keyboard, both themes, no console errors."""
 
 import re
 

@@ -1,6 +1,5 @@
-"""The widgets on a narrow and on a wide screen:
-
-nothing runs out of the page, and keys stay in the widget.
+"""The widgets on a narrow and on a wide screen: nothing runs out of the page, and keys stay in the
+widget.
 """
 
 import pytest

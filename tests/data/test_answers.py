@@ -1,6 +1,5 @@
-"""Answers from frames, lists, files and other tools:
-
-the same rows whatever the way in; bad cells named or mended.
+"""Answers from frames, lists, files and other tools: the same rows whatever the way in; bad cells
+named or mended.
 """
 
 from __future__ import annotations
@@ -49,9 +48,8 @@ RAGCHECKER = {
 
 
 class HasPandas:
-    """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset:
-
-    lists come back as arrays.
+    """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset: lists come back as
+    arrays.
     """
 
     def to_pandas(self):

@@ -1,6 +1,5 @@
-"""Loading:
-
-MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is half-loaded.
+"""Loading: MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is
+half-loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ragbench.data import (
     load_wikieval,
     validate,
 )
-from ragbench.data.files import Filled, Row, as_record
+from ragbench.data.files import FileRecord, Filled, as_record
 from ragbench.errors import ConfigError, DataError
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
@@ -58,12 +57,12 @@ def write(path: Path, value) -> Path:
     return path
 
 
-class Part(Row):
+class Part(FileRecord):
     name: Filled
     score: StrictInt | None = None
 
 
-class Whole(Row):
+class Whole(FileRecord):
     id: Filled
     parts: Annotated[tuple[Part | str, ...], Field(min_length=1)]
 

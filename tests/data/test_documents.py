@@ -1,6 +1,5 @@
-"""PDF, DOCX and HTML:
-
-every visible word once and in order, pages without text named, damaged files told.
+"""PDF, DOCX and HTML: every visible word once and in order, pages without text named, damaged files
+told.
 """
 
 from __future__ import annotations
@@ -186,9 +185,8 @@ INLINE = {
 
 @st.composite
 def blocks(draw):
-    """XML of a DOCX body and its words:
-
-    a paragraph, one in a content control, or a table with a merged cell.
+    """XML of a DOCX body and its words: a paragraph, one in a content control, or a table with a
+    merged cell.
     """
     kinds = draw(st.lists(st.sampled_from(sorted(INLINE)), min_size=1, max_size=4))
     words = [f"w{next(WORDS)}" for _ in kinds]

@@ -1,6 +1,5 @@
-"""RAGEval's pipeline step by step:
-
-the prompts that are sent, and what is made of the replies (a loopback server).
+"""RAGEval's pipeline step by step: the prompts that are sent, and what is made of the replies (a
+loopback server).
 """
 
 from __future__ import annotations

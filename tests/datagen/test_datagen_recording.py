@@ -1,6 +1,5 @@
-"""The shipped recording of RAGEval's pipeline:
-
-its manifest fits, and it is replayed without a server.
+"""The shipped recording of RAGEval's pipeline: its manifest fits, and it is replayed without a
+server.
 """
 
 import hashlib

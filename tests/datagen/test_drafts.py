@@ -1,6 +1,5 @@
-"""Drafts of questions:
-
-what a model writes about documents, what the checks refuse, what a person makes of the rest.
+"""Drafts of questions: what a model writes about documents, what the checks refuse, what a person
+makes of the rest.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ BY_QUESTION = {asked: numbers for kind in SAID.values() for asked, _, numbers in
 
 
 class Writer:
-    """Answers as `SAID`, as changed by ``changes``:
-
-    question -> (answer, numbers); ``knows``: question -> reply.
+    """Answers as `SAID`, as changed by ``changes``: question -> (answer, numbers); ``knows``:
+    question -> reply.
     """
 
     def __init__(self, changes=(), knows=(), found=()):

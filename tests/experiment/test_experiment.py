@@ -23,7 +23,7 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import GENERATORS, JUDGES
-from ragbench.experiment.rows import AXIS_COLUMNS, system_names
+from ragbench.experiment.rows import AXIS_COLUMNS, measure_answers, system_names
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Answer, Chunk, Dataset, Grade, Hit
 from ragbench.report.export import export
@@ -578,3 +578,12 @@ def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
     assert repr(experiment(tmp_path)) == size
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     assert experiment(None, name="here").path == tmp_path / "here" / "rows.jsonl"
+
+
+def test_an_answer_that_failed_has_no_string_metric_and_keeps_its_row():
+    rows = pd.DataFrame({"answer": ["Ely", None, "York"], "reference": ["Ely", "Ely", None]})
+    rows.index = [4, 2, 0]
+    measured = measure_answers(rows, lambda answer, reference: float(answer == reference))
+    assert measured.index.tolist() == [4, 2, 0]
+    assert measured.iloc[0] == 1.0
+    assert measured.iloc[1:].isna().all()

@@ -1,6 +1,5 @@
-"""Embedding is a step of a run:
-
-a plan counts the texts and embeds none, a run embeds each once before its rows.
+"""Embedding is a step of a run: a plan counts the texts and embeds none, a run embeds each once
+before its rows.
 """
 
 from __future__ import annotations

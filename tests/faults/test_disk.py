@@ -1,6 +1,5 @@
-"""What lies on the disk:
-
-full disks, edited replies, odd texts, and files that would not fit into memory.
+"""What lies on the disk: full disks, edited replies, odd texts, and files that would not fit into
+memory.
 """
 
 from __future__ import annotations
@@ -236,9 +235,8 @@ def test_a_name_that_no_file_can_have_is_no_run(name):
 
 
 def cut_answers(folder, judge=None, **settings):
-    """Run three questions;
-
-    the model's answer to the second ends at its limit, the judge gives everything a 5.
+    """Run three questions; the model's answer to the second ends at its limit, the judge gives
+    everything a 5.
     """
     asked = Counter()
 

@@ -1,6 +1,5 @@
-"""The fault drill:
-
-200 prompts under each fault at random (seeded) places; none lost, none twice, in bounded time.
+"""The fault drill: 200 prompts under each fault at random (seeded) places; none lost, none twice,
+in bounded time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""SIGKILL at random moments, started again each time:
-
-no reply is lost, no call and no vector is made twice.
+"""SIGKILL at random moments, started again each time: no reply is lost, no call and no vector is
+made twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What a server says of its model, its limits and itself:
-
-known, recorded and shown, and never believed too far.
+"""What a server says of its model, its limits and itself: known, recorded and shown, and never
+believed too far.
 """
 
 from __future__ import annotations
@@ -64,9 +63,8 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
 
 
 def props_of(answers):
-    """A llama.cpp server with lists of (status, JSON) to give for a GET, by path;
-
-    the last one again and again.
+    """A llama.cpp server with lists of (status, JSON) to give for a GET, by path; the last one
+    again and again.
     """
 
     def handle(request):

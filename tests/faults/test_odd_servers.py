@@ -1,6 +1,5 @@
-"""Servers that answer, but oddly:
-
-every prompt ends with an answer or a failure of its own, and nothing mixes.
+"""Servers that answer, but oddly: every prompt ends with an answer or a failure of its own, and
+nothing mixes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Imports once, then forks a child for each line on stdin;
-
-the child runs the whole ask and is there to be killed.
+"""Imports once, then forks a child for each line on stdin; the child runs the whole ask and is
+there to be killed.
 """
 
 from __future__ import annotations

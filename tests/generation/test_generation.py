@@ -1,6 +1,5 @@
-"""Generation:
-
-contexts, the two prompts, chat models through the fake server, and objects that answer.
+"""Generation: contexts, the two prompts, chat models through the fake server, and objects that
+answer.
 """
 
 from __future__ import annotations

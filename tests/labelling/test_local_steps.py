@@ -1,6 +1,5 @@
-"""Each paper's model steps with the small model:
-
-what it says means little, but every step runs and nothing is lost.
+"""Each paper's model steps with the small model: what it says means little, but every step runs and
+nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Claim extraction and checking through a loopback server:
-
-exact calls, mismatches, unscored items, replay.
+"""Claim extraction and checking through a loopback server: exact calls, mismatches, unscored items,
+replay.
 """
 
 import json

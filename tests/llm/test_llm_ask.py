@@ -1,7 +1,4 @@
-"""ask():
-
-one Reply per prompt in order, concurrency, busy servers, interrupts, notebooks, progress.
-"""
+"""ask(): one Reply per prompt in order, concurrency, busy servers, interrupts, notebooks, progress."""
 
 from __future__ import annotations
 

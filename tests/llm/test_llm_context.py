@@ -1,6 +1,5 @@
-"""No prompt is cut in silence:
-
-Ollama is asked to refuse one that does not fit; a window that is full is no answer.
+"""No prompt is cut in silence: Ollama is asked to refuse one that does not fit; a window that is
+full is no answer.
 """
 
 from __future__ import annotations

@@ -18,10 +18,7 @@ class Word(BaseModel):
 
 
 def test_the_thesis_count_is_reproduced():
-    """Thesis, section 3.2.1:
-
-    7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations.
-    """
+    """Thesis, section 3.2.1: 7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations."""
     made = plan(steps(questions=7404, retrievers=5, budgets=10))
     assert (made["grading"].calls, made["generation"].calls) == (37_020, 377_604)
     assert made.total.calls == made.total.remaining == 414_624

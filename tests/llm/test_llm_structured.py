@@ -1,6 +1,5 @@
-"""Structured replies:
-
-what is accepted, what gets its one repair try, and what ends as a typed failure.
+"""Structured replies: what is accepted, what gets its one repair try, and what ends as a typed
+failure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Models on this machine:
-
-the child process, its files and errors, and the whole live path through a real llama.cpp.
+"""Models on this machine: the child process, its files and errors, and the whole live path through
+a real llama.cpp.
 """
 
 from __future__ import annotations
@@ -66,9 +65,8 @@ def soon(condition, seconds=20.0):
 
 
 def one_error(model):
-    """Ask five prompts;
-
-    every one fails for the same reason, and no more than one call finds it out.
+    """Ask five prompts; every one fails for the same reason, and no more than one call finds it
+    out.
     """
     replies = ask(model, claims(5), backoff_s=0.01)
     assert {reply.error.kind for reply in replies} == {"no_model"}

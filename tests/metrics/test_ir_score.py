@@ -1,6 +1,5 @@
-"""IR score (thesis Eq 2.2) against hand-worked cases, brute force, difflib and rapidfuzz;
-
-token cut-offs.
+"""IR score (thesis Eq 2.2) against hand-worked cases, brute force, difflib and rapidfuzz; token
+cut-offs.
 """
 
 import difflib

@@ -1,6 +1,5 @@
-"""RAGAS's metrics from labels and vectors:
-
-worked by hand, against slow versions, and where they are undefined.
+"""RAGAS's metrics from labels and vectors: worked by hand, against slow versions, and where they
+are undefined.
 """
 
 import math

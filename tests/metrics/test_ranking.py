@@ -1,6 +1,5 @@
-"""Rankings against relevant documents:
-
-values by hand, against slow definitions and recorded columns.
+"""Rankings against relevant documents: values by hand, against slow definitions and recorded
+columns.
 """
 
 import math

@@ -1,6 +1,5 @@
-"""RAGChecker's diagnosis:
-
-the grid of settings, gold sentences found, tendencies and what the paper prints.
+"""RAGChecker's diagnosis: the grid of settings, gold sentences found, tendencies and what the paper
+prints.
 """
 
 import itertools

@@ -52,9 +52,8 @@ def fields(prompt, name):
 
 
 def held_against(calls, options, *names):
-    """Check that every call was made from one of the prompts, with the options;
-
-    return the filled fields by prompt.
+    """Check that every call was made from one of the prompts, with the options; return the filled
+    fields by prompt.
     """
     made = {name: [] for name in names}
     for call in calls:

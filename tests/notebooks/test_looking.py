@@ -1,6 +1,5 @@
-"""Notebook 98:
-
-an interval for every look, by hand and in simulations; notebook 95: what labels are worth.
+"""Notebook 98: an interval for every look, by hand and in simulations; notebook 95: what labels are
+worth.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Notebook 21's fitted baseline:
-
-features by hand, choices that never see the tested domain, the known numbers.
+"""Notebook 21's fitted baseline: features by hand, choices that never see the tested domain, the
+known numbers.
 """
 
 import numpy as np

@@ -155,9 +155,8 @@ def process(tmp_path_factory):
 
 @pytest.fixture
 def run(process, monkeypatch):
-    """Run a notebook in that process;
-
-    return the folder with all it wrote, and the calls that reached the server.
+    """Run a notebook in that process; return the folder with all it wrote, and the calls that
+    reached the server.
     """
     kernel, out, server = process
     shutil.rmtree(out)
@@ -409,9 +408,8 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
 
 
 def own_files(folder, **settings):
-    """Write two questions, a document and an experiment over them;
-
-    return the file of the experiment.
+    """Write two questions, a document and an experiment over them; return the file of the
+    experiment.
     """
     (folder / "q.csv").write_text(
         "question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n"

@@ -1,6 +1,5 @@
-"""The template's parts:
-
-own files to experiment.yaml, the same run headless, systems compared in pairs.
+"""The template's parts: own files to experiment.yaml, the same run headless, systems compared in
+pairs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A real Ollama on loopback, with the two models that the environment carries;
-
-skipped where there is none.
+"""A real Ollama on loopback, with the two models that the environment carries; skipped where there
+is none.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ def program() -> str:
 
 @pytest.fixture(scope="session")
 def models(program, tmp_path_factory) -> Path:
-    """A folder with the models of the environment, made once;
-
-    every server of the tests serves from it.
+    """A folder with the models of the environment, made once; every server of the tests serves from
+    it.
     """
     folder = tmp_path_factory.mktemp("ollama")
     with serve_ollama.serving(folder, serve_ollama.free_port(), program) as address:

@@ -1,6 +1,5 @@
-"""What goes wrong with a real Ollama in mid-run:
-
-nothing lost, nothing asked twice, no reply under a wrong digest.
+"""What goes wrong with a real Ollama in mid-run: nothing lost, nothing asked twice, no reply under
+a wrong digest.
 """
 
 from __future__ import annotations

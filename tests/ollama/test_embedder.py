@@ -1,6 +1,5 @@
-"""all-MiniLM-L6-v2 behind a real Ollama beside ours on onnxruntime:
-
-vectors, IR scores, and what the server refuses.
+"""all-MiniLM-L6-v2 behind a real Ollama beside ours on onnxruntime: vectors, IR scores, and what
+the server refuses.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.ollama
 
 @pytest.fixture(scope="module")
 def questions():
-    """MiniHop's first questions whose documents are ASCII:
-
-    Ollama 0.24 keeps accents that MiniLM's tokeniser drops.
+    """MiniHop's first questions whose documents are ASCII: Ollama 0.24 keeps accents that MiniLM's
+    tokeniser drops.
     """
     data = rb.data.load_dataset("minihop")
     plain = {document.id: document for document in data.documents if document.text.isascii()}

@@ -81,9 +81,8 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A folder RAGBENCH_DATA with ClapNQ and DRAGONBall in their own forms:
-
-    a text and a question of each kind.
+    """A folder RAGBENCH_DATA with ClapNQ and DRAGONBall in their own forms: a text and a question
+    of each kind.
     """
     folder = tmp_path_factory.mktemp("data")
     documents = []

@@ -231,9 +231,8 @@ def test_the_summary_has_a_line_a_paper_with_the_share_of_cells_that_have_a_numb
 
 
 def read_back(text):
-    """Read the tables of a ledger:
-
-    {(paper's title, item and maker): rows of cells}, as a Markdown reader sees them.
+    """Read the tables of a ledger: {(paper's title, item and maker): rows of cells}, as a Markdown
+    reader sees them.
     """
     tables = {}
     paper = ""

@@ -1,6 +1,5 @@
-"""The pairwise protocol of RAGAS's Table 1:
-
-a made scorer, a model on the loopback, the recorded runs.
+"""The pairwise protocol of RAGAS's Table 1: a made scorer, a model on the loopback, the recorded
+runs.
 """
 
 import json
@@ -117,9 +116,8 @@ def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
 
 
 def model_reply(body):
-    """Statements are sentences, supported when the context has them;
-
-    a question is asked back by the answer's name.
+    """Statements are sentences, supported when the context has them; a question is asked back by
+    the answer's name.
     """
     prompt = body["messages"][0]["content"]
     fields = body["format"]["properties"]

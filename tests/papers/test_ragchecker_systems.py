@@ -1,6 +1,5 @@
-"""RAGChecker's experiment:
-
-rows to results and metrics, a model live and replayed; notebook 22's parts.
+"""RAGChecker's experiment: rows to results and metrics, a model live and replayed; notebook 22's
+parts.
 """
 
 import json

@@ -1,6 +1,5 @@
-"""The thesis's experiment end to end:
-
-Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3.
+"""The thesis's experiment end to end: Table 3.1's retrievers and scores, answers and grades of
+Tables 3.2 and 3.3.
 """
 
 import json
@@ -74,9 +73,8 @@ def longest_common(part: str, text: str) -> int:
 
 
 def test_minihop_tells_retrievers_apart(minihop_rows):
-    """The data set's own promise:
-
-    best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500.
+    """The data set's own promise: best at most 0.9 at N = 1000, at least 0.08 between best and
+    worst at N = 500.
     """
     by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean().unstack()
     assert by_n.loc[1000].max() <= 0.9

@@ -1,6 +1,5 @@
-"""Mistakes of the first hour:
-
-each is refused in one message, with what was got, what is expected, what to do.
+"""Mistakes of the first hour: each is refused in one message, with what was got, what is expected,
+what to do.
 """
 
 from __future__ import annotations

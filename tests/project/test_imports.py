@@ -22,9 +22,8 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in
 def imports_of(
     source: str, module: str, modules: set[str], *, is_package: bool = False
 ) -> set[str]:
-    """Return the modules of a package that a source imports, in functions too;
-
-    names of a package count as modules.
+    """Return the modules of a package that a source imports, in functions too; names of a package
+    count as modules.
     """
     found = set()
     for node in ast.walk(ast.parse(source)):

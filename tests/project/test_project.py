@@ -1,6 +1,5 @@
-"""The project itself:
-
-set-up files agree, the import is cheap, notebooks are clean, nothing private is committed.
+"""The project itself: set-up files agree, the import is cheap, notebooks are clean, nothing private
+is committed.
 """
 
 import json
@@ -146,7 +145,7 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     code = [c for c in book["cells"] if c["cell_type"] == "code"]
     assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
-    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 45
+    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 30
     tags = [t for c in code for t in c["metadata"].get("tags", [])]
     assert tags.count("parameters") == 1
     assert "injected-parameters" not in tags

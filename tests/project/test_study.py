@@ -1,6 +1,5 @@
-"""From a questions file to paired tests:
-
-topics as clusters, six systems, abstentions, answers without documents.
+"""From a questions file to paired tests: topics as clusters, six systems, abstentions, answers
+without documents.
 """
 
 import json

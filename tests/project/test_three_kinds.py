@@ -1,7 +1,4 @@
-"""Three kinds of numbers and no fourth:
-
-nothing in the project stands in a language model's place.
-"""
+"""Three kinds of numbers and no fourth: nothing in the project stands in a language model's place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What needs a package index:
-
-the wheel alone in an empty environment (install, init, plan, run), and the site.
+"""What needs a package index: the wheel alone in an empty environment (install, init, plan, run),
+and the site.
 """
 
 import csv

@@ -1,6 +1,5 @@
-"""The audit:
-
-every fault is planted, in a real run where a run can have it, and the audit counts exactly that.
+"""The audit: every fault is planted, in a real run where a run can have it, and the audit counts
+exactly that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What leaves the workbench:
-
-the numbers are the run's, the LaTeX compiles, no secret leaves, no file of others.
+"""What leaves the workbench: the numbers are the run's, the LaTeX compiles, no secret leaves, no
+file of others.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ COMMANDS = {
 
 
 def problems(text: str) -> list[str]:
-    """A plain reader of LaTeX:
-
-    braces, environments, cells per row, characters that need a command.
-    """
+    """A plain reader of LaTeX: braces, environments, cells per row, characters that need a command."""
     found = []
     body = re.sub(r"(?<!\\)%.*", "", text)
     depth = 0

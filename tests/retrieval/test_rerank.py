@@ -23,10 +23,7 @@ CHUNKS = [
 
 @pytest.fixture
 def cross(tmp_path):
-    """A cross-encoder:
-
-    2 for every "snow" of the passage, 1 for every "moon", -1 for every "rain".
-    """
+    """A cross-encoder: 2 for every "snow" of the passage, 1 for every "moon", -1 for every "rain"."""
     return classifier(tmp_path / "cross", rows(1), rows(1, snow=[2], moon=[1], rain=[-1]))
 
 

@@ -1,6 +1,5 @@
-"""BM25:
-
-worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA rankings.
+"""BM25: worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA
+rankings.
 """
 
 import json

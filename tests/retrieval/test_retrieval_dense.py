@@ -19,10 +19,7 @@ from ragbench.retrieval.dense import _exact, _select_mmr
 
 
 class Hashed(Embeddings):
-    """A text's vector is drawn from its hash:
-
-    equal texts have equal vectors, others are unrelated.
-    """
+    """A text's vector is drawn from its hash: equal texts have equal vectors, others are unrelated."""
 
     model_id = "hashed-8"
 

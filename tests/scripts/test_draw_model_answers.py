@@ -1,6 +1,5 @@
-"""scripts/draw_model_answers.py:
-
-all answers have their label, and a grader does not see where one is from.
+"""scripts/draw_model_answers.py: all answers have their label, and a grader does not see where one
+is from.
 """
 
 from __future__ import annotations

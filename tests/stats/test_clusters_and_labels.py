@@ -18,9 +18,8 @@ NAN = float("nan")
 
 
 def clustered(rng, clusters=30, size=6, effect=0.0):
-    """Two systems over questions in clusters:
-
-    a difference of each cluster, and one of each question.
+    """Two systems over questions in clusters: a difference of each cluster, and one of each
+    question.
     """
     cluster = np.repeat(np.arange(clusters), size)
     difference = effect + rng.normal(0, 0.5, clusters)[cluster] + rng.normal(0, 0.5, cluster.size)

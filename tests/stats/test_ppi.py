@@ -1,6 +1,5 @@
-"""Shares from few labels and many judge grades:
-
-the draw, the estimate, both intervals, and how often these hold.
+"""Shares from few labels and many judge grades: the draw, the estimate, both intervals, and how
+often these hold.
 """
 
 import statistics
@@ -112,9 +111,8 @@ def test_the_jackknife_leaves_out_one_cluster_at_a_time():
 
 
 def answers(rng, clusters):
-    """Make answers of five systems to clustered questions:
-
-    grades as 0 and 1, strata, probabilities, clusters.
+    """Make answers of five systems to clustered questions: grades as 0 and 1, strata,
+    probabilities, clusters.
     """
     questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
     cluster = np.repeat(questions, 5)

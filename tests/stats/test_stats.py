@@ -542,10 +542,7 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
 
 
 def grid(questions=20, seed=3, **named):
-    """Rows of a grid of eight settings:
-
-    what a question is like counts for more than the setting.
-    """
+    """Rows of a grid of eight settings: what a question is like counts for more than the setting."""
     rng = np.random.default_rng(seed)
     rows = [(f"q{q}", f"What is {q}?", setting) for q in range(questions) for setting in range(8)]
     frame = pd.DataFrame(rows, columns=["question_id", "question", "setting"])

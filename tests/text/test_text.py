@@ -1,6 +1,5 @@
-"""Text made comparable:
-
-the rule by hand and against a slow oracle, the way back, and that everything here uses it.
+"""Text made comparable: the rule by hand and against a slow oracle, the way back, and that
+everything here uses it.
 """
 
 import re
