@@ -98,12 +98,11 @@ _HOME = {
     ],
     "labelling.preferences": ["PairRanking", "gpt_ranking", "gpt_score"],
     "labelling.keypoints": ["keypoint_verdicts"],
-    "labelling.exam": ["examine_judge"],
+    "labelling.exam": ["measure_judge"],
     "labelling.grades": ["grade"],
     "labelling.graded_answers": [
         "balanced_accuracy",
         "load_graded_answers",
-        "measure_judge",
     ],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],
     "stats": [

@@ -120,11 +120,13 @@ def model_checks(model: Any) -> list[Check]:
     schema = llm.label_schema(1, ("yes", "no"))
     label = llm.ask(model, [_LABEL_PROMPT], schema, **settings)[0]
     kept = "kept to after a repair try" if label.repairs else "kept to at once"
-    do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
+    do = "a larger model may keep to it"
+    command = f"measured by rb.measure_judge({llm.model_name(model)!r}), beside people"
     return [
         Check("model", True, _model_facts(model, answer)),
         Check("speed", True, _speed(answer)),
         Check("labels", label.ok, kept if label.ok else str(label.error.got), do),
+        Check("judge", True, command),
     ]
 
 

@@ -75,6 +75,7 @@ def test_doctor_asks_a_model_two_questions_with_its_options(command, fake, capsy
     assert "ok  model   ollama:llama3:8b, digest" in out
     assert "ok  speed" in out
     assert "ok  labels  kept to at once" in out
+    assert "rb.measure_judge(" in out
     assert [(call.body["options"]["num_ctx"], call.body["think"]) for call in fake.calls] == [
         (2048, False)
     ] * 2

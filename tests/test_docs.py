@@ -84,7 +84,7 @@ NOT_RUN = {
     'chat_model("smollm2")': "takes the small model: tests/faults/test_real_model.py asks it",
     "tcp://head": "names a Dask cluster",
     "mlflow.start_run": "mlflow is not in the environment: twenty packages for a recipe",
-    "rb.examine_judge(": "tests/ollama/test_week.py runs the page on a real Ollama",
+    "rb.measure_judge(": "tests/ollama/test_week.py runs the page on a real Ollama",
     'load_rows("results/first-look")': "the same",
     'grade_label("mine.txt")': "changes the tables of names: tests/test_scoring.py does the same",
 }

@@ -1,14 +1,18 @@
-"""The judge's exam: a model's grades beside people's, on MTRAG's answers.
+"""The judge's exam: how far a model's grades agree with people's, and with reference grades.
 
-The ceiling is what people say of each other, the floor a grade that is always the same.
+People graded MTRAG's answers (`load_mtrag`), and MiniHop has reference grades beside them
+(`load_graded_answers`). The ceiling is what people say of each other, the floor a grade that is
+always the same.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,22 +20,179 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
-from ragbench.errors import DataError
-from ragbench.llm import ask, model_name
-from ragbench.prompts import fill_prompt, load_prompt
-from ragbench.records import Question
-from ragbench.stats import Interval, bootstrap_ci, correlation, kappa
+from ragbench.data.user import load_minihop
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.labelling.graded_answers import GradedAnswer, balanced_accuracy, load_graded_answers
+from ragbench.labelling.grades import PROMPT, grade
+from ragbench.llm import ask, chat_model, model_name
+from ragbench.llm.models import not_named
+from ragbench.metrics.lexical import contained
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
+from ragbench.records import GRADES, Answer, Dataset, Question
+from ragbench.stats import (
+    Interval,
+    bootstrap_ci,
+    correlation,
+    kappa,
+    ppi_shares,
+    with_interval,
+)
 
 PROMPTS = {"faithfulness": "people_faithfulness", "completeness": "people_completeness"}
 SCALE = (1, 2, 3, 4)
-BEST = SCALE[-1]
 SYSTEMS = ("gpt-4o", "llama-3.1-405b-instruct")
+NUMBERS = (
+    "accuracy",
+    "kappa",
+    "spearman",
+    "preference",
+    "fully_right",
+    "sensitivity",
+    "specificity",
+    "share_people",
+    "share_judge",
+    "rogan_gladen",
+    "ppi",
+    "changes",
+    "length_bias",
+    "position_bias",
+)
 _ORDER_SEED = 48
 _ANSWER = ["question_id", "system", "measure"]
+_FEW = 4  # clusters: with fewer no share is corrected
+_APART = 0.1  # difference in accuracy of two judges that are to be told apart
 
 
 class _OneGrade(BaseModel, title="OneToFour"):
     grade: Literal[SCALE]  # type: ignore[valid-type]
+
+
+@dataclass(frozen=True)
+class JudgeExam:
+    """What `measure_judge` found.
+
+    Attributes
+    ----------
+    table : a row for each measure and grader, see `exam_report`; labels says whose grades the
+        judge's are compared with, prompt and scale how it was asked.
+    grades : a row for each answer: what the judge and what people said of it, with the texts.
+    """
+
+    table: pd.DataFrame
+    grades: pd.DataFrame
+
+    def summary(self) -> pd.DataFrame:
+        """Return the table with a column for each grader, numbers with their intervals."""
+        columns = ["labels", "measure", "grader"]
+        shown = self.table[[*columns, "answers", "unscored", "separating", "prompt", "scale"]]
+        texts = {}
+        for name in NUMBERS:
+            bounds = (f"{name}_low", f"{name}_high")
+            texts[name] = with_interval(self.table, name, *bounds, digits=2)
+        return shown.assign(**texts).set_index(columns).T
+
+    def worst(self, n: int = 3) -> pd.DataFrame:
+        """Return, of each measure, the answers that the judge and people grade farthest apart."""
+        miss = (self.grades["grade"] - self.grades["people"]).abs()
+        graded = self.grades.assign(miss=miss).dropna(subset="miss")
+        graded = graded.sort_values("miss", ascending=False, kind="stable")
+        columns = ["measure", "question", "answer", "people", "grade", "miss"]
+        return graded.groupby("measure").head(n)[columns].reset_index(drop=True)
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html() + self.worst().to_html()
+
+
+def measure_judge(
+    judge: Any,
+    questions: Sequence[Question] | None = None,
+    gold: Sequence[GradedAnswer] | None = None,
+    *,
+    limit: int | None = None,
+    repeats: int = 1,
+    prompt: Prompt = PROMPT,
+    per_prompt: str | int = "one",
+    **options: Any,
+) -> JudgeExam:
+    """Have a judge grade answers that have grades, and compare.
+
+    By default it grades MTRAG's answers, beside people (prompts `PROMPTS`, 1 to 4), and MiniHop's,
+    beside reference grades: 636 and 360 calls. An object with ``grade_all`` is shown MiniHop's
+    alone.
+
+    Parameters
+    ----------
+    judge : as for `ragbench.grade`.
+    questions, gold : graded answers of your own and their questions, see `load_graded_answers`; no
+        others are graded then.
+    limit : for a trial: the first so many questions of MTRAG, in `exam_order` with four calls each,
+        and the first so many graded answers of each split.
+    repeats : how many times each answer is graded, each time with another seed, the first time the
+        judge's. At temperature 0 a model replies alike whatever the seed: measure at the
+        temperature that you grade with.
+    prompt, per_prompt : of the reference grades' part, as for `ragbench.grade`.
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+
+    ModelError when no reply came at all (no server, no such model ...), with the first reason.
+    """
+    if judge is None:
+        raise not_named("judge", ", or an object with grade_all(questions, answers)")
+    runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
+    tables = []
+    parts = []
+    if gold is None and not hasattr(judge, "grade_all"):
+        people = load_mtrag()
+        graded = _repeated([exam_grades(run, people, questions=limit, **options) for run in runs])
+        table = exam_report(graded, people)
+        prompts = table["measure"].map(PROMPTS)
+        tables.append(table.assign(labels="MTRAG, people", prompt=prompts, scale="1 to 4"))
+        parts.append(beside_people(graded, people))
+    scale = tuple(prompt_scale(prompt) or GRADES)
+    reference = _reference_grades(questions, gold, limit, scale)
+    options |= {"prompt": prompt, "per_prompt": per_prompt}
+    graded = _repeated([_graded_references(run, reference, options) for run in runs])
+    labels = "MiniHop, reference" if gold is None else "yours"
+    table = exam_report(graded, reference, scale)
+    described = f"{min(scale)} to {max(scale)}"
+    tables.append(table.assign(labels=labels, prompt=str(prompt), scale=described))
+    parts.append(beside_people(graded, reference))
+    return JudgeExam(pd.concat(tables, ignore_index=True), pd.concat(parts, ignore_index=True))
+
+
+def _with_seed(judge: Any, added: int) -> Any:
+    model = chat_model(judge) if isinstance(judge, str | Mapping) else judge
+    if not hasattr(model, "seed"):
+        got = f"repeats of a judge of the class {type(model).__name__}"
+        raise ConfigError(got, "a model with a seed", "use rb.chat_model")
+    return model.model_copy(update={"seed": (model.seed or 0) + added})
+
+
+def _repeated(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the first run, with the share of pairs of runs that differ in column changes.
+
+    ModelError when not one reply of it came.
+    """
+    graded = runs[0]
+    failure = graded["failure"]
+    came = failure.isna() | failure.fillna("").str.startswith(("unusable", "truncated"))
+    if len(graded) and not came.any():
+        got = f"none of {len(graded)} answers was graded; the first reason: {failure.iloc[0]}"
+        do = "see ragbench doctor --model, then run again"
+        raise ModelError(got, "a judge that replies with grades", do)
+    if len(runs) == 1:
+        return graded
+    grades = zip(*(run["grade"] for run in runs), strict=True)
+    return graded.assign(changes=[_changes(given) for given in grades])
+
+
+def _changes(grades: Sequence[float]) -> float:
+    """Share of pairs of repeats that differ; NaN with fewer than two grades."""
+    pairs = itertools.combinations([grade for grade in grades if not math.isnan(grade)], 2)
+    differ = [first != second for first, second in pairs]
+    return float(np.mean(differ)) if differ else math.nan
+
+
+# Answers that people graded: what is asked, in which order
 
 
 def exam_order(data: PeoplesGrades) -> list[str]:
@@ -63,22 +224,6 @@ def exam_prompt(question: Question, passages: Sequence[str], answer: str, measur
     )
 
 
-def examine_judge(
-    judge: Any, questions: int | None = None, data: PeoplesGrades | None = None, **options: Any
-) -> pd.DataFrame:
-    """Have a judge grade answers that people graded, and compare: `exam_grades`, then
-    `exam_report`.
-
-    Parameters
-    ----------
-    judge : a chat model or its name, such as "ollama:llama3:8b".
-    questions : the first so many of `exam_order`, four calls each; None: all 159.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
-    """
-    data = load_mtrag() if data is None else data
-    return exam_report(exam_grades(judge, data, questions=questions, **options), data)
-
-
 def exam_grades(
     judge: Any, data: PeoplesGrades | None = None, *, questions: int | None = None, **options: Any
 ) -> pd.DataFrame:
@@ -93,7 +238,7 @@ def exam_grades(
     Returns
     -------
     DataFrame with question_id, system, measure, grade (1 to 4; NaN where the reply is no grade),
-    judge.
+    failure (why there is none), judge.
     """
     data = load_mtrag() if data is None else data
     texts = data.answers.set_index(["question_id", "system"])["answer"]
@@ -111,91 +256,247 @@ def exam_grades(
     replies = ask(judge, prompts, schema=_OneGrade, ids=ids, **options)
     graded = pd.DataFrame(rows, columns=_ANSWER)
     graded["grade"] = [reply.parsed.grade if reply.ok else np.nan for reply in replies]
+    graded["failure"] = [_failure(reply.error) for reply in replies]
     return graded.assign(judge=model_name(judge))
 
 
-def exam_report(graded: pd.DataFrame, data: PeoplesGrades | None = None) -> pd.DataFrame:
+def _failure(error: Any) -> str | None:
+    return None if error is None else f"{error.kind}: {error.without_address()}"
+
+
+# Answers with reference grades, in the same form
+
+
+def _reference_grades(
+    questions: Sequence[Question] | None,
+    gold: Sequence[GradedAnswer] | None,
+    limit: int | None,
+    scale: Sequence[int],
+) -> PeoplesGrades:
+    """Lay graded answers out as people's grades are, a measure a split.
+
+    Each question is a cluster, and column contained the grade by a rule: the best where the true
+    answer stands in the answer, else the worst.
+    """
+    gold = load_graded_answers() if gold is None else gold
+    questions = load_minihop().questions if questions is None else questions
+    dataset = Dataset("graded answers", tuple(questions), ())
+    table = pd.DataFrame(list(gold))
+    if limit is not None:
+        table = table.groupby("split", sort=False).head(limit)
+    table = table.rename(columns={"id": "system", "text": "answer"})
+    table["measure"] = "grade, " + table["split"]
+    table["conversation"] = table["question_id"]
+    true = [dataset.question(name).answer for name in table["question_id"]]
+    found = [contained(*texts) == 1 for texts in zip(table["answer"], true, strict=True)]
+    table["contained"] = np.where(found, max(scale), min(scale))
+    columns = ["question_id", "system", "answer", "conversation", "contained"]
+    grades = table[[*_ANSWER, "grade"]].assign(rater="reference")
+    return PeoplesGrades(dataset, table[columns], grades)
+
+
+def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
+    """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
+    columns = data.answers[["question_id", "answer"]].itertuples(index=False)
+    answers = [Answer(name, text, "graded answers") for name, text in columns]
+    grades = grade(judge, data.dataset.questions, answers, **options)
+    graded = data.grades[_ANSWER].reset_index(drop=True)
+    graded["grade"] = [np.nan if given.value is None else given.value for given in grades]
+    graded["failure"] = [_detail(given.meta) for given in grades]
+    graded["position"] = [given.meta.get("position", 1) for given in grades]
+    return graded.assign(judge=grades[0].judge or "the judge")
+
+
+def _detail(meta: Mapping[str, Any]) -> str | None:
+    return f"{meta['error']}: {meta['detail']}" if "error" in meta else None
+
+
+# Comparison
+
+
+def beside_people(graded: pd.DataFrame, data: PeoplesGrades) -> pd.DataFrame:
+    """Return a judge's grades with people's mean grade, the conversation, and the texts."""
+    people = data.grades.groupby(_ANSWER)["grade"].mean().rename("people").reset_index()
+    answers = data.answers[["question_id", "system", "answer", "conversation"]]
+    table = graded.merge(people, on=_ANSWER).merge(answers, on=_ANSWER[:2])
+    texts = {question.id: question.text for question in data.dataset.questions}
+    return table.assign(question=table["question_id"].map(texts))
+
+
+def exam_report(
+    graded: pd.DataFrame, data: PeoplesGrades | None = None, scale: Sequence[int] = SCALE
+) -> pd.DataFrame:
     """Compare a judge's grades with people's, beside people with each other and a constant.
 
     Parameters
     ----------
     graded : as `exam_grades` returns them.
+    scale : the grades there are; the greatest means fully right.
 
     Returns
     -------
     DataFrame, for each measure a row per grader: the judge; "another person" (each person against
-    the others who graded the same answer: the ceiling); "always 4" (the floor). Columns: answers,
-    unscored, and, with ``_low`` and ``_high`` over conversations,
+    the others who graded the same answer: the ceiling); "always 4" (the floor); with reference
+    grades "contained" (a comparison of strings). Columns: answers, unscored, and, with ``_low`` and
+    ``_high`` over conversations,
 
     accuracy : share of pairs (grader, person) with the same grade.
     kappa : the same beyond chance, a difference weighted by its square.
-    spearman : rank correlation of the two grades; NaN for a constant.
-    preference : of the questions where a person prefers one of the two models, the share in which
-        the grader prefers it too; no preference counts one half.
+    spearman : rank correlation of the two grades over all answers; NaN for a constant.
+    preference : the same within a question: of the questions where a person prefers one of two
+        answers, the share in which the grader prefers it too; no preference counts one half.
     sensitivity, specificity : of the answers that a person does not grade 4, and that they do, the
         share in which the grader does the same.
+    fully_right : the mean of these two; .5 for a coin or a constant.
+
+    Of the judge alone:
+
+    share_people, share_judge : share of grade 4, by people's mean grade (rounded) and by the judge.
+    rogan_gladen, ppi : share_judge corrected by people's grades of every second conversation:
+        (share + specificity - 1) / (sensitivity + specificity - 1), with sensitivity for grade 4,
+        and `ragbench.stats.ppi_shares`. They should come near share_people.
+    changes : share of pairs of repeats that differ.
+    length_bias, position_bias : rank correlation of grade less people's mean grade with the number
+        of words, and with the place in the prompt (undefined where each prompt has one answer).
+    separating : answers that tell two judges apart whose accuracies differ by .10, with a power of
+        .8, if they err independently and conversations are as these.
 
     Intervals are those of `ragbench.stats`, with the conversations as clusters: 20 are few.
     """
     data = load_mtrag() if data is None else data
     if missing := {*_ANSWER, "grade"} - set(graded.columns):
         raise DataError(f"no column {min(missing)!r}", "grades as `exam_grades` returns them")
-    conversation = {question.id: question.meta["topic"] for question in data.dataset.questions}
-    people = data.grades.merge(graded[_ANSWER], on=_ANSWER)
-    people["conversation"] = people["question_id"].map(conversation)
-    others = people.merge(people[[*_ANSWER, "rater", "grade"]], on=_ANSWER, suffixes=("", "_given"))
-    others = others[others["rater"] != others["rater_given"]]
-    judged = people.merge(graded[[*_ANSWER, "grade"]], on=_ANSWER, suffixes=("", "_given"))
-    named = graded["judge"].iloc[0] if "judge" in graded else "the judge"
-    graders = {named: judged, "another person": others, "always 4": people.assign(grade_given=BEST)}
+    beside = beside_people(graded, data)
+    people = data.grades.merge(beside[[*_ANSWER, "conversation"]], on=_ANSWER)
+    judge = graded["judge"].iloc[0] if "judge" in graded else "the judge"
+    pairs_of = _pairs_of_graders(people, graded, data, judge, max(scale))
     rows = []
     for measure in dict.fromkeys(graded["measure"]):
-        for grader, pairs in graders.items():
+        for grader, pairs in pairs_of.items():
             part = pairs[pairs["measure"] == measure]
-            row = {"measure": measure, "grader": grader, "answers": _answers(part)}
+            if part.empty:
+                continue
             scored = part[part["grade_given"].notna()]
+            row = {"measure": measure, "grader": grader, "answers": _answers(part)}
             row["unscored"] = row["answers"] - _answers(scored)
-            for name, interval in _statistics(scored).items():
-                row |= interval.columns(name)
+            intervals = _agreement(scored, scale)
+            n = row["answers"] - row["unscored"]
+            row["separating"] = _separating(intervals["accuracy"], n)
+            if grader == judge:
+                intervals |= _corrections(beside[beside["measure"] == measure], max(scale))
+            for name in NUMBERS:
+                row |= intervals.get(name, _UNDEFINED).columns(name)
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+_UNDEFINED = Interval(math.nan, math.nan, math.nan, 0)
+
+
+def _pairs_of_graders(
+    people: pd.DataFrame, graded: pd.DataFrame, data: PeoplesGrades, judge: str, best: int
+) -> dict[str, pd.DataFrame]:
+    """Return, by grader, people's grades beside the grader's (grade_given)."""
+    sides = {"on": _ANSWER, "suffixes": ("", "_given")}
+    others = people.merge(people[[*_ANSWER, "rater", "grade"]], **sides)
+    pairs = {
+        judge: people.merge(graded[[*_ANSWER, "grade"]], **sides),
+        "another person": others[others["rater"] != others["rater_given"]],
+        f"always {best}": people.assign(grade_given=best),
+    }
+    if "contained" in data.answers:
+        rule = data.answers[["question_id", "system", "contained"]]
+        pairs["contained"] = people.merge(rule.rename(columns={"contained": "grade_given"}))
+    return pairs
 
 
 def _answers(pairs: pd.DataFrame) -> int:
     return len(pairs[["question_id", "system"]].drop_duplicates())
 
 
-def _statistics(pairs: pd.DataFrame) -> dict[str, Interval]:
+def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]:
     """Compare the given grade with the person's, in pairs that conversations hold together."""
     given = pairs["grade_given"]
-    conversation = pairs["conversation"]
     person = pairs["grade"]
-    best = person == BEST
+    conversation = pairs["conversation"]
+    said = given == max(scale)
+    best = person == max(scale)
     preferred = _preferences(pairs)
     return {
         "accuracy": _share(given == person, conversation),
-        "kappa": kappa(person, given, weights="quadratic", labels=SCALE, groups=conversation),
+        "kappa": kappa(person, given, weights="quadratic", labels=scale, groups=conversation),
         "spearman": correlation(person, given, "spearman", groups=conversation),
         "preference": _share(preferred["agreement"], preferred["conversation"]),
-        "sensitivity": _share(given[~best] < BEST, conversation[~best]),
-        "specificity": _share(given[best] == BEST, conversation[best]),
+        "fully_right": balanced_accuracy(said, best, conversation.tolist()),
+        "sensitivity": _share(~said[~best], conversation[~best]),
+        "specificity": _share(said[best], conversation[best]),
     }
 
 
 def _preferences(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return conversation and agreement (0, 0.5 or 1) of each question and person with a
-    preference between the two models.
+    """Return the agreement (0, 0.5 or 1) on each two answers to a question between which a person
+    has a preference.
     """
     key = ["conversation", "question_id", "rater"]
     if "rater_given" in pairs:
         key.append("rater_given")
-    wide = pairs.pivot_table(index=key, columns="system", values=["grade", "grade_given"]).dropna()
-    first, second = SYSTEMS
-    person = np.sign(wide["grade", first] - wide["grade", second])
-    given = np.sign(wide["grade_given", first] - wide["grade_given", second])
-    agreement = (1 + person * given) / 2
-    return agreement[person != 0].rename("agreement").reset_index()
+    both = pairs.merge(pairs, on=key, suffixes=("", "_other")).sort_values(key)
+    both = both[both["system"] < both["system_other"]]
+    person = np.sign(both["grade"] - both["grade_other"])
+    given = np.sign(both["grade_given"] - both["grade_given_other"])
+    return both.assign(agreement=(1 + person * given) / 2)[person != 0]
 
 
 def _share(values: pd.Series, groups: pd.Series) -> Interval:
     return bootstrap_ci(values.to_numpy(float), groups=groups.tolist())
+
+
+def _separating(accuracy: Interval, n: int) -> float:
+    """Answers for a power of .8 in telling apart two judges: 2 s^2 (1.96 + .84)^2 / .1^2.
+
+    s^2 = n SE^2, the variance that one answer adds, with what conversations take away.
+    """
+    error = (accuracy.high - accuracy.low) / (2 * 1.96)
+    return float(np.ceil(2 * n * error**2 * (1.96 + 0.84) ** 2 / _APART**2))
+
+
+def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
+    """Measure what a judge's grades of answers say of the share that is fully right."""
+    scored = answers[answers["grade"].notna()]
+    conversation = scored["conversation"]
+    said = scored["grade"].eq(best)
+    right = scored["people"].round().eq(best)
+    miss = scored["grade"] - scored["people"]
+    options = {"method": "spearman", "groups": conversation.tolist()}
+    intervals = {
+        "share_people": _share(right, conversation),
+        "share_judge": _share(said, conversation),
+        "length_bias": correlation(miss, scored["answer"].str.split().str.len(), **options),
+    }
+    if "position" in scored:
+        intervals["position_bias"] = correlation(miss, scored["position"], **options)
+    if "changes" in scored:
+        intervals["changes"] = _share(scored["changes"], conversation)
+    if conversation.nunique() >= _FEW:
+        seen = pd.factorize(conversation)[0] % 2 == 0
+        codes = said.to_numpy(float) + 2 * right.to_numpy() + 4 * seen
+        intervals["rogan_gladen"] = bootstrap_ci(codes, _rogan_gladen, groups=conversation.tolist())
+        labels = right.astype(float).where(seen).to_numpy()[:, None]
+        judged = said.to_numpy(float)[:, None]
+        strata = np.zeros(len(scored), int)
+        (intervals["ppi"],) = ppi_shares(labels, judged, strata, clusters=conversation.to_numpy())
+    return intervals
+
+
+def _rogan_gladen(codes: np.ndarray) -> float:
+    """Correct a judge's share by its errors on what was seen; 1: said, 2: right, 4: seen, added."""
+    codes = codes.astype(int)
+    said = (codes & 1) > 0
+    right = (codes & 2) > 0
+    seen = (codes & 4) > 0
+    if not (seen & right).any() or not (seen & ~right).any():
+        return math.nan
+    sensitivity = said[seen & right].mean()
+    specificity = 1 - said[seen & ~right].mean()
+    informed = sensitivity + specificity - 1
+    return (said.mean() + specificity - 1) / informed if informed else math.nan

@@ -1,14 +1,17 @@
 """The judge's exam: what is asked, in which order, and the numbers of a small case by hand."""
 
+import json
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
+from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
+from sklearn.metrics import cohen_kappa_score
 
-import ragbench as rb
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.exam import (
     PROMPTS,
     SYSTEMS,
@@ -16,42 +19,42 @@ from ragbench.labelling.exam import (
     exam_order,
     exam_prompt,
     exam_report,
+    measure_judge,
 )
-from ragbench.records import Dataset, Question
+from ragbench.labelling.graded_answers import GradedAnswer, load_graded_answers
+from ragbench.llm import Cassette
+from ragbench.records import Dataset, Grade, Question
+
+GIVEN = {  # question, system -> the grades of rater 1 and rater 2
+    ("p", SYSTEMS[0]): (4, 4),
+    ("p", SYSTEMS[1]): (2, 3),
+    ("q", SYSTEMS[0]): (4, 3),
+    ("q", SYSTEMS[1]): (4, 4),
+}
+COLUMNS = ["question_id", "system", "measure", "rater", "grade"]
 
 
-def small():
-    """Two conversations, a question each, two answers each, two raters."""
-    questions = tuple(
-        Question(name, f"{name}?", "x", meta={"topic": f"c-{name}", "doc_ids": (), "turns": ()})
-        for name in ("p", "q")
-    )
-    given = {  # question, system -> the grades of rater 1 and rater 2
-        ("p", SYSTEMS[0]): (4, 4),
-        ("p", SYSTEMS[1]): (2, 3),
-        ("q", SYSTEMS[0]): (4, 3),
-        ("q", SYSTEMS[1]): (4, 4),
-    }
+def people(given, texts=("a",) * 4):
+    """Make people's grades of a conversation a question."""
     grades = [
         (*key, "faithfulness", f"rater {n}", grade)
         for key, both in given.items()
         for n, grade in enumerate(both, 1)
     ]
-    columns = ["question_id", "system", "measure", "rater", "grade"]
-    answers = pd.DataFrame(list(given), columns=columns[:2]).assign(answer="a")
-    return PeoplesGrades(
-        Dataset("small", questions, ()), answers, pd.DataFrame(grades, columns=columns)
-    )
+    answers = pd.DataFrame(list(given), columns=COLUMNS[:2]).assign(answer=texts)
+    answers["conversation"] = answers["question_id"]
+    questions = tuple(Question(name, f"{name}?", "x") for name in answers["question_id"].unique())
+    dataset = Dataset("small", questions, ())
+    return PeoplesGrades(dataset, answers, pd.DataFrame(grades, columns=COLUMNS))
 
 
-def judged(*grades):
-    keys = [("p", SYSTEMS[0]), ("p", SYSTEMS[1]), ("q", SYSTEMS[0]), ("q", SYSTEMS[1])]
+def judged(keys, grades):
     rows = [(*key, "faithfulness", grade) for key, grade in zip(keys, grades, strict=True)]
-    return pd.DataFrame(rows, columns=["question_id", "system", "measure", "grade"])
+    return pd.DataFrame(rows, columns=[*COLUMNS[:3], "grade"])
 
 
 def report(*grades):
-    return exam_report(judged(*grades), small()).set_index("grader")
+    return exam_report(judged(GIVEN, grades), people(GIVEN)).set_index("grader")
 
 
 def test_by_hand():
@@ -62,14 +65,20 @@ def test_by_hand():
     # persons below 4: 2, 3 (judge 3, 3) and 3 (judge 4); persons at 4: two with 4, one with 4, two with 3
     assert judge["sensitivity"] == 2 / 3
     assert judge["specificity"] == 3 / 5
+    assert judge["fully_right"] == pytest.approx((2 / 3 + 3 / 5) / 2)
     # both persons prefer the first in p, rater 2 the second in q; the judge prefers the first in both
     assert judge["preference"] == 2 / 3
+    # means 4, 2.5, 3.5, 4, rounded 4, 2, 4, 4
+    assert (judge["share_people"], judge["share_judge"]) == (3 / 4, 2 / 4)
     another = table.loc["another person"]
     assert another["accuracy"] == 4 / 8  # p1 and q2 agree, both ways
     constant = table.loc["always 4"]
     assert constant[["accuracy", "sensitivity", "specificity"]].tolist() == [5 / 8, 0, 1]
     assert constant["preference"] == 0.5
     assert math.isnan(constant["spearman"])
+    pairs = [(4, 4), (4, 4), (3, 2), (3, 3), (4, 4), (4, 3), (3, 4), (3, 4)]
+    expected = cohen_kappa_score(*zip(*pairs, strict=True), weights="quadratic")
+    assert judge["kappa"] == pytest.approx(expected)
 
 
 def test_a_judge_that_says_what_both_people_say_is_right_and_an_unread_grade_is_counted():
@@ -80,16 +89,32 @@ def test_a_judge_that_says_what_both_people_say_is_right_and_an_unread_grade_is_
     assert table.loc["the judge", "preference"] == 1
 
 
-def test_the_quadratic_kappa_is_that_of_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.metrics")
-    pairs = [(4, 4), (4, 4), (3, 2), (3, 3), (4, 4), (4, 3), (3, 4), (3, 4)]
-    expected = sklearn.cohen_kappa_score(*zip(*pairs, strict=True), weights="quadratic")
-    assert report(4, 3, 4, 3).loc["the judge", "kappa"] == pytest.approx(expected)
+def test_the_share_is_corrected_by_every_second_conversation_and_biases_are_named():
+    # eight conversations, an answer each; the judge misses the fourth and flatters the longest
+    truth = dict.fromkeys([(name, "s") for name in "abcdefgh"], (4, 4))
+    truth["c", "s"] = truth["h", "s"] = (1, 1)
+    said = [4, 4, 4, 3, 4, 4, 2, 4]
+    texts = ["one two", "one", "one two three four", "one", "one", "one", "one", "1 2 3 4 5"]
+    graded = judged(truth, said).assign(position=1, changes=[0, 1, 0, 0, 0, 0, 0, 0])
+    row = exam_report(graded, people(truth, texts)).set_index("grader").loc["the judge"]
+    # seen: a, c, e, g. Of three right ones the judge finds two, the wrong one it calls right
+    sensitivity, specificity, share = 2 / 3, 0, 6 / 8
+    expected = (share + specificity - 1) / (sensitivity + specificity - 1)
+    assert row["rogan_gladen"] == pytest.approx(expected)
+    assert (row["share_people"], row["share_judge"], row["changes"]) == (6 / 8, share, 1 / 8)
+    assert 0 <= row["ppi_low"] <= row["ppi"] <= row["ppi_high"] <= 1
+    miss = pd.Series([0, 0, 3, -1, 0, 0, -2, 3])
+    words = pd.Series([2, 1, 4, 1, 1, 1, 1, 5])
+    assert row["length_bias"] == pytest.approx(miss.corr(words, "spearman"))
+    assert math.isnan(row["position_bias"])
+    # one answer adds p (1 - p); with n times more of them the interval is n ** .5 times narrower
+    error = (row["accuracy_high"] - row["accuracy_low"]) / 3.92
+    assert row["separating"] == math.ceil(2 * 8 * error**2 * 2.8**2 / 0.01)
 
 
 def test_grades_without_their_columns_are_refused():
     with pytest.raises(DataError, match="measure"):
-        exam_report(pd.DataFrame({"question_id": ["p"], "system": ["s"], "grade": [4]}), small())
+        exam_report(pd.DataFrame({"question_id": ["p"], "system": ["s"], "grade": [4]}))
 
 
 def test_the_first_twenty_questions_are_of_twenty_conversations():
@@ -100,24 +125,129 @@ def test_the_first_twenty_questions_are_of_twenty_conversations():
     assert len(set(topics[:20])) == len(set(topics[20:40])) == 20
 
 
-def test_the_prompt_holds_all_that_people_saw():
+@pytest.mark.parametrize(
+    ("measure", "words"), [("faithfulness", "How faithful"), ("completeness", "How complete")]
+)
+def test_the_prompt_holds_all_that_people_saw(measure, words):
     data = load_mtrag()
     question = next(q for q in data.dataset.questions if q.id.endswith("::>3"))
-    for measure in PROMPTS:
-        prompt = exam_prompt(question, data.passages(question.id), "The answer.", measure)
-        assert all(text in prompt for text in data.passages(question.id))
-        assert all(text in prompt for _, text in question.meta["turns"])
-        assert "The answer." in prompt
-        assert {"faithfulness": "How faithful", "completeness": "How complete"}[measure] in prompt
+    prompt = exam_prompt(question, data.passages(question.id), "The answer.", measure)
+    assert all(text in prompt for text in data.passages(question.id))
+    assert all(text in prompt for _, text in question.meta["turns"])
+    assert "The answer." in prompt
+    assert words in prompt
 
 
-def test_a_judge_is_asked_once_per_answer_and_measure_and_bad_replies_are_unscored():
-    with FakeOllama(reply=lambda body: '{"grade": 3}') as server:
+def test_a_judge_is_asked_once_per_answer_and_measure_beside_people_and_references():
+    def reply(body):
+        return '{"grades": [3]}' if "grades" in json.dumps(body["format"]) else '{"grade": 3}'
+
+    with FakeOllama(reply=reply) as server:
         graded = exam_grades(server.model(), questions=2, progress=False)
         assert len(server.calls) == len(graded) == 2 * len(SYSTEMS) * len(PROMPTS)
         assert graded["grade"].eq(3).all()
-        table = rb.examine_judge(server.model(), questions=2, progress=False)
-        assert table.equals(exam_report(graded))
+        exam = measure_judge(server.model(), limit=2, progress=False)
+        assert len(server.calls) == 2 * len(graded) + 2 * 2
+        summary = exam.summary()
+    by_people = exam.table[exam.table["labels"] == "MTRAG, people"]
+    assert by_people["accuracy"].tolist() == exam_report(graded)["accuracy"].tolist()
+    assert set(by_people["prompt"]) == set(PROMPTS.values())
+    assert exam.table["scale"].tolist() == ["1 to 4"] * 6 + ["1 to 5"] * 6
+    graders = {grader for labels, _, grader in summary.columns if labels == "MiniHop, reference"}
+    assert graders == {"ollama:llama3:8b", "always 5", "contained"}
+    worst = exam.worst(1)
+    assert worst["measure"].tolist() != []
+    first = worst.iloc[0]
+    rows = exam.grades[exam.grades["measure"] == first["measure"]]
+    assert first["miss"] == (rows["grade"] - rows["people"]).abs().max()
+    assert first["answer"] in rows["answer"].tolist()
+
+
+def test_a_grade_outside_the_scale_is_unscored():
     with FakeOllama(reply=lambda body: '{"grade": 5}') as server:
         graded = exam_grades(server.model(), questions=1, progress=False, retries=0)
-        assert graded["grade"].isna().all()
+    assert graded["grade"].isna().all()
+    assert graded["failure"].str.startswith("unusable").all()
+
+
+# Reference grades, and graded answers of one's own
+
+
+def test_the_yardstick_itself_is_as_good_as_contained():
+    exam = measure_judge(JudgeDouble())
+    assert exam.table["answers"].tolist() == [179] * 3 + [181] * 3
+    for _, rows in exam.table.groupby("measure"):
+        numbers = rows.set_index("grader")["fully_right"]
+        # The double grades 5 where the true answer stands in the answer.
+        assert numbers["judge double"] == numbers["contained"] == pytest.approx(0.67, abs=0.03)
+    row = exam.table.iloc[0]
+    assert row["fully_right_low"] < row["fully_right"] < row["fully_right_high"]
+
+
+class Fixed:
+    """Gives the grades that it was made with."""
+
+    def __init__(self, grades):
+        self.grades = grades
+
+    def grade_all(self, questions, answers):
+        given = zip(answers, self.grades, strict=True)
+        return [Grade(answer.question_id, value, "mine") for answer, value in given]
+
+
+def gold(grades, split="dev"):
+    return [
+        GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
+    ]
+
+
+def measured(grades, rows):
+    asked = [Question(name, "Who?", "Ann") for name in dict.fromkeys(r.question_id for r in rows)]
+    table = measure_judge(Fixed(grades), asked, rows).table
+    return table[table["grader"] == "mine"].to_dict("records")
+
+
+def test_own_graded_answers_by_hand():
+    dev, test = measured([1, 2, 2, None, 4, 5], gold([1, 1, 2, 5]) + gold([4, 4], "test"))
+    assert (dev["labels"], dev["answers"], dev["unscored"]) == ("yours", 4, 1)
+    assert dev["accuracy"] == pytest.approx(2 / 3)
+    assert dev["kappa"] == pytest.approx(cohen_kappa_score([1, 1, 2], [1, 2, 2]))
+    assert (test["measure"], test["unscored"], test["accuracy"]) == ("grade, test", 0, 0.5)
+    with pytest.raises(DataError, match="7"):
+        measured([1, 7], gold([1, 2]))
+    # NaN is unscored, too
+    (row,) = measured([math.nan, 2.0], gold([1, 2]))
+    assert (row["unscored"], row["accuracy"]) == (1, 1.0)
+
+
+def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
+    def reply(body):
+        return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
+
+    questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
+    graded = [GradedAnswer(text, "q", text, 4, "dev") for text in ("Ann", "Bob")]
+    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
+        model = server.model(seed=3)
+        options = {"cassette": cassette, "progress": False}
+        once = measure_judge(model, questions, graded, **options).table.iloc[0]
+        assert (once["accuracy"], len(server.calls)) == (1.0, 2)
+        assert math.isnan(once["changes"])
+        thrice = measure_judge(model, questions, graded, repeats=3, **options).table.iloc[0]
+        assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
+        assert (thrice["accuracy"], thrice["changes"]) == (1.0, 1.0)  # grades 4, 5, 1
+    with pytest.raises(ConfigError, match="a model with a seed"):
+        measure_judge(Fixed([4, 4]), questions, graded, repeats=2)
+
+
+def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
+    graded = load_graded_answers(split="dev")
+    with FakeOllama(reply=lambda body: "junk") as server:
+        judge = server.model()
+        row = measure_judge(judge, None, graded, limit=2, progress=False).table.iloc[0]
+        assert (row["answers"], row["unscored"]) == (2, 2)
+        assert np.isnan(row["accuracy"])
+    for own in (None, graded):
+        with pytest.raises(ModelError, match="was graded; the first reason"):
+            measure_judge(judge, None, own, limit=1, progress=False, retries=0)
+    with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
+        measure_judge(None)

@@ -1,18 +1,15 @@
-"""The graded answers over MiniHop, and how a judge is measured on them."""
+"""The graded answers over MiniHop, which are checked as they are read."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
-from experiment_parts import JudgeDouble
-from fake_ollama import FakeOllama
 
 from ragbench.data import load_minihop
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.graded_answers import (
     balanced_accuracy,
     load_graded_answers,
-    measure_judge,
 )
 
 
@@ -41,20 +38,15 @@ def test_no_supporting_document_is_in_both_splits(questions, gold):
     assert not dev & test
 
 
+def test_an_unknown_split_is_named():
+    with pytest.raises(ConfigError, match="dev, test"):
+        load_graded_answers(split="train")
+
+
 def test_fifty_five_are_graded_twice_and_alike(gold):
     twice = [(one.grade, one.second_grade) for one in gold if one.second_grade is not None]
     assert len(twice) == 55
     assert all(first == second for first, second in twice)
-
-
-def test_the_report_has_the_judge_beside_the_string_comparison():
-    dev, test = measure_judge(JudgeDouble()).to_dict("records")
-    said = (test["judge"], test["split"], test["n"], test["unscored"])
-    assert said == ("judge double", "test", 181, 0)
-    for row in (dev, test):
-        # The double grades 5 where the true answer stands in the answer: the yardstick itself.
-        assert row["fully_right"] == row["contained"] == pytest.approx(0.67, abs=0.03)
-        assert row["contained_low"] < row["contained"] < row["contained_high"]
 
 
 def test_balanced_accuracy_by_hand():
@@ -65,31 +57,6 @@ def test_balanced_accuracy_by_hand():
     assert balanced_accuracy([True] * 5, true).estimate == 0.5
     assert balanced_accuracy(true, true).estimate == 1.0
     assert np.isnan(balanced_accuracy([True], [True]).estimate)
-
-
-def test_measure_judge_takes_a_split_and_needs_a_judge():
-    (dev,) = measure_judge(JudgeDouble(), split="dev").to_dict("records")
-    assert dev["split"] == "dev"
-    assert dev["fully_right"] == dev["contained"]
-    assert measure_judge(JudgeDouble(), limit=3)["n"].tolist() == [3, 3]
-    with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
-        measure_judge(None)
-    for call in (
-        lambda split: measure_judge(JudgeDouble(), split=split),
-        lambda split: load_graded_answers(split=split),
-    ):
-        with pytest.raises(ConfigError, match="dev, test"):
-            call("train")
-
-
-def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
-    with FakeOllama(reply=lambda body: "junk") as server:
-        judge = server.model()
-        (dev,) = measure_judge(judge, split="dev", limit=2, progress=False).to_dict("records")
-        assert (dev["n"], dev["unscored"]) == (2, 2)
-        assert np.isnan(dev["accuracy"])
-    with pytest.raises(ModelError, match="none of 2 answers was graded; the first reason"):
-        measure_judge(judge, split="dev", limit=2, progress=False, retries=1)
 
 
 GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}

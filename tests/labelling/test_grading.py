@@ -1,7 +1,6 @@
 """The five categories: judge models through the fake server, objects that grade, reports."""
 
 import json
-import math
 import re
 
 import pandas as pd
@@ -11,12 +10,10 @@ from experiment_parts import JudgeDouble
 from fake_ollama import FakeOllama
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.graded_answers import GradedAnswer, measure_judge
 from ragbench.labelling.grades import _grading_prompts, grade, grade_shares, group_answers
-from ragbench.llm import Cassette
 from ragbench.papers.thesis import steps
 from ragbench.prompts import prompt_scale
-from ragbench.records import GRADES, Answer, Grade, Question
+from ragbench.records import GRADES, Answer, Question
 
 BRIDGE = Question(
     "b1",
@@ -207,64 +204,6 @@ def test_no_answer_has_no_grade_an_object_grades_without_a_prompt_and_nobody_is_
     assert grade(JudgeDouble(), ASKED, said)[0].value == 5
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         grade(None, ASKED, said)
-
-
-class Fixed:
-    """A judge whose grades are known."""
-
-    def __init__(self, grades):
-        self.grades = grades
-
-    def grade_all(self, questions, answers):
-        return [
-            Grade(answer.question_id, value, "mine")
-            for answer, value in zip(answers, self.grades, strict=True)
-        ]
-
-
-def gold(grades, split="dev"):
-    return [
-        GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
-    ]
-
-
-def measured(grades, rows):
-    asked = [Question(name, "Who?", "Ann") for name in dict.fromkeys(r.question_id for r in rows)]
-    return measure_judge(Fixed(grades), asked, rows).to_dict("records")
-
-
-def test_report_by_hand():
-    rows = gold([1, 1, 2, 5]) + gold([4, 4], "test")
-    dev, test = measured([1, 2, 2, None, 4, 5], rows)
-    assert (dev["judge"], dev["split"], dev["n"], dev["unscored"]) == ("mine", "dev", 4, 1)
-    assert dev["accuracy"] == pytest.approx(2 / 3)
-    # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
-    assert dev["kappa"] == pytest.approx(0.4)
-    assert (test["split"], test["n"], test["unscored"], test["accuracy"]) == ("test", 2, 0, 0.5)
-    with pytest.raises(DataError, match="7"):
-        measured([1, 7], gold([1, 2]))
-    # NaN is unscored, too
-    (report,) = measured([math.nan, 2.0], gold([1, 2]))
-    assert (report["unscored"], report["accuracy"]) == (1, 1.0)
-
-
-def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
-    def reply(body):
-        return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
-
-    questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
-    graded = [GradedAnswer(text, "q", text, 4, "dev") for text in ("Ann", "Bob")]
-    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
-        model = server.model(seed=3)
-        options = {"cassette": cassette, "progress": False}
-        (once,) = measure_judge(model, questions, graded, **options).to_dict("records")
-        assert (once["accuracy"], len(server.calls)) == (1.0, 2)
-        assert "changes" not in once
-        (thrice,) = measure_judge(model, questions, graded, repeats=3, **options).to_dict("records")
-        assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
-        assert (thrice["accuracy"], thrice["changes"]) == (1.0, 1.0)  # grades 4, 5, 1
-    with pytest.raises(ConfigError, match="a model with a seed"):
-        measure_judge(Fixed([4, 4]), questions, graded, repeats=2)
 
 
 SCALE = """---
