@@ -12,12 +12,7 @@ text). The plan is `docs/preregistration/people.md`.
 import gzip
 import itertools
 import json
-import math
 import sys
-from pathlib import Path
-
-import numpy as np
-import pandas as pd
 
 from ragbench.data.mtrag import load_mtrag
 from ragbench.data.nuggets import read_nuggets
