@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+TESTS := $(VENV)/.tests-ready
 
 # Or every kernel and child process compiles all packages again: seven seconds of CPU each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,8 +19,13 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup.sh
 reproduce: setup
 	$(BIN)/ragbench reproduce
 
+# Packages that results are compared with; they have no wheel, so a user's environment does without them.
+$(TESTS): tests/requirements.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/requirements.lock
+	touch $@
+
 # One process more than cores, because tests also wait for servers and a browser; one thread of OpenBLAS in each.
-test: setup
+test: setup $(TESTS)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
 		--dist worksteal -m "$(or $(MARKED),not browser and not live and not ollama and not ledger)" $(PYTEST_ARGS)
 

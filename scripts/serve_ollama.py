@@ -38,6 +38,9 @@ EMBEDDER_FILES += (
     "vocab.txt",
     "sentence_bert_config.json",
 )
+LICENCE = (
+    "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0"  # of both models' weights
+)
 START_S = 60.0
 
 
@@ -120,6 +123,7 @@ def add_models(address: str, **parameters: float) -> list[str]:
         client.create(
             model="smollm2",
             files={weights.name: digest},
+            license=LICENCE,
             parameters={"temperature": 0, **parameters},
         )
     if "all-minilm:latest" not in there:
@@ -131,7 +135,9 @@ def add_models(address: str, **parameters: float) -> list[str]:
             for name in EMBEDDER_FILES
             if (folder / name).is_file()
         }
-        client.create(model="all-minilm", files=files, parameters=parameters or None)
+        client.create(
+            model="all-minilm", files=files, license=LICENCE, parameters=parameters or None
+        )
     return sorted(model.model for model in client.list().models)
 
 

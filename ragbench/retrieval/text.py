@@ -131,7 +131,7 @@ Words = Tokenizer | Callable[[str], list[str]]
 
 
 def jieba_words(text: str) -> list[str]:
-    """Words of Chinese text by the jieba package (extra ``[dev]``), without punctuation."""
+    """Words of Chinese text by the jieba package (``pip install jieba``), without punctuation."""
     import logging
 
     import jieba

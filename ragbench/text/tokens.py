@@ -90,6 +90,11 @@ def minilm_version() -> str:
     return hashlib.sha256("".join(digests.values()).encode()).hexdigest()[:12]
 
 
+_LICENCE = """sentence-transformers/all-MiniLM-L6-v2
+Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0
+"""
+
+
 def fetch_minilm() -> Path:
     """Download weights and tokenizer from the model hub into the cache, checked by sha256."""
     import pooch
@@ -99,6 +104,7 @@ def fetch_minilm() -> Path:
         pooch.retrieve(
             _HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True
         )
+    (folder / "LICENSE.txt").write_text(_LICENCE, encoding="utf-8")
     return folder
 
 

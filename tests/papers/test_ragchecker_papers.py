@@ -223,7 +223,7 @@ def test_annotators_agree_within_one_step_as_published(meta):
 
 @pytest.mark.data
 def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(meta):
-    pytest.importorskip("jieba", reason="jieba is in ragbench-lab[dev]")
+    pytest.importorskip("jieba", reason="jieba is in tests/requirements.lock")
     for name, metric in parts("21").jieba_metrics().items():
         sides = zip(meta["responses"], meta["reference"], strict=True)
         scores = np.array(

@@ -76,6 +76,9 @@ def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
     assert not [name for name in locked if name.startswith(without)]
     assert "://" not in lock
     assert not [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block]
+    # compiled from wheels alone; what has none serves tests
+    assert "--only-binary :all:" in lock[:400]
+    assert not locked & {"jieba", "rouge-score", "nltk"}
 
 
 def test_import_is_cheap_and_loads_no_heavy_library():
@@ -151,6 +154,21 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     assert "injected-parameters" not in tags
     prose = sum(c["cell_type"] == "markdown" for c in book["cells"])
     assert prose >= len(code) / 2
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in find() if path.stem[0] != "5"], ids=lambda path: path.stem
+)
+def test_a_table_or_a_picture_stands_by_the_third_code_cell(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    third = [place for place, cell in enumerate(cells) if cell["cell_type"] == "code"][2]
+    kinds = {
+        kind
+        for cell in cells[: third + 1]
+        for output in cell.get("outputs", [])
+        for kind in output.get("data", {})
+    }
+    assert kinds & {"text/html", "image/png"} or "![" in "".join(cells[0]["source"])
 
 
 # Of each notebook the cells, by a piece of their code, that lead to its paper's formula and hold

@@ -96,7 +96,8 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
     assert ("certificates" in done.stderr) == (uv in ("certificates", "fails"))
     model = [call.split()[0] for call in calls if "locked-model.txt" in call]
     assert model == {"fails": ["uv", "python"]}.get(uv, installers[:1])
-    assert all("--require-hashes" in call for call in calls if "locked" in call)
+    for flag in ("--require-hashes", "--only-binary"):
+        assert all(flag in call for call in calls if "locked" in call)
     lines = (tmp_path / "venv" / "locked-uv.txt").read_text().splitlines()
     assert lines[0].startswith("uv==")
     assert all(

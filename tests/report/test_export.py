@@ -419,9 +419,11 @@ def test_rows_cassette_and_manifest_are_the_runs_own(live_run, exported, tmp_pat
         assert tape.verify() == []
 
 
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
 def test_the_document_compiles(exported, tmp_path):
     shutil.copytree(exported.folder, tmp_path / "o")
     compiles(tmp_path / "o")
+    assert (tmp_path / "o" / "all.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_two_exports_of_a_run_differ_in_no_byte(live_run, exported, tmp_path):
