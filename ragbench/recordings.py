@@ -533,14 +533,12 @@ def grade_difference(
     """
     kept = rows[plus | minus]
     sign = plus[kept.index].astype(int) - minus[kept.index].astype(int)
-    value = kept["grade"].isin(grades).to_numpy(float)[:, None]
-    options = {
-        "counts": sign.to_numpy(),
-        "of": (sign > 0).to_numpy(),
-        "clusters": kept["cluster"],
-        "weight": 0,
-    }
-    (difference,) = ppi_shares(value, 0 * value, np.zeros(len(kept)), **options)
+    value = (sign * kept["grade"].isin(grades)).to_numpy(float)[:, None]
+    of = (sign > 0).to_numpy()
+    one_stratum = np.zeros(len(kept))
+    (difference,) = ppi_shares(
+        value, 0 * value, one_stratum, of=of, clusters=kept["cluster"], weight=0
+    )
     return difference
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -56,14 +55,14 @@ def kappa(
     same_length(a=a, b=b)
     pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
     present = pairs.notna().all(axis=1).to_numpy()
-    missing = int((~present).sum())
     pairs = pairs[present]
+    missing = int((~present).sum())
     if pairs.empty:
         return without_bounds(float("nan"), 0, missing, level)
-    names = _labels(pairs, labels)
-    cost = _costs(names, weights, ordered=labels is not None)
+    names = pd.factorize(pairs.stack(), sort=True)[1] if labels is None else list(labels)
     index, n_groups = group_index(groups, len(present), present)
     counts = _tables(pairs, names, index, n_groups)
+    cost = _costs(names, weights, ordered=labels is not None)
     estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
     clusters = None if groups is None else index
     interval = without_bounds(estimate, len(pairs), missing, level, clusters)
@@ -73,45 +72,33 @@ def kappa(
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 
-def _labels(pairs: pd.DataFrame, labels: Sequence[Hashable] | None) -> pd.Index:
-    """Return the possible labels in order; DataError for one that is not among them."""
-    present = pairs.stack()
-    if labels is None:
-        try:
-            labels = sorted(present.unique())
-        except TypeError:
-            got = "labels of types that have no common order"
-            raise DataError(got, "all numbers or all text") from None
-    strange = present[~present.isin(list(labels))]
-    if len(strange):
-        got = f"label {strange.iloc[0]!r} at position {strange.index[0][0]}"
-        raise DataError(got, f"one of {', '.join(map(repr, labels))}")
-    return pd.Index(list(labels), dtype=object)
-
-
-def _costs(names: pd.Index, weights: str | None, *, ordered: bool) -> np.ndarray:
+def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.ndarray:
     """What each pair of labels counts as disagreement: 1 unless equal, distance, or its square."""
     places = np.arange(len(names), dtype=float)
     if weights and not ordered:
-        if not all(isinstance(name, Real) for name in names):
-            got = (
-                f"weights={weights!r} for labels without a given order: "
-                f"{', '.join(map(str, names))}"
-            )
+        try:
+            places = np.array(names, dtype=float)
+        except ValueError:
+            got = f"weights={weights!r} for labels without a given order: {list(names)}"
             do = "pass labels=('low', 'mid', 'high')"
-            raise ConfigError(got, "their order, from least to most", do)
-        places = names.to_numpy(float)
+            raise ConfigError(got, "their order, from least to most", do) from None
     distance = np.abs(np.subtract.outer(places, places))
     if weights is None:
         return (distance > 0).astype(float)
     return distance if weights == "linear" else distance**2
 
 
-def _tables(pairs: pd.DataFrame, names: pd.Index, index: np.ndarray, groups: int) -> np.ndarray:
+def _tables(
+    pairs: pd.DataFrame, names: Sequence[Any], index: np.ndarray, n_groups: int
+) -> np.ndarray:
     """Count items by group (rows) and by cell of the table of labels (columns)."""
-    cell = names.get_indexer(pairs["a"]) * len(names) + names.get_indexer(pairs["b"])
-    counts = np.zeros((groups, len(names) ** 2))
-    np.add.at(counts, (index, cell), 1.0)
+    places = pairs.apply(pd.Index(names, dtype=object).get_indexer)
+    strange = pairs[(places < 0).any(axis=1)]
+    if len(strange):
+        got = f"labels {strange.iloc[0].tolist()} at position {strange.index[0]}"
+        raise DataError(got, f"each one of {', '.join(map(repr, names))}")
+    counts = np.zeros((n_groups, len(names) ** 2))
+    np.add.at(counts, (index, places["a"] * len(names) + places["b"]), 1.0)
     return counts
 
 

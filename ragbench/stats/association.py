@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled
+from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled, same_length
 from ragbench.stats.intervals import Interval, without_bounds
 
 Method = Literal["pearson", "spearman", "kendall"]
@@ -43,9 +43,6 @@ def correlation(
     index, n_groups = group_index(groups, x.size, present)
     x = x[present]
     y = y[present]
-    if method == "spearman":  # ranks need the order alone: found once, not in every resample
-        x = np.unique(x, return_inverse=True)[1]
-        y = np.unique(y, return_inverse=True)[1]
     compute = _METHODS[method]
     clusters = None if groups is None else index
     interval = without_bounds(compute(x, y), x.size, int((~present).sum()), level, clusters)
@@ -66,13 +63,9 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:
-    return _pearson(_ranks(x), _ranks(y))
+    from scipy.stats import rankdata  # slow to import
 
-
-def _ranks(order: np.ndarray) -> np.ndarray:
-    """Rank from 1, equal values the mean of their ranks; ``order`` are whole numbers from 0."""
-    counts = np.bincount(order)
-    return (np.cumsum(counts) - (counts - 1) / 2)[order]
+    return _pearson(rankdata(x), rankdata(y))
 
 
 def _kendall(x: np.ndarray, y: np.ndarray) -> float:
@@ -128,11 +121,8 @@ def preference_correlation(
     """
     e = preference_difference(score_1, score_2)
     h = np.asarray(labels, float)
-    if h.ndim == 1:
-        h = h[:, None]
-    if h.ndim != 2 or h.shape[0] != e.size:
-        got = f"labels of shape {h.shape} for {e.size} pairs"
-        raise DataError(got, f"shape ({e.size}, number of annotators)")
+    same_length(scores=e, labels=h)
+    h = h.reshape(e.size, -1)
     if (np.abs(h) > 2).any():
         expected = "-2 (response 1 much better) to 2 (response 2)"
         raise DataError("preference labels outside [-2, 2]", expected)

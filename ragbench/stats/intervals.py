@@ -33,6 +33,7 @@ T = "Student's t"
 T_CLUSTERS = "jackknife over clusters with Student's t"
 BOOTSTRAP = "percentile bootstrap"
 BOOTSTRAP_CLUSTERS = "percentile bootstrap over clusters"
+_OVER_CLUSTERS = {EXACT: EXACT_CLUSTERS, T: T_CLUSTERS, BOOTSTRAP: BOOTSTRAP_CLUSTERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,9 @@ def bootstrap_ci(
     values = as_floats(values)
     if share and not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
-    within_0_1 = not (values < 0).any() and not (values > 1).any()
-    kind = "share" if share else "fraction" if within_0_1 else ""
-    return _interval(values, statistic, groups, resamples, level, seed, kind)
+    fraction = not (values < 0).any() and not (values > 1).any()
+    options = {"share": share, "fraction": fraction}
+    return _interval(values, statistic, groups, resamples, level, seed, **options)
 
 
 def paired_bootstrap_difference(
@@ -190,9 +191,11 @@ def _interval(
     resamples: int,
     level: float,
     seed: Seed,
-    kind: str = "",
+    *,
+    share: bool = False,
+    fraction: bool = False,
 ) -> Interval:
-    """Choose the interval; ``kind`` is "share", "fraction" (its t interval is cut at 0 and 1)."""
+    """Choose the interval; that of a ``fraction`` by Student's t is cut at 0 and 1."""
     present = ~np.isnan(values)
     kept = values[present]
     index, n_groups = group_index(groups, values.size, present)
@@ -202,58 +205,56 @@ def _interval(
     if not resamples or n_groups < 2:
         return interval
     is_mean = statistic is np.mean
-    if is_mean and kind == "share":
-        return _with_exact_bounds(interval, kept, index)
-    if (kept == kept[0]).all():
+    if is_mean and share:
+        method = EXACT
+        low, high = _exact_bounds(interval, kept, index)
+    elif (kept == kept[0]).all():
         return interval
-    if is_mean and effective_number(np.bincount(index)) < FEW:
-        return _with_t_bounds(interval, kept, index, cut=kind == "fraction")
-    if is_mean:
-        draws = _resampled_means(kept, index, resamples, seed)
+    elif is_mean and effective_number(np.bincount(index)) < FEW:
+        method = T
+        low, high = _t_bounds(interval, kept, index, cut=fraction)
     else:
-        places = resampled(index, n_groups, resamples, seed)
-        draws = np.array([statistic(kept[i]) for i in places], float)
-    low, high = percentiles(draws, level)
-    return _bounded(interval, low, high, BOOTSTRAP, BOOTSTRAP_CLUSTERS)
-
-
-def _bounded(interval: Interval, low: float, high: float, alone: str, clustered: str) -> Interval:
-    """Add bounds, and which of two methods they are of."""
-    method = alone if interval.clusters in (0, interval.n) else clustered
+        method = BOOTSTRAP
+        if is_mean:
+            draws = _resampled_means(kept, index, resamples, seed)
+        else:
+            places = resampled(index, n_groups, resamples, seed)
+            draws = np.array([statistic(kept[i]) for i in places], float)
+        low, high = percentiles(draws, level)
     if np.isnan(low):
         method = ""
+    elif interval.clusters not in (0, interval.n):
+        method = _OVER_CLUSTERS[method]
     return replace(interval, low=float(low), high=float(high), method=method)
 
 
-def _with_exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> Interval:
+def _exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    ones = kept.sum()
     sizes = np.bincount(index)
     if sizes.max() == 1:
-        exact = binomial_ci(kept.sum(), kept.size, interval.level)
-        return _bounded(interval, exact.low, exact.high, EXACT, EXACT)
+        return _clopper_pearson(ones, kept.size, as_tail(interval.level))
     effective = effective_number(sizes)
-    low, high = share_bounds(
+    return share_bounds(
         interval.estimate,
         kept.size,
         variance=_jackknife_variance(kept, index),
-        rarer=min(kept.sum(), kept.size - kept.sum()),
+        rarer=min(ones, kept.size - ones),
         effective=effective,
         quantile=t_quantile(effective, interval.level),
         level=interval.level,
     )
-    return _bounded(interval, low, high, EXACT, EXACT_CLUSTERS)
 
 
-def _with_t_bounds(
+def _t_bounds(
     interval: Interval, kept: np.ndarray, index: np.ndarray, *, cut: bool
-) -> Interval:
+) -> tuple[float, float]:
     standard_error = np.sqrt(_jackknife_variance(kept, index))
     half = t_quantile(effective_number(np.bincount(index)), interval.level) * standard_error
     low = interval.estimate - half
     high = interval.estimate + half
     if cut:
-        low = max(low, 0.0)
-        high = min(high, 1.0)
-    return _bounded(interval, low, high, T, T_CLUSTERS)
+        return max(low, 0.0), min(high, 1.0)
+    return low, high
 
 
 def _resampled_means(kept: np.ndarray, index: np.ndarray, resamples: int, seed: Seed) -> np.ndarray:
@@ -349,22 +350,15 @@ def p_of_no_difference(difference: Interval) -> float:
 
     Returns
     -------
-    NaN where the bounds are NaN, or equal. DataError without clusters, and for an asymmetric
-    interval (of a share).
-
-    >>> round(p_of_no_difference(Interval(3.0, 3.0 - 12.706, 3.0 + 12.706, n=2, clusters=2)), 3)
-    0.205
+    NaN where the bounds are NaN. DataError for an interval of another kind.
     """
-    width = difference.high - difference.low
-    if not width > 0:
+    if np.isnan(difference.low):
         return float("nan")
-    middle = (difference.high + difference.low) / 2
-    aside = abs(middle - difference.estimate)
-    if difference.clusters < 2 or aside > 1e-9 * width:
-        got = f"an interval over {difference.clusters} clusters, {aside:.3g} off its estimate"
+    if difference.method != T_CLUSTERS:
         do = "take a difference with clusters, as of ppi_difference"
-        raise DataError(got, "a symmetric one over clusters", do)
-    error = width / 2 / t_quantile(difference.clusters, difference.level)
+        raise DataError(f"an interval by {difference.method!r}", f"one by {T_CLUSTERS!r}", do)
+    half = (difference.high - difference.low) / 2
+    error = half / t_quantile(difference.clusters, difference.level)
     return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
 
 

@@ -28,9 +28,7 @@ _MAX_QUESTIONS = 10_000_000  # more questions than this are reported as inf: nob
 class PermutationTest:
     """Result of a paired permutation test.
 
-    ``exact``: all sign patterns were counted, not a sample of them. ``skewness`` of the differences
-    (of their sums by cluster): beyond 1 or -1 the p-value is too small in up to 9 of 100 tests at
-    0.05 (docs/metrics.md), unless the differences are those of yes and no.
+    ``exact``: all sign patterns were counted, not a sample of them.
     """
 
     difference: float
@@ -39,7 +37,6 @@ class PermutationTest:
     n_missing: int
     resamples: int
     exact: bool
-    skewness: float = float("nan")
 
 
 def paired_permutation_test(
@@ -60,40 +57,29 @@ def paired_permutation_test(
     The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never 0; NaN without pairs.
 
     The test supposes that differences are as likely to be d as -d. Where they are skewed (one
-    system seldom, but then much better), it errs more often: see ``skewness``. Dividing by the
+    system seldom, but then much better), it errs more often (docs/metrics.md). Dividing by the
     standard deviation would change nothing: the sum of squares is the same for every pattern.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010)
     for the + 1.
     """
-    if resamples < 1:
-        raise ConfigError(f"resamples {resamples}", "1 or more random sign patterns")
     a, b = as_paired(a=a, b=b)
     present = ~np.isnan(a - b)
     differences = (a - b)[present]
     n = differences.size
-    missing = int((~present).sum())
+    missing = present.size - n
     if not n:
         return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
     index, _ = group_index(cluster, present.size, present, sort=True)
     sums = np.bincount(index, differences)
-    exact = sums.size <= _EXACT
-    if exact:
+    difference = float(differences.mean())
+    if sums.size <= _EXACT:
         total = 2**sums.size
         p_value = _as_far(sums, _every_pattern(sums.size)) / total
-    else:
-        total = resamples
-        patterns = _random_patterns(sums.size, total, seed)
-        p_value = (sum(_as_far(sums, flips) for flips in patterns) + 1) / (total + 1)
-    difference = float(differences.mean())
-    return PermutationTest(difference, p_value, n, missing, total, exact, _skewness(sums))
-
-
-def _skewness(sums: np.ndarray) -> float:
-    """mean(d^3) / mean(d^2)^1.5 of deviations d from the mean; NaN for equal values."""
-    d = sums - sums.mean()
-    variance = (d**2).mean()
-    return float((d**3).mean() / variance**1.5) if variance > 0 else float("nan")
+        return PermutationTest(difference, p_value, n, missing, total, True)
+    hits = sum(_as_far(sums, flips) for flips in _random_patterns(sums.size, resamples, seed))
+    p_value = (hits + 1) / (resamples + 1)
+    return PermutationTest(difference, p_value, n, missing, resamples, False)
 
 
 def _every_pattern(size: int) -> np.ndarray:
@@ -167,20 +153,6 @@ class PowerAnalysis:
     needed: float
     # smallest difference that n find with chance ``target``; NaN without an sd, or for 0
     detectable: float
-    target: float  # the power wanted
-    alpha: float  # the level of the test
-    clustered: bool = False
-
-    def __str__(self) -> str:
-        units = "clusters" if self.clustered else "questions"
-        if math.isnan(self.needed):
-            missing = f"{self.n_missing} pairs missing"
-            return f"{self.n} {units}, {missing}: too few to say how many are needed"
-        design = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} {units}"
-        needed = f"{self.needed:,.0f}"
-        if math.isinf(self.needed):
-            needed = f"more than {_MAX_QUESTIONS:,}"
-        return f"{design} has power {self.power:.2f}; power {self.target:g} takes {needed} {units}"
 
 
 def power_analysis(
@@ -217,22 +189,19 @@ def power_analysis(
     >>> power_analysis([0.6, 0.4, 0.5, 0.1, 0.9], [0.5, 0.5, 0.4, 0.2, 0.4], difference=0.1).needed
     50.0
     """
-    if not 0 < alpha < 1:
-        raise ConfigError(f"alpha {alpha!r}", "between 0 and 1, e.g. 0.05")
-    if not alpha < power < 1:
-        raise ConfigError(f"power {power!r}", f"between alpha ({alpha}) and 1, e.g. 0.8")
+    if not 0 < alpha < power < 1:
+        expected = "0 < alpha < power < 1, e.g. 0.05 and 0.8"
+        raise ConfigError(f"alpha {alpha!r}, power {power!r}", expected)
     if difference is None or not math.isfinite(difference):
         do = "difference=0.05, say: the one that a small run shows is too uncertain to plan by"
         raise ConfigError(f"difference {difference!r}", "the smallest difference that matters", do)
-    if b is None:
-        pairs = as_floats(a, "a")
-    else:
-        a, b = as_paired(a=a, b=b)
-        pairs = a - b
+    pairs = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
     present = ~np.isnan(pairs)
     index, n = group_index(cluster, pairs.size, present)
-    values = np.bincount(index, pairs[present]) / np.bincount(index)  # means of clusters
-    sd = _spread(values)
+    means = np.bincount(index, pairs[present]) / np.bincount(index)
+    sd = float(means.std(ddof=1)) if n > 1 else math.nan
+    if sd <= 1e-12 * np.abs(means).max(initial=0):
+        sd = 0.0  # the rounding noise of equal values would look like power
     return PowerAnalysis(
         n=n,
         n_missing=int((~present).sum()),
@@ -241,20 +210,7 @@ def power_analysis(
         power=_power(n, difference, sd, alpha),
         needed=_needed(difference, sd, power, alpha),
         detectable=_detectable(n, sd, power, alpha),
-        target=power,
-        alpha=alpha,
-        clustered=cluster is not None,
     )
-
-
-def _spread(values: np.ndarray) -> float:
-    """Standard deviation; exactly 0 for equal values, whose rounding noise would look like
-    power.
-    """
-    if values.size < 2:
-        return math.nan
-    sd = float(values.std(ddof=1))
-    return 0.0 if sd <= 1e-12 * float(np.abs(values).max()) else sd
 
 
 def _power(n: int, difference: float, sd: float, alpha: float) -> float:

@@ -4,9 +4,9 @@
 (Angelopoulos et al. 2023) for labels drawn within strata of a finite set of answers: the difference
 estimator of survey statistics (Särndal et al. 1992).
 
-Letters, as in the formulas: y labels, f the judge's predictions, both times the counts of their
-items; h a stratum with N_h items, of which n_h are labelled; pi = n_h / N_h; w the judge's weight;
-N the sum of ``of``.
+Letters, as in the formulas: y labels, f the judge's predictions; h a stratum with N_h items, of
+which n_h are labelled; pi = n_h / N_h; w the judge's weight; N the sum of ``of``, or the number of
+items.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import as_floats, as_paired, as_tail, group_index, same_length
 from ragbench.stats.intervals import (
     EXACT_CLUSTERS,
@@ -34,11 +34,6 @@ Weight = float | Literal["tuned"]
 NORMAL = "normal"
 JEFFREYS = "Jeffreys' of the strata, joined"
 _LENT_LABELS = 3  # of the rarer kind, for which the judge gains nothing
-
-
-def _check_weight(weight: Weight) -> None:
-    if isinstance(weight, str) and weight != "tuned":
-        raise ConfigError(f"weight {weight!r}", 'a number or "tuned"')
 
 
 def ppi_mean(
@@ -75,26 +70,33 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    _check_weight(weight)
-    human, judge, rest = _two_samples(labelled, judged_labelled, judged_unlabelled)
+    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
+    present = ~np.isnan(human + judge)
+    human = human[present]
+    judge = judge[present]
+    rest = as_floats(judged_unlabelled, "judged_unlabelled")
+    rest = rest[~np.isnan(rest)]
     n = human.size
     N = rest.size
+    if not n or not N:
+        got = f"{n} items with human and judge values, {N} with the judge's alone"
+        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
     missing = len(labelled) - n + len(judged_unlabelled) - N
-    y = np.concatenate([human, np.full(N, np.nan)])
     f = np.concatenate([judge, rest])
     if weight == "tuned":
         own = (1 + n / N) * f.var()
         shared = np.cov(human, judge)[0, 1] if n > 1 else 0.0
-        weight = float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
-    both = np.concatenate([human, f])
-    is_share = np.isin(human, (0, 1)).all() and both.min() == 0 and both.max() == 1
+        weight = _best_weight(shared, own)
+    weight = _as_weight(weight) * (n + N) / N  # in `ppi_shares` the judge's mean is over all items
+    seen = np.concatenate([human, f])
+    is_share = np.isin(human, (0, 1)).all() and seen.min() == 0 and seen.max() == 1
     (interval,) = ppi_shares(
-        y[:, None],
+        np.concatenate([human, np.full(N, np.nan)])[:, None],
         f[:, None],
         np.zeros(n + N),
         of=None if is_share else np.ones(n + N),
         clusters=np.arange(n + N),
-        weight=weight * (n + N) / N,  # there the judge's mean is over all items
+        weight=weight,
         level=level,
     )
     if n < 2 or N < 2:
@@ -103,20 +105,15 @@ def ppi_mean(
     return replace(interval, n_missing=missing, clusters=0, effective=float("nan"), method=method)
 
 
-def _two_samples(
-    labelled: Any, judged_labelled: Any, judged_unlabelled: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read the three arrays of `ppi_mean`, and leave out what is missing."""
-    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
-    rest = as_floats(judged_unlabelled, "judged_unlabelled")
-    present = ~np.isnan(human + judge)
-    rest = rest[~np.isnan(rest)]
-    if not present.any() or not rest.size:
-        got = (
-            f"{present.sum()} items with human and judge values, {rest.size} with the judge's alone"
-        )
-        raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
-    return human[present], judge[present], rest
+def _as_weight(weight: Weight) -> Weight:
+    if isinstance(weight, str):
+        check_known("weight", [weight], ["tuned"])
+    return weight
+
+
+def _best_weight(shared: float, own: float) -> float:
+    """Covariance of labels and judge over the judge's own variance, in [0, 1]."""
+    return float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
 
 
 def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
@@ -133,13 +130,12 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
     _, stratum, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     n = min(n, stratum.size)
     quota = np.minimum(sizes, least)
-    if quota.sum() > n:
+    more = n - quota.sum()
+    if more < 0:
         got = f"{n} items for {sizes.size} strata of at least {least}"
         raise ConfigError(got, f"n of {quota.sum()}", "lower least")
-    left = sizes - quota
-    more = n - quota.sum()
     if more:
-        exact = more * left / left.sum()
+        exact = more * (sizes - quota) / (sizes - quota).sum()
         whole = np.floor(exact).astype(int)
         largest = np.argsort(whole - exact, kind="stable")  # ties go to the earlier stratum
         whole[largest[: more - whole.sum()]] += 1
@@ -152,39 +148,39 @@ def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.nd
 
 
 @dataclass(frozen=True, slots=True)
-class _Labels:
+class _Sample:
     """Labels drawn within strata, and a judge's predictions of all items."""
 
-    y: np.ndarray  # labels times counts, 0 where there is none; shape (items, categories)
-    f: np.ndarray  # predictions times counts; same shape
-    counts: np.ndarray  # how often an item counts
-    of: np.ndarray  # what it adds to N
+    y: np.ndarray  # shape (items, categories); 0 where there is no label
+    f: np.ndarray
+    of: np.ndarray  # what each item adds to N
     labelled: np.ndarray
     stratum: np.ndarray
-    size: np.ndarray  # N_h
-    drawn: np.ndarray  # n_h
+    N_h: np.ndarray  # shape (strata, 1)
+    n_h: np.ndarray
     share: bool  # else it is a difference
 
     @property
     def inverse_pi(self) -> np.ndarray:
         """N_h / n_h of each item."""
-        return (self.size / self.drawn)[self.stratum]
+        return (self.N_h / self.n_h)[self.stratum]
 
     @property
     def factor(self) -> np.ndarray:
-        """N_h^2 (1 - n_h / N_h) / n_h: of the variance within a stratum, in that of the sum."""
-        return self.size**2 * (1 - self.drawn / self.size) / self.drawn
-
-    @property
-    def counted(self) -> np.ndarray:
-        """Labels of items that count."""
-        return self.labelled & (self.counts > 0)
+        """Of the variance within a stratum, in that of the sum: N_h^2 (1 - n_h / N_h) / n_h."""
+        return self.N_h**2 * (1 - self.n_h / self.N_h) / self.n_h
 
     @property
     def rarer(self) -> np.ndarray:
         """Labels of each category, or of the others, whichever are fewer."""
-        of_category = (self.y[self.counted] > 0).sum(axis=0)
-        return np.minimum(of_category, self.counted.sum() - of_category)
+        of_category = self.y.sum(axis=0)
+        return np.minimum(of_category, self.labelled.sum() - of_category)
+
+    def mean_h(self, values: np.ndarray) -> np.ndarray:
+        """Mean of the labelled items of each stratum: shape (strata, categories)."""
+        sums = np.zeros((len(self.N_h), values.shape[1]))
+        np.add.at(sums, self.stratum[self.labelled], values[self.labelled])
+        return sums / self.n_h
 
 
 def ppi_shares(
@@ -192,7 +188,6 @@ def ppi_shares(
     predictions: Any,
     strata: Any,
     *,
-    counts: Any = None,
     of: Any = None,
     clusters: Any = None,
     weight: Weight = "tuned",
@@ -210,9 +205,8 @@ def ppi_shares(
         these labels, or cross-fitted.
     strata : within which the labelled items were drawn at random, shape (items,); pi is the share
         drawn of a stratum.
-    counts : how often an item counts, e.g. the answers that read so; 0 leaves it out of this share
-        (not out of its stratum), a minus sign subtracts. Default 1.
-    of : what each item adds to N; default ``counts``.
+    of : what each item adds to N, of a difference: then labels and predictions may have signs.
+        Default 1, of a share.
     clusters : items that stand or fall together. Without: the interval is for *these* items, whose
         labels were sampled. With: for items *like* these, by a jackknife that leaves out one
         cluster at a time.
@@ -226,113 +220,86 @@ def ppi_shares(
 
     - A share of these items: `_bounds_of_these`.
     - A share of items like these: `_bounds_of_like`.
-    - A difference (``of``, or counts below 0): symmetric, not cut at -1 and 1; NaN where nothing
-      varies, where a stratum has one label of several items, or, with clusters, has all labels in
-      one. Normal for these items, Student's t with clusters.
+    - A difference (``of``, or values that are not 0 and 1): symmetric, not cut at -1 and 1; NaN
+      where nothing varies, where a stratum has one label of several items, or, with clusters, has
+      all labels in one. Normal for these items, Student's t with clusters.
 
     How often they hold: ``benchmarks/sim_intervals.py``. DataError for a stratum without a label,
     half a label, a missing prediction.
     """
-    _check_weight(weight)
-    labels = _read(values, predictions, strata, counts, of)
-    if weight == "tuned":
-        weight = _tuned_weight(labels)
-    p = _estimate(labels, weight)
+    sample = _read(values, predictions, strata, of)
+    w = _tuned_weight(sample) if _as_weight(weight) == "tuned" else weight
+    p = _estimate(sample, w)
     cluster = None
     if clusters is None:
-        low, high, method = _bounds_of_these(labels, p, weight, level)
+        low, high, method = _bounds_of_these(sample, p, w, level)
     else:
-        cluster, n_clusters = group_index(clusters, len(labels.stratum))
+        cluster, n_clusters = group_index(clusters, len(sample.stratum))
         if n_clusters < 2:
             do = "leave clusters out: the interval is then for these items"
             raise DataError(f"{n_clusters} cluster", "at least 2", do)
-        low, high, method = _bounds_of_like(labels, p, weight, cluster, level)
-    n = int(labels.labelled.sum())
+        low, high, method = _bounds_of_like(sample, p, w, cluster, level)
+    n = int(sample.labelled.sum())
     intervals = []
-    for share, below, above in zip(p.tolist(), low.tolist(), high.tolist(), strict=True):
-        interval = without_bounds(share, n, len(labels.y) - n, level, cluster)
-        if not np.isnan(below):
-            interval = replace(interval, low=below, high=above, method=method)
+    for bounds in zip(p.tolist(), low.tolist(), high.tolist(), strict=True):
+        interval = without_bounds(bounds[0], n, len(sample.y) - n, level, cluster)
+        if not np.isnan(bounds[1]):
+            interval = replace(interval, low=bounds[1], high=bounds[2], method=method)
         intervals.append(interval)
     return intervals
 
 
-def _read(values: Any, predictions: Any, strata: Any, counts: Any, of: Any) -> _Labels:
+def _read(values: Any, predictions: Any, strata: Any, of: Any) -> _Sample:
     """Check the arguments of `ppi_shares`."""
     y = np.asarray(values, dtype=float)
     f = np.asarray(predictions, dtype=float)
     if y.ndim != 2 or y.shape != f.shape:
         got = f"values {y.shape}, predictions {f.shape}"
         raise DataError(got, "the same two dimensions", "one column a category")
-    times = np.ones(len(y)) if counts is None else np.asarray(counts, dtype=float)
-    each = times if of is None else np.asarray(of, dtype=float)
-    same_length(values=y, strata=strata, counts=times, of=each)
+    share = of is None
+    of = np.ones(len(y)) if share else np.asarray(of, dtype=float)
+    same_length(values=y, strata=strata, of=of)
     labelled = ~np.isnan(y).all(axis=1)
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
         got = "half a label, or a missing prediction"
         raise DataError(got, "whole labels or none; every prediction", "check both")
-    stratum, size, drawn = _strata(strata, labelled)
-    yes_or_no = bool(np.isin(y[labelled], (0, 1)).all())
-    return _Labels(
-        y=times[:, None] * np.where(labelled[:, None], y, 0.0),
-        f=times[:, None] * f,
-        counts=times,
-        of=each,
-        labelled=labelled,
-        stratum=stratum,
-        size=size,
-        drawn=drawn,
-        share=of is None and bool((times >= 0).all()) and yes_or_no,
-    )
-
-
-def _strata(strata: Any, labelled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number the stratum of each item; its size and its number of labels by stratum."""
-    names, stratum = np.unique(np.asarray(strata), return_inverse=True)
-    drawn = np.bincount(stratum[labelled], minlength=names.size)
-    if (drawn == 0).any():
-        got = f"no label in stratum {str(names[drawn == 0][0])!r}"
+    names, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    n_h = np.bincount(stratum[labelled], minlength=names.size)
+    if not n_h.all():
+        got = f"no label in stratum {str(names[n_h == 0][0])!r}"
         raise DataError(got, "labels in every stratum", "label some of it")
-    return stratum, np.bincount(stratum), drawn
+    share = share and bool(np.isin(y[labelled], (0, 1)).all())
+    y = np.nan_to_num(y)
+    return _Sample(y, f, of, labelled, stratum, N_h[:, None], n_h[:, None], share)
 
 
-def _covariance(labels: _Labels, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _covariance(sample: _Sample, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return that of two arrays among the labels of each stratum: shape (strata, categories).
 
-    NaN for a single label.
+    cov_h = n_h / (n_h - 1) * mean_h of (a - mean_h(a)) (b - mean_h(b)); NaN for a single label.
     """
-    rows = []
-    for h in range(labels.size.size):
-        inside = labels.labelled & (labels.stratum == h)
-        a_h, b_h = a[inside], b[inside]
-        if len(a_h) < 2:
-            rows.append(np.full(a.shape[1], np.nan))
-            continue
-        products = (a_h - a_h.mean(axis=0)) * (b_h - b_h.mean(axis=0))
-        rows.append(products.sum(axis=0) / (len(a_h) - 1))
-    return np.array(rows)
+    a = a - sample.mean_h(a)[sample.stratum]
+    b = b - sample.mean_h(b)[sample.stratum]
+    n_h = sample.n_h
+    return sample.mean_h(a * b) * n_h / np.where(n_h > 1, n_h - 1, np.nan)
 
 
-def _tuned_weight(labels: _Labels) -> float:
+def _tuned_weight(sample: _Sample) -> float:
     """Return the weight of least variance, in [0, 1].
 
         w = sum over strata of factor_h * cov_h(y, f) / sum over strata of factor_h * var_h(f)
 
     Strata that are labelled in full add nothing to the variance.
     """
-    sampled = labels.factor > 0
-    factor = labels.factor[sampled]
-    covariance = _covariance(labels, labels.y, labels.f).sum(axis=1)[sampled]
-    variance = _covariance(labels, labels.f, labels.f).sum(axis=1)[sampled]
-    shared = np.nansum(factor * covariance)
-    own = np.nansum(factor * variance)
-    return float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
+    shared = np.nansum(sample.factor * _covariance(sample, sample.y, sample.f))
+    own = np.nansum(sample.factor * _covariance(sample, sample.f, sample.f))
+    return _best_weight(shared, own)
 
 
-def _estimate(labels: _Labels, weight: float) -> np.ndarray:
-    judged = weight * labels.f.sum(axis=0)
-    corrections = (labels.y - weight * labels.f) * labels.inverse_pi[:, None]
-    return (judged + corrections[labels.labelled].sum(axis=0)) / labels.of.sum()
+def _estimate(sample: _Sample, w: float) -> np.ndarray:
+    corrections = (sample.y - w * sample.f) * sample.inverse_pi
+    judged = w * sample.f.sum(axis=0)
+    return (judged + corrections[sample.labelled].sum(axis=0)) / sample.of.sum()
 
 
 # -- bounds: low, high and the method, each for all categories
@@ -340,25 +307,25 @@ def _estimate(labels: _Labels, weight: float) -> np.ndarray:
 _Bounds = tuple[np.ndarray, np.ndarray, str]
 
 
-def _bounds_of_these(labels: _Labels, p: np.ndarray, weight: float, level: float) -> _Bounds:
+def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float, level: float) -> _Bounds:
     """For these items, of which some were sampled.
 
     variance = (1/N^2) sum over strata of factor_h * var_h(y - w * f)
     """
-    rest = labels.y - weight * labels.f
-    factor = labels.factor[:, None]
-    within = np.where(factor > 0, factor * _covariance(labels, rest, rest), 0.0)
-    N = labels.of.sum()
-    if labels.share:
-        return _joined_jeffreys(labels, p, np.nansum(within, axis=0) / N**2, level)
+    rest = sample.y - w * sample.f
+    sampled = sample.n_h < sample.N_h
+    within = np.where(sampled, sample.factor * _covariance(sample, rest, rest), 0.0)
+    N = sample.of.sum()
+    if sample.share:
+        return _joined_jeffreys(sample, p, np.nansum(within, axis=0) / N**2, level)
     variance = within.sum(axis=0) / N**2
-    all_labelled = (labels.drawn == labels.size).all()
-    variance = np.where((variance > 0) | all_labelled, variance, np.nan)
+    if sampled.any():
+        variance = np.where(variance > 0, variance, np.nan)
     half = -ndtri(as_tail(level)) * np.sqrt(variance)
     return p - half, p + half, NORMAL
 
 
-def _joined_jeffreys(labels: _Labels, p: np.ndarray, variance: np.ndarray, level: float) -> _Bounds:
+def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray, level: float) -> _Bounds:
     """A share of these items: Jeffreys' bounds of its strata, joined.
 
         low = p - sqrt(gain * sum over strata of scale_h (p_h - low_h)^2 + added), high alike
@@ -366,77 +333,51 @@ def _joined_jeffreys(labels: _Labels, p: np.ndarray, variance: np.ndarray, level
         binomial = sum over strata of scale_h p_h (1 - p_h) / (n_h - 1)
         gain = variance / binomial where the judge makes it less; with few labels of the rarer
                kind nearer to 1, as if `_LENT_LABELS` more had gained nothing
-        added = z^2 (variance - binomial) where unequal counts make it more
+        added = z^2 (variance - binomial) where the judge makes it more
 
-    W_h is a stratum's share of all counts; n_h as many labels as unequal counts are worth (Kish's
-    effective number); low_h, high_h are quantiles of beta with half a label of either kind added.
+    W_h = N_h / N; low_h, high_h are quantiles of beta with half a label of either kind added.
 
     Source: Zou & Donner (2008) for joining; Brown, Cai & DasGupta (2001) for Jeffreys' interval.
     """
-    p_h, n_h = _strata_shares(labels)
     tail = as_tail(level)
-    low_h, high_h = _jeffreys(p_h, n_h, tail)
-    variance_h = np.divide(p_h * (1 - p_h), n_h - 1, out=np.zeros_like(p_h), where=n_h > 1)
-    W = np.bincount(labels.stratum, labels.counts) / labels.counts.sum()
-    scale = (W**2 * (1 - labels.drawn / labels.size))[:, None]
-    below = (scale * (p_h - low_h) ** 2).sum(axis=0)
-    above = (scale * (high_h - p_h) ** 2).sum(axis=0)
-    binomial = (scale * variance_h).sum(axis=0)
-    gain = np.divide(variance, binomial, out=np.ones_like(binomial), where=binomial > variance)
-    gain = (labels.rarer * gain + _LENT_LABELS) / (labels.rarer + _LENT_LABELS)
+    N_h = sample.N_h
+    n_h = sample.n_h
+    p_h = sample.mean_h(sample.y)
+    a = n_h * p_h + 0.5
+    b = n_h * (1 - p_h) + 0.5
+    low_h = np.where(p_h > 0, betaincinv(a, b, tail), 0.0)
+    high_h = np.where(p_h < 1, betaincinv(a, b, 1 - tail), 1.0)
+    scale = (N_h / N_h.sum()) ** 2 * (1 - n_h / N_h)
+    binomial = (scale * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)).sum(axis=0)
+    less = binomial > variance
+    gain = np.divide(variance, binomial, out=np.ones_like(binomial), where=less)
+    gain = (sample.rarer * gain + _LENT_LABELS) / (sample.rarer + _LENT_LABELS)
     added = ndtri(tail) ** 2 * np.maximum(variance - binomial, 0)
-    low = p - np.sqrt(gain * below + added)
-    high = p + np.sqrt(gain * above + added)
+    low = p - np.sqrt(gain * (scale * (p_h - low_h) ** 2).sum(axis=0) + added)
+    high = p + np.sqrt(gain * (scale * (high_h - p_h) ** 2).sum(axis=0) + added)
     return np.clip(low, 0, 1), np.clip(high, 0, 1), JEFFREYS
 
 
-def _strata_shares(labels: _Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of each category among the labels of each stratum, and their number.
-
-    p_h is .5 in a stratum of which no label counts; n_h is (sum of counts)^2 / sum of their
-    squares.
-    """
-    strata = labels.size.size
-    stratum = labels.stratum[labels.counted]
-    counts = labels.counts[labels.counted]
-    mass = np.bincount(stratum, counts, strata)[:, None]
-    squares = np.bincount(stratum, counts**2, strata)[:, None]
-    of_category = np.zeros((strata, labels.y.shape[1]))
-    np.add.at(of_category, stratum, labels.y[labels.counted])
-    p_h = np.divide(of_category, mass, out=np.full_like(of_category, 0.5), where=mass > 0)
-    n_h = np.divide(mass**2, squares, out=np.zeros_like(mass), where=squares > 0)
-    return p_h, n_h
-
-
-def _jeffreys(p: np.ndarray, n: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
-    """Quantiles of beta with half a label of either kind added; 0 and 1 where there is none."""
-    a = n * p + 0.5
-    b = n * (1 - p) + 0.5
-    low = np.where(p > 0, betaincinv(a, b, tail), 0.0)
-    high = np.where(p < 1, betaincinv(a, b, 1 - tail), 1.0)
-    return low, high
-
-
 def _bounds_of_like(
-    labels: _Labels, p: np.ndarray, weight: float, cluster: np.ndarray, level: float
+    sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarray, level: float
 ) -> _Bounds:
     """For items like these: a share's exact binomial, else Student's t, over clusters.
 
     Source: Korn & Graubard (1998) for the share, of as many labels as would have the estimate's
     variance; see `ragbench.stats.intervals.share_bounds`.
     """
-    variance = _jackknife_variance(labels, weight, cluster)
+    variance = _jackknife_variance(sample, w, cluster)
     quantile = t_quantile(int(cluster.max()) + 1, level)
-    if not labels.share:
+    if not sample.share:
         half = quantile * np.sqrt(np.where(variance > 0, variance, np.nan))
         return p - half, p + half, T_CLUSTERS
-    counted = labels.counted
-    mass = np.bincount(cluster[counted], (labels.counts * labels.inverse_pi)[counted])
+    n = sample.labelled.sum()
+    mass = np.bincount(cluster[sample.labelled], sample.inverse_pi[sample.labelled, 0])
     bounds = []
-    for share, spread, rarer in zip(np.clip(p, 0, 1), variance, labels.rarer, strict=True):
+    for share, spread, rarer in zip(np.clip(p, 0, 1), variance, sample.rarer, strict=True):
         low_high = share_bounds(
             share,
-            counted.sum(),
+            n,
             variance=spread,
             rarer=rarer,
             effective=effective_number(mass[mass > 0]),
@@ -448,7 +389,7 @@ def _bounds_of_like(
     return low, high, EXACT_CLUSTERS
 
 
-def _jackknife_variance(labels: _Labels, weight: float, cluster: np.ndarray) -> np.ndarray:
+def _jackknife_variance(sample: _Sample, w: float, cluster: np.ndarray) -> np.ndarray:
     """Return the variance over clusters left out in turn, with pi taken anew each time.
 
         (C - 1) / C * sum over clusters c of (p without c - mean of these)^2
@@ -457,24 +398,24 @@ def _jackknife_variance(labels: _Labels, weight: float, cluster: np.ndarray) -> 
 
     NaN where all labels of a stratum are in one cluster.
     """
-    strata = labels.size.size
+    strata = sample.N_h.size
     C = int(cluster.max()) + 1
 
     def without_each(values: np.ndarray) -> np.ndarray:
-        """Sums by stratum over all clusters but one: shape (clusters, strata, ...)."""
-        sums = np.zeros((C, strata, *values.shape[1:]))
-        np.add.at(sums, (cluster, labels.stratum), values)
+        """Sums by stratum over all clusters but one: shape (clusters, strata, categories)."""
+        sums = np.zeros((C, strata, values.shape[1]))
+        np.add.at(sums, (cluster, sample.stratum), values)
         return sums.sum(axis=0) - sums
 
-    judged = weight * labels.f
-    corrections = np.where(labels.labelled[:, None], labels.y - judged, 0.0)
-    N_h = without_each(np.ones(len(cluster)))
-    n_h = without_each(labels.labelled.astype(float))
-    inverse_pi = np.divide(N_h, n_h, out=np.full_like(N_h, np.nan), where=n_h > 0)
+    labelled = sample.labelled[:, None]
+    judged = w * sample.f
+    N_h = without_each(np.ones_like(labelled, float))
+    n_h = without_each(labelled.astype(float))
+    inverse_pi = N_h / np.where(n_h > 0, n_h, np.nan)
     inverse_pi[N_h == 0] = 0.0
-    sums = without_each(judged) + inverse_pi[:, :, None] * without_each(corrections)
-    N = without_each(labels.of).sum(axis=1)
-    p = sums.sum(axis=1) / N[:, None]
+    corrections = without_each(np.where(labelled, sample.y - judged, 0.0))
+    N = without_each(sample.of[:, None]).sum(axis=1)
+    p = (without_each(judged) + inverse_pi * corrections).sum(axis=1) / N
     return (C - 1) / C * ((p - p.mean(axis=0)) ** 2).sum(axis=0)
 
 

@@ -4,9 +4,8 @@ in pairs.
 
 from __future__ import annotations
 
-import warnings
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,8 @@ import pandas as pd
 
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import Seed
-from ragbench.stats.intervals import (
-    Interval,
-    bootstrap_ci,
-    is_share,
-    paired_bootstrap_difference,
-)
+from ragbench.stats.inputs import Seed, as_paired
+from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
 
 QUESTIONS = "questions"  # the default groups of `means`
@@ -35,7 +29,16 @@ YES_OR_NO = (
     "exact_match",
     *(f"grade {n}" for n in range(1, 6)),
 )
-_SYSTEM = "the system's name"  # a column beside those of the caller
+# fields of an interval and their columns in a table of means
+_INTERVAL = {
+    "estimate": "mean",
+    "low": "low",
+    "high": "high",
+    "n": "n",
+    "n_missing": "unscored",
+    "clusters": "clusters",
+    "effective": "effective",
+}
 _MEASURED = (
     "mean a",
     "mean b",
@@ -96,24 +99,24 @@ def means(
 
     Raises ConfigError for grades, which are categories: average "fully_right".
     """
-    rows = rows.reset_index(drop=True)
     by = _several(by)
     columns = _several(measures)
-    rows = with_measures(rows, columns)
+    rows = with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
     cluster = _together(rows, groups)
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     options = {"resamples": resamples, "seed": seed}
     keys = []
     intervals = []
-    for key, part in rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]:
+    for key, part in _parts(rows, by):
         labels = None if cluster is None else cluster[part.index]
         for name in columns:
             interval = bootstrap_ci(part[name], groups=labels, share=shares[name], **options)
             intervals.append(interval)
             keys.append((*key, name))
-    table = pd.DataFrame(keys, columns=[*by, "metric"]).join(_interval_columns(intervals))
-    if groups in (QUESTIONS, None) and all(i.clusters in (0, i.n) for i in intervals):
+    found = pd.DataFrame(intervals)[[*_INTERVAL]].rename(columns=_INTERVAL)
+    table = pd.DataFrame(keys, columns=[*by, "metric"]).join(found)
+    if groups in (QUESTIONS, None) and table["clusters"].isin([0, *table["n"]]).all():
         table = table.drop(columns=["clusters", "effective"])  # each question once
     if isinstance(measures, str):
         table = table.drop(columns="metric")
@@ -125,19 +128,9 @@ def _several(columns: str | Sequence[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-def _interval_columns(intervals: Sequence[Interval]) -> pd.DataFrame:
-    names = {
-        "estimate": "mean",
-        "low": "low",
-        "high": "high",
-        "n": "n",
-        "n_missing": "unscored",
-        "clusters": "clusters",
-        "effective": "effective",
-    }
-    return pd.DataFrame(
-        {column: [getattr(i, name) for i in intervals] for name, column in names.items()}
-    )
+def _parts(rows: pd.DataFrame, by: list[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:
+    """Return the groups of rows, by the values of columns; all rows where there are none."""
+    return rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]
 
 
 def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
@@ -170,7 +163,7 @@ def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
 
 def compare(
     rows: pd.DataFrame,
-    systems: str | Sequence[str],
+    system: str,
     measure: str,
     *,
     by: str | Sequence[str] = (),
@@ -184,7 +177,7 @@ def compare(
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
-    systems : the column that names the system, or several, whose values are joined: "small, BM25".
+    system : the column that names the system.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : which questions stand or fall together, and are resampled and flipped together: see
@@ -198,44 +191,42 @@ def compare(
         do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by = _several(by)
-    names = _several(systems)
     rows = with_measures(rows, [measure])
-    check_known("column", [*by, *names, measure, "question_id"], rows.columns)
-    _require_one_row(rows, [*by, *names])
-    system = rows[names].astype(str).agg(", ".join, axis=1) if len(names) > 1 else rows[names[0]]
-    check_known("system", [name for pair in pairs or () for name in pair], system.unique())
-    rows = rows.assign(**{_SYSTEM: system})
+    check_known("column", [*by, system, measure, "question_id"], rows.columns)
+    check_known("system", itertools.chain(*(pairs or ())), rows[system].unique())
     scores = {}
     groups = {}
-    for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
+    for key, part in _parts(rows, by):
         clusters = known_clusters(part, cluster)
-        for pair, sides in _paired(part, measure, pairs).items():
-            scores[*key, *pair] = sides
+        for (a, b, _), sides in paired_scores(part, system, [measure], pairs).items():
+            scores[*key, a, b] = sides
             if clusters is not None:
-                groups[*key, *pair] = clusters.reindex(sides[0].index)
+                groups[*key, a, b] = clusters.reindex(sides[0].index)
     return compare_pairs(scores, [*by, "a", "b"], groups=groups or None, **options)
 
 
-def _paired(
-    part: pd.DataFrame, measure: str, pairs: Sequence[tuple[str, str]] | None
-) -> dict[tuple[str, str], tuple[pd.Series, pd.Series]]:
-    """Return the scores of each pair of systems over the same questions."""
-    wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
-    systems = {*wide.columns}
-    pairs = pairs or list(combinations(dict.fromkeys(part[_SYSTEM]), 2))
-    # Answers without documents are one system, in a group of their own.
-    return {(a, b): (wide[a], wide[b]) for a, b in pairs if {a, b} <= systems}
+def paired_scores(
+    rows: pd.DataFrame, system: str, measures: Sequence[str], pairs: Sequence[tuple] | None
+) -> dict[tuple[str, str, str], tuple[pd.Series, pd.Series]]:
+    """Return the scores of two systems over the same questions, by (a, b, measure).
 
-
-def _require_one_row(rows: pd.DataFrame, names: list[str]) -> None:
-    twice = rows[rows.duplicated([*names, "question_id"])]
-    if twice.empty:
-        return
-    first = twice.iloc[0]
-    system = ", ".join(str(first[name]) for name in names)
-    got = f"{system} has several rows for the question {first['question_id']!r}"
-    do = "name the columns that tell them apart, as by=['N'], or keep one of them"
-    raise DataError(got, "one row per question and system", do)
+    A pair is left out where a system has no row: answers without documents are one system, in a
+    group of their own.
+    """
+    twice = rows[rows.duplicated([system, "question_id"])]
+    if len(twice):
+        first = twice.iloc[0]
+        got = f"{first[system]} has several rows for the question {first['question_id']!r}"
+        do = "name the columns that tell them apart, as by=['N'], or keep one of them"
+        raise DataError(got, "one row per question and system", do)
+    wide = rows.pivot(index="question_id", columns=system, values=list(measures)).astype(float)
+    names = rows[system].unique()
+    scores = {}
+    for a, b in pairs or itertools.combinations(names, 2):
+        if {a, b} <= set(names):
+            for name in measures:
+                scores[a, b, name] = wide[name, a], wide[name, b]
+    return scores
 
 
 def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series | None:
@@ -248,52 +239,36 @@ def known_clusters(rows: pd.DataFrame, cluster: str | None = KNOWN) -> pd.Series
         relevant document (the column ``relevant``). None: each question is on its own, which is
         right where the rows' documents are all that there will ever be.
 
-    A question without a value is a cluster of its own, with a warning. DataError for a question
-    with two values.
+    A question without a value is a cluster of its own, with a warning where it is used. DataError
+    for a question with two values.
     """
     if cluster is None:
         return None
+    questions = rows.groupby("question_id", sort=False)
     if cluster != KNOWN:
         check_known("column", [cluster], rows.columns)
-        return _each_its_own(_one_value(rows, cluster))
-    for column in KNOWN_CLUSTERS:
-        if column in rows and rows.groupby("question_id")[column].nunique().max() == 1:
-            clusters = _one_value(rows, column)
-            if clusters.nunique() > 1 and clusters.dropna().duplicated().any():
-                return _each_its_own(clusters)
-    if "relevant" not in rows:
-        return None
-    relevant = rows.drop_duplicates("question_id").set_index("question_id")["relevant"]
-    documents = {
-        q: list(names) if isinstance(names, list | dict) else [] for q, names in relevant.items()
-    }
-    clusters = pd.Series(linked_questions(documents))
-    return clusters if 1 < clusters.nunique() < len(clusters) else None
-
-
-def _one_value(rows: pd.DataFrame, cluster: str) -> pd.Series:
-    """Return the cluster of each question, missing where it has none."""
-    values = rows.groupby("question_id", sort=False)[cluster]
-    several = values.nunique()[lambda count: count > 1]
-    if len(several):
-        got = (
-            f"question {str(several.index[0])!r} has {several.iloc[0]} values in the "
-            f"column {cluster!r}"
-        )
-        do = "name a column such as topic, or add one"
-        raise DataError(got, "one value for all rows of a question", do)
-    return values.first()
-
-
-def _each_its_own(clusters: pd.Series) -> pd.Series:
-    """Make a cluster of each question that has none, with a warning."""
-    lacking = clusters.isna()
-    if not lacking.any():
-        return clusters
-    questions = f"{lacking.sum()} of {len(clusters)} questions have no {clusters.name}"
-    warnings.warn(f"{questions}: each counts as one of its own", stacklevel=4)
-    own = "question " + clusters.index.astype(str).to_series(clusters.index)
-    return clusters.astype(object).where(~lacking, own)
+        several = questions[cluster].nunique().loc[lambda count: count > 1]
+        if len(several):
+            question = str(several.index[0])
+            got = f"question {question!r} has {several.iloc[0]} values in the column {cluster!r}"
+            do = "name a column such as topic, or add one"
+            raise DataError(got, "one value for all rows of a question", do)
+        return questions[cluster].first()
+    candidates = [
+        questions[name].first()
+        for name in KNOWN_CLUSTERS
+        if name in rows and questions[name].nunique().max() == 1
+    ]
+    if "relevant" in rows:
+        documents = {
+            question: names if isinstance(names, list | dict) else []
+            for question, names in questions["relevant"].first().items()
+        }
+        candidates.append(pd.Series(linked_questions(documents)))
+    for clusters in candidates:
+        if 1 < clusters.nunique() < clusters.count():
+            return clusters
+    return None
 
 
 def compare_pairs(
@@ -329,22 +304,18 @@ def compare_pairs(
     ``difference`` so; NaN without one). With ``groups`` needed counts clusters, and the table ends
     with clusters (their number) and effective (see `Interval`).
     """
-    options = {"power": power, "alpha": alpha / max(len(scores), 1)}
     groups = groups or {}
+    pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
+    tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())
+    of_power = {"difference": difference, "power": power, "alpha": alpha / max(tests, 1)}
     rows = []
     methods = set()
-    for key, (first, second) in scores.items():
-        a = np.asarray(first, float)
-        b = np.asarray(second, float)
+    for key, (a, b) in pairs.items():
         labels = groups.get(key)
         interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
+        test = paired_permutation_test(a, b, cluster=labels, seed=seed)
         row = dict(zip(names, key, strict=True)) | _side_by_side(a, b, interval)
-        row["p"] = paired_permutation_test(a, b, cluster=labels, seed=seed).p_value
-        plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, **options)
-        row["detectable"] = plan.detectable
-        if difference is not None:
-            row["needed"] = plan.needed
-        rows.append(row)
+        rows.append(row | {"p": test.p_value} | _power_columns(a, b, labels, **of_power))
         methods.add(interval.method)
     counts = ("clusters", "effective") if groups else ()
     table = pd.DataFrame(rows, columns=[*names, *_MEASURED, *counts])
@@ -355,10 +326,8 @@ def compare_pairs(
 
 def _side_by_side(a: np.ndarray, b: np.ndarray, interval: Interval) -> dict[str, float]:
     """Return the means of both over the questions that both have, and their difference."""
-    both = ~np.isnan(a - b)
-    return {
-        "mean a": a[both].mean() if both.any() else np.nan,
-        "mean b": b[both].mean() if both.any() else np.nan,
+    both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()
+    return both.mean().to_dict() | {
         "difference": interval.estimate,
         "low": interval.low,
         "high": interval.high,
@@ -367,3 +336,11 @@ def _side_by_side(a: np.ndarray, b: np.ndarray, interval: Interval) -> dict[str,
         "clusters": interval.clusters,
         "effective": interval.effective,
     }
+
+
+def _power_columns(
+    a: np.ndarray, b: np.ndarray, labels: Any, difference: float | None, **options: float
+) -> dict[str, float]:
+    plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, **options)
+    needed = np.nan if difference is None else plan.needed
+    return {"detectable": plan.detectable, "needed": needed}

