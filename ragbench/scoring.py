@@ -463,8 +463,7 @@ def _plan(
     planned = plan(calls, who.model, cassette, **speeds) if calls else Plan()
     if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:
         results = _results(_complete_rows("claim_labels", table))
-        # one claim and one text a prompt
-        checks = ragchecker_calls(results, joint=1)["claim check"]
+        checks = ragchecker_calls(results)["claim check"]
         planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
     return planned
 
@@ -498,7 +497,7 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
 
 def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     options = {"checker": who.checker, "cassette": cassette, **who.options}
-    return ragchecker_labels(who.model, _results(rows), **options).results.results
+    return ragchecker_labels(who.model, _results(rows), **options).results
 
 
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:

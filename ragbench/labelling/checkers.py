@@ -3,7 +3,7 @@
 
 `ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024);
 `make_checker` makes one by name. A checker of your own is an object with ``check_many``.
-RAGChecker's form, several claims in a prompt and three labels, is
+RAGChecker's form, with three labels, is
 `ragbench.labelling.claims.check_claims`.
 """
 
@@ -14,13 +14,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragbench.data.ragchecker import LABELS, Claim, claim_text
+from ragbench.data.ragchecker import Claim, claim_text
 from ragbench.errors import ModelError
+from ragbench.labelling.claims import ENTAILMENT, NEUTRAL
 from ragbench.llm import ask
 from ragbench.llm.models import BOUNDS, chat_model, not_named
 from ragbench.stats.inputs import as_list
 
-ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _VERDICT = re.compile(r"^\W*(yes|no)\b", re.I)
 
 

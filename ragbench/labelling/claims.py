@@ -17,30 +17,40 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults
+from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
-    JointStep,
+    ItemStep,
     LabelResult,
     LabelStep,
     StepReport,
     names_of,
+    one_label,
     texts_schema,
 )
-from ragbench.labelling.checkers import ENTAILMENT
 from ragbench.labelling.graded_answers import SPLITS
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
-from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
-from ragbench.stats.inputs import same_length
+from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.sentences import split_sentences
 
+ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _EXTRACT = LabelStep(
     "claims", "steps_claims", texts_schema("claims"), "passage", lambda reply: tuple(reply.claims)
 )
-_CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims")
-_JOINT = 1  # claims per prompt: small models label several by their place
+_CHECK = ItemStep(
+    LabelStep(
+        "claim check",
+        "steps_check",
+        one_label(LABELS),
+        "reference",
+        lambda reply: reply.labels[0],
+        blank=NEUTRAL,
+        bound="label",
+    ),
+    "claims",
+)
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5
 _SHORT_CHARACTERS = 40
@@ -94,12 +104,11 @@ def check_claims(
     model: Any,
     claims: Sequence[Sequence[Claim] | None],
     references: Sequence[str],
-    joint: int | None = _JOINT,
     questions: Sequence[str] | None = None,
     **options: Any,
 ) -> LabelResult:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per
-    claim.
+    claim, in one call each.
 
     Parameters
     ----------
@@ -107,18 +116,17 @@ def check_claims(
         `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk. An empty one
         entails nothing: Neutral.
-    joint : claims per prompt; None puts all claims of one text into one. A reply with another
-        number of labels is not used: its claims are checked one by one.
     questions : the question that each list of claims and its text are about, since a short text
         means something only as an answer to it; None where there is none.
     options : as for `extract_claims`. In a prompt of your own keep the text before the claims, for
         the server's cache.
 
-    Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
+    Source: RAGChecker, section 3.2 (claim-entailment checker, which is shown all claims of a text
+    in one prompt; the wording is ours).
     """
     if questions is None:
         questions = [_NO_QUESTION] * len(claims)
-    return _CHECK.ask(model, claims, references, joint, options, question=questions)
+    return _CHECK.ask(model, claims, references, options, question=questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,133 +136,46 @@ class LabelledResults:
     Claims that could not be read are None, and so is each unread label of a check.
     """
 
-    results: RagResults
+    results: tuple[RagResult, ...]
     reports: Mapping[str, StepReport]  # "claims" and "claim check" -> what the step took
 
     @property
     def unscored(self) -> tuple[str | int, ...]:
         """The ids of the results that lack claims or labels."""
-        return tuple(result.id for result in self.results.results if result.missing())
+        return tuple(result.id for result in self.results if result.missing())
 
     @property
-    def scored(self) -> RagResults:
+    def scored(self) -> tuple[RagResult, ...]:
         """The results with all labels, for `ragbench.metrics.claims.claim_metrics_table`."""
-        whole = tuple(result for result in self.results.results if not result.missing())
-        return replace(self.results, results=whole)
+        return tuple(result for result in self.results if not result.missing())
 
 
 def ragchecker_labels(
-    model: Any,
-    results: RagResults | Sequence[RagResult],
-    *,
-    joint: int | None = _JOINT,
-    checker: Any = None,
-    **options: Any,
+    model: Any, results: Sequence[RagResult], *, checker: Any = None, **options: Any
 ) -> LabelledResults:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
 
-    ``model``, ``options``: as for `extract_claims`; ``joint``: as for `check_claims`.
-    ``results``: from `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id
-    once. Claims and labels that are there stay; only what is missing is asked, the same claims
-    against the same chunk once. ``checker``: who checks the claims in place of the model, any
-    object whose ``check_many(claims, texts)`` gives a label per claim and text. With one, ``model``
-    may be None where all claims are there; ConfigError where some are not.
+    ``model``, ``options``: as for `extract_claims`. ``results``: of
+    `ragbench.data.ragchecker.read_ragchecker`, or records of your own, each id once. Claims and
+    labels that are there stay; only what is missing is asked, the same claims against the same
+    chunk once. ``checker``: who checks the claims in place of the model, any object whose
+    ``check_many(claims, texts)`` gives a label per claim and text. With one, ``model`` may be None
+    where all claims are there; ConfigError where some are not.
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
-    before = _records(results)
-    rows, extracted = _with_claims(before, model, options)
-    checks = list(_missing_checks(rows))
-    claims = [check.claims for check in checks]
-    texts = [check.text for check in checks]
+    rows, extracted = _with_claims(_records(results), model, options)
+    checks = [check for check in _missing_checks(rows) if check.claims is not None]
     if checker is None:
-        questions = [rows[check.row].question for check in checks]
-        ids = [check.name for check in checks]
-        judged = check_claims(model, claims, texts, joint, questions, ids=ids, **options)
+        columns = [[getattr(check, name) for check in checks] for name in _Check._fields[2:]]
+        judged = check_claims(model, *columns[:3], ids=columns[3], **options)
     else:
-        judged = _labels_of_checker(checker, claims, texts)
+        judged = _labels_of_checker(checker, checks)
     rows = _with_labels(rows, checks, judged.labels)
-    labelled = results if isinstance(results, RagResults) else RagResults(())
-    labelled = replace(labelled, results=tuple(rows))
-    if rows != before:
-        labelled = replace(labelled, metrics=None)  # averages of other labels
-    return LabelledResults(labelled, {"claims": extracted.report, "claim check": judged.report})
+    return LabelledResults(rows, {"claims": extracted.report, "claim check": judged.report})
 
 
-def _with_claims(
-    rows: Sequence[RagResult], model: Any, options: Mapping[str, Any]
-) -> tuple[list[RagResult], LabelResult]:
-    """Take the texts apart whose claims are needed and not known."""
-    missing = _texts_to_split(rows)
-    if model is None and any(_needs_model(each.text) for each in missing):
-        raise not_named("model that writes claims", " beside the checker, or the claims themselves")
-    extracted = extract_claims(
-        model,
-        [each.text for each in missing],
-        [rows[each.row].question for each in missing],
-        ids=[f"{rows[each.row].id} {each.field}" for each in missing],
-        **options,
-    )
-    rows = list(rows)
-    for each, claims in zip(missing, extracted.labels, strict=True):
-        if claims is not None:
-            rows[each.row] = replace(rows[each.row], metrics=None, **{each.field: claims})
-    return rows, extracted
-
-
-def _with_labels(
-    rows: Sequence[RagResult], checks: Sequence[_Check], labels: Sequence[Any]
-) -> list[RagResult]:
-    """Put the labels into the tables of their checks: a list, or with a column per chunk."""
-    columns: dict[tuple[int, str], list[Any]] = defaultdict(list)
-    for check, column in zip(checks, labels, strict=True):
-        columns[check.row, check.field].append(column)
-    labelled = []
-    for place, row in enumerate(rows):
-        tables = {}
-        for field in row.missing():
-            claims = _claims_of(row, field)
-            if claims is None:
-                continue
-            if field.endswith("chunks"):
-                by_chunk = columns[place, field]
-                tables[field] = tuple(
-                    tuple(column[claim] for column in by_chunk) for claim in range(len(claims))
-                )
-            else:
-                (tables[field],) = columns[place, field]
-        labelled.append(replace(row, metrics=None, **tables) if tables else row)
-    return labelled
-
-
-def _labels_of_checker(checker: Any, claims: Sequence[Any], texts: Sequence[str]) -> LabelResult:
-    """Label lists of claims, each against its own text; None where the claims are not known.
-
-    Each different list is checked once, against all of its texts.
-    """
-    texts_of: dict[tuple, dict[str, None]] = defaultdict(dict)  # a dict keeps the order of texts
-    for listed, text in zip(claims, texts, strict=True):
-        if listed:
-            texts_of[listed][text] = None
-    labels: dict[tuple[tuple, str], tuple[str, ...]] = {}
-    for listed, own_texts in texts_of.items():
-        table = np.array(checker.check_many(listed, list(own_texts)), object)
-        if table.shape != (len(listed), len(own_texts)):
-            got = f"labels of {checker!r} of shape {table.shape}"
-            expected = f"shape {(len(listed), len(own_texts))}: a row per claim, a column per text"
-            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-        for column, text in enumerate(own_texts):
-            labels[listed, text] = tuple(table[:, column])
-    of_lists = []
-    for listed, text in zip(claims, texts, strict=True):
-        of_lists.append(None if listed is None else labels.get((listed, text), ()))
-    pairs = sum(map(len, labels.values()))
-    return LabelResult(tuple(of_lists), StepReport("claim check", items=pairs, settled=pairs))
-
-
-def ragchecker_calls(
-    results: RagResults | Sequence[RagResult], joint: int | None = _JOINT, claims_per_text: int = 10
-) -> dict[str, int]:
+def ragchecker_calls(results: Sequence[RagResult], claims_per_text: int = 10) -> dict[str, int]:
     """Count the calls that `ragchecker_labels` takes at most: step -> calls, for
     `ragbench.llm.plan`.
 
@@ -265,48 +186,56 @@ def ragchecker_calls(
     checks = 0
     for check in _missing_checks(rows):
         claims = claims_per_text if check.claims is None else len(check.claims)
-        if check.text.strip():
-            checks += math.ceil(claims / (joint or max(claims, 1)))
-    texts = {
-        (rows[each.row].question, each.text)
-        for each in _texts_to_split(rows)
-        if _needs_model(each.text)
-    }
+        checks += claims if check.text.strip() else 0
+    texts = set()
+    for row, field in _unknown_claims(rows):
+        text = _text_of(rows[row], field)
+        if text.strip() and not _is_short(text):
+            texts.add((rows[row].question, text))
     return {"claims": len(texts), "claim check": checks}
 
 
-def _records(results: RagResults | Sequence[RagResult]) -> list[RagResult]:
+def _records(results: Sequence[RagResult]) -> list[RagResult]:
     """Return the records of results, each id once."""
-    rows = list(results.results if isinstance(results, RagResults) else results)
-    check_records(rows, RagResult, "results to label")
-    name, count = Counter(str(row.id) for row in rows).most_common(1)[0] if rows else ("", 0)
-    if count > 1:
-        got = f"the id {name!r} belongs to several results"
-        raise DataError(got, "an id used once", "put the system's name into the ids")
+    rows = as_list(results, "results", RagResult)
+    for name, count in Counter(str(row.id) for row in rows).items():
+        if count > 1:
+            got = f"the id {name!r} belongs to several results"
+            raise DataError(got, "an id used once", "put the system's name into the ids")
     return rows
 
 
-class _Text(NamedTuple):
-    """A text whose claims are needed and not known."""
-
-    row: int
-    field: str  # of the result, that takes the claims
-    text: str
+def _text_of(row: RagResult, field: str) -> str:
+    """Return the text that a field is about: ``response_claims``, ``reference_in_response`` ..."""
+    return row.response if field.startswith("response") else row.reference
 
 
-def _texts_to_split(rows: Sequence[RagResult]) -> list[_Text]:
-    texts = []
+def _unknown_claims(rows: Sequence[RagResult]) -> list[tuple[int, str]]:
+    """Return place and field of claims that are needed and not known."""
+    unknown = []
     for place, row in enumerate(rows):
         for side in ("response", "reference"):
-            field = f"{side}_claims"
             needed = any(check.startswith(side) for check in row.missing())
-            if needed and getattr(row, field) is None:
-                texts.append(_Text(place, field, getattr(row, side)))
-    return texts
+            if needed and getattr(row, f"{side}_claims") is None:
+                unknown.append((place, f"{side}_claims"))
+    return unknown
 
 
-def _needs_model(text: str) -> bool:
-    return bool(text.strip()) and not _is_short(text)
+def _with_claims(
+    rows: list[RagResult], model: Any, options: Mapping[str, Any]
+) -> tuple[list[RagResult], LabelResult]:
+    """Take the texts apart whose claims are needed and not known."""
+    unknown = _unknown_claims(rows)
+    texts = [_text_of(rows[place], field) for place, field in unknown]
+    if model is None and any(text.strip() and not _is_short(text) for text in texts):
+        raise not_named("model that writes claims", " beside the checker, or the claims themselves")
+    questions = [rows[place].question for place, _ in unknown]
+    ids = [f"{rows[place].id} {field}" for place, field in unknown]
+    extracted = extract_claims(model, texts, questions, ids=ids, **options)
+    for (place, field), claims in zip(unknown, extracted.labels, strict=True):
+        if claims is not None:
+            rows[place] = replace(rows[place], metrics=None, **{field: claims})
+    return rows, extracted
 
 
 class _Check(NamedTuple):
@@ -314,37 +243,68 @@ class _Check(NamedTuple):
 
     row: int
     field: str  # of the result, that takes the labels
-    claims: Any
+    claims: tuple[Claim, ...] | None
     text: str
+    question: str
     name: str  # for messages
-
-
-def _claims_of(row: RagResult, field: str) -> tuple[Claim, ...] | None:
-    return row.response_claims if field.startswith("response") else row.reference_claims
 
 
 def _missing_checks(rows: Sequence[RagResult]) -> Iterator[_Check]:
     for place, row in enumerate(rows):
+        alone = {"response_in_reference": row.reference, "reference_in_response": row.response}
+        for field in row.missing():
+            texts = {f"{row.id} {field}": alone.get(field, "")}
+            if field not in alone:
+                texts = {f"{row.id} {field}[{n}]": chunk.text for n, chunk in enumerate(row.chunks)}
+            for name, text in texts.items():
+                yield _Check(place, field, _claims_of(row, field), text, row.question, name)
+
+
+def _claims_of(row: RagResult, check: str) -> tuple[Claim, ...] | None:
+    return row.response_claims if check.startswith("response") else row.reference_claims
+
+
+def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> LabelResult:
+    """Label the claims of each check; equal claims against an equal text are checked once."""
+    known: dict[Any, tuple[str, ...]] = {}
+    for check in checks:
+        pair = (check.claims, check.text)
+        if pair in known or not check.claims:
+            continue
+        table = np.array(checker.check_many(list(check.claims), [check.text]), object)
+        if table.shape != (len(check.claims), 1):
+            got = f"labels of {checker!r} of shape {table.shape}"
+            expected = f"shape {(len(check.claims), 1)}: a row per claim, a column per text"
+            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
+        known[pair] = tuple(table[:, 0])
+    labels = [known.get((check.claims, check.text), ()) for check in checks]
+    return LabelResult(tuple(labels), StepReport("claim check", items=sum(map(len, labels))))
+
+
+def _with_labels(
+    rows: Sequence[RagResult], checks: Sequence[_Check], labels: Sequence[Any]
+) -> tuple[RagResult, ...]:
+    """Put the labels into the tables of their checks: a list, or a row per claim and a column per
+    chunk.
+    """
+    columns: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    for check, column in zip(checks, labels, strict=True):
+        columns[check.row, check.field].append(column)
+    labelled = []
+    for place, row in enumerate(rows):
+        tables: dict[str, Any] = {}
         for field in row.missing():
             claims = _claims_of(row, field)
-            name = f"{row.id} {field}"
-            if field.endswith("chunks"):
-                for number, chunk in enumerate(row.chunks):
-                    yield _Check(place, field, claims, chunk.text, f"{name}[{number}]")
-            elif field == "response_in_reference":
-                yield _Check(place, field, claims, row.reference, name)
-            else:
-                yield _Check(place, field, claims, row.response, name)
+            if claims is not None and field.endswith("chunks"):
+                without = ((),) * len(claims)
+                tables[field] = tuple(zip(*columns[place, field], strict=True)) or without
+            elif claims is not None:
+                (tables[field],) = columns[place, field]
+        labelled.append(replace(row, metrics=None, **tables) if tables else row)
+    return tuple(labelled)
 
 
-_MEASURES = (
-    "accuracy",
-    "factual f1",
-    "non-factual f1",
-    "accuracy, three labels",
-    "pearson",
-    "spearman",
-)
+# How good a checker is
 
 
 def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
@@ -371,7 +331,7 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
 def checker_intervals(
     human: Sequence[str],
     predicted: Sequence[str | None],
-    responses: Sequence[Hashable] | None = None,
+    responses: Sequence[Hashable],
     *,
     resamples: int = 2000,
 ) -> dict[str, Interval]:
@@ -383,8 +343,8 @@ def checker_intervals(
     human, predicted : a label per claim: Entailment, Neutral or Contradiction. A claim to which the
         checker gave none (None) is left out.
     responses : the response or document that each claim is from. The two correlations are between
-        the shares of claims not entailed, per response (None: undefined); the bootstrap draws a
-        response with all its claims.
+        the shares of claims not entailed, per response; the bootstrap draws a response with all its
+        claims.
 
     Accuracy is of two classes, entailed or not; the factual F1 is of Entailment, the non-factual
     one of the others: F1 = 2 both / (2 both + one), of the claims that both call so, or one alone.
@@ -394,7 +354,11 @@ def checker_intervals(
     94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the
     published numbers.
     """
-    table = _both_labels(human, predicted, responses)
+    same_length(human=human, predicted=predicted, responses=responses)
+    check_known("label", [*human, *filter(None, predicted)], LABELS)
+    columns = {"human": human, "predicted": predicted, "response": responses}
+    table = pd.DataFrame(columns, dtype=object)
+    table = table[table["predicted"].notna()]
     entailed = table[["human", "predicted"]].eq(ENTAILMENT)
     # 0: neither says entailed, 1: the checker alone, 2: the reference alone, 3: both
     codes = 2 * entailed["human"].astype(int) + entailed["predicted"]
@@ -404,30 +368,17 @@ def checker_intervals(
         "non-factual f1": (3 - codes, _f1),
         "accuracy, three labels": (table["human"] == table["predicted"], np.mean),
     }
-    groups = None if responses is None or table.empty else table["response"].to_numpy()
-    measured = {
-        name: bootstrap_ci(values.to_numpy(), statistic, groups=groups, resamples=resamples)
-        for name, (values, statistic) in per_claim.items()
-    }
+    measured = {}
+    for name, (values, statistic) in per_claim.items():
+        groups = table["response"].to_numpy()
+        measured[name] = bootstrap_ci(
+            values.to_numpy(), statistic, groups=groups, resamples=resamples
+        )
     shares = (~entailed).groupby(table["response"]).mean()
     for method in ("pearson", "spearman"):
-        measured[method] = Interval(math.nan, math.nan, math.nan, 0)
-        if groups is not None:
-            sides = shares["human"].to_numpy(), shares["predicted"].to_numpy()
-            measured[method] = correlation(*sides, method, resamples=resamples)
+        sides = (shares["human"].to_numpy(), shares["predicted"].to_numpy())
+        measured[method] = correlation(*sides, method, resamples=resamples)
     return measured
-
-
-def _both_labels(
-    human: Sequence[str], predicted: Sequence[str | None], responses: Sequence[Hashable] | None
-) -> pd.DataFrame:
-    """Lay out the labels of claims that have two, with the number of each claim's response."""
-    of = list(range(len(predicted)) if responses is None else responses)
-    same_length(human=human, predicted=predicted, responses=of)
-    check_known("label", [*human, *filter(None, predicted)], LABELS)
-    table = pd.DataFrame({"human": list(human), "predicted": list(predicted)}, dtype=object)
-    table["response"] = pd.factorize(pd.Series(of, dtype=object), use_na_sentinel=False)[0]
-    return table[table["predicted"].notna()]
 
 
 def _f1(codes: np.ndarray) -> float:

@@ -7,10 +7,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import JointStep, LabelResult
+from ragbench.labelling.asking import ItemStep, LabelResult, LabelStep, one_label
 from ragbench.metrics.keypoints import VERDICTS
 
-_STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints")
+_STEP = ItemStep(
+    LabelStep(
+        "keypoints",
+        "steps_keypoints",
+        one_label(VERDICTS),
+        "response",
+        lambda reply: reply.labels[0],
+        blank="neither",
+        bound="label",
+    ),
+    "keypoints",
+)
 
 
 def keypoint_verdicts(
@@ -18,17 +29,16 @@ def keypoint_verdicts(
     questions: Sequence[str],
     responses: Sequence[str],
     keypoints: Sequence[Sequence[str]],
-    joint: int | None = 1,
     **options: Any,
 ) -> LabelResult:
     """Compare responses with the keypoints of the true answers: "covered", "contradicted" or
     "neither" each.
 
     ``questions``, ``responses``: shape (n,), English or Chinese; an empty response says nothing:
-    neither, without a call. ``keypoints``: a list per question. ``options``: see
-    `ragbench.labelling.asking`; ``joint``: as for `ragbench.labelling.claims.check_claims`.
+    neither, without a call. ``keypoints``: a list per question, each asked about in a call of its
+    own. ``options``: see `ragbench.labelling.asking`.
     `ragbench.metrics.keypoints.keypoint_table` takes the labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    return _STEP.ask(model, keypoints, responses, joint, options, question=questions)
+    return _STEP.ask(model, keypoints, responses, options, question=questions)

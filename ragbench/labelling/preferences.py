@@ -8,7 +8,7 @@ comes first shows it, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from operator import attrgetter
@@ -105,8 +105,7 @@ def gpt_ranking(
     names = [f"{name} order {order}" for name in names for order in (1, 2)]
     chosen = step.ask(model, names, both_orders, options)
     choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
-    unscored = sum(None in pair for pair in choices)
-    return PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
+    return PairRanking(choices, chosen.report)
 
 
 def _step(kind: str, dimension: str, options: dict[str, Any]) -> LabelStep:

@@ -2,9 +2,9 @@
 it needs.
 
 Four steps of a model, and `ModelRagas` with the three metrics: three calls per example, and one per
-statement, since small models label several by their place (``joint=None`` puts them into one, the
-paper's way). The paper asks n times for a question: at temperature 0 n equal prompts would give n
-equal questions. How far a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
+statement (in the paper one for all statements, which small models label by their place). The paper
+asks n times for a question: at temperature 0 n equal prompts would give n equal questions. How far
+a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from ragbench.data.ragchecker import Claim
 from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.labelling.asking import (
     Context,
-    JointStep,
+    ItemStep,
     LabelResult,
     LabelStep,
     StepReport,
     context_text,
+    explained_label,
     names_of,
     texts_schema,
 )
@@ -45,8 +46,16 @@ _STATEMENTS = LabelStep(
     "answer",
     lambda reply: tuple(reply.claims),
 )
-_VERDICTS = JointStep(
-    "verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", explain=True
+_VERDICTS = ItemStep(
+    LabelStep(
+        "verdicts",
+        "steps_verdicts",
+        explained_label(("Yes", "No")),
+        "context",
+        lambda reply: reply.labels[0].verdict,
+        blank="No",
+    ),
+    "statements",
 )
 _SENTENCES = LabelStep(
     "sentences",
@@ -73,7 +82,6 @@ def statement_verdicts(
     model: Any,
     statements: Sequence[Sequence[Claim] | None],
     contexts: Sequence[Context],
-    joint: int | None = 1,
     **options: Any,
 ) -> LabelResult:
     """Decide which statements their context supports: "Yes" or "No" each, after a sentence that
@@ -81,12 +89,11 @@ def statement_verdicts(
 
     ``statements``: from `extract_statements`, or claims from `extract_claims`; None where they are
     not known. ``contexts``: one text, or a list of passages, per example; an empty one supports
-    nothing: No. ``joint``: statements per prompt, as for `ragbench.labelling.claims.check_claims`;
-    None is the paper's way.
+    nothing: No.
 
-    Source: RAGAS, section 3 (faithfulness, second step).
+    Source: RAGAS, section 3 (faithfulness, second step, where one prompt has all statements).
     """
-    return _VERDICTS.ask(model, statements, contexts, joint, options)
+    return _VERDICTS.ask(model, statements, contexts, options)
 
 
 def generate_questions(
@@ -137,7 +144,6 @@ class ModelRagas:
     model, options : as for `ragbench.llm.ask`.
     embedder : for answer relevance; default MiniLM (the paper: text-embedding-ada-002).
     n : generated questions per answer, in one call.
-    joint : statements per prompt, as for `statement_verdicts`; None is the paper's way.
     """
 
     def __init__(
@@ -145,13 +151,11 @@ class ModelRagas:
         model: Any,
         embedder: Embeddings | None = None,
         n: int = 3,
-        joint: int | None = 1,
         **options: Any,
     ) -> None:
         self.model = model
         self.embedder = embedder or default_embedder()
         self.n = n
-        self.joint = joint
         self.options = options
         self.reports: list[StepReport] = []
 
@@ -167,9 +171,7 @@ class ModelRagas:
         """
         questions = [""] * len(answers) if questions is None else questions
         extracted = extract_statements(self.model, questions, answers, **self.options)
-        judged = statement_verdicts(
-            self.model, extracted.labels, contexts, self.joint, **self.options
-        )
+        judged = statement_verdicts(self.model, extracted.labels, contexts, **self.options)
         self.reports += [extracted.report, judged.report]
         rows = []
         for verdicts in judged.labels:

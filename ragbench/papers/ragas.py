@@ -41,14 +41,14 @@ def _score_texts(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd
 
 
 def label_texts(
-    model: Any, pairs: Mapping[Dimension, Sequence[Pair]], joint: int | None = 1, **options: Any
+    model: Any, pairs: Mapping[Dimension, Sequence[Pair]], **options: Any
 ) -> tuple[pd.DataFrame, list[StepReport]]:
     """Label both texts of every pair by RAGAS's prompts, and say what each step took.
 
     Parameters
     ----------
     pairs : by dimension, as of `WikiEval.pairs`.
-    joint, options : as for `ModelRagas`: ``embedder``, ``n``, ``cassette`` ...
+    options : as for `ModelRagas`: ``embedder``, ``n``, ``cassette`` ...
 
     Returns
     -------
@@ -56,7 +56,7 @@ def label_texts(
     (of the generated questions), or extracted of sentences and altered. None where a reply could
     not be read. No text is in it.
     """
-    scorer = ModelRagas(model, joint=joint, **options)
+    scorer = ModelRagas(model, **options)
     rows = []
     for dimension, some in pairs.items():
         scored = _score_texts(scorer, some, dimension).to_dict("records")

@@ -250,21 +250,20 @@ def verdicts(
     model: Any,
     questions: Sequence[Question],
     responses: Sequence[str],
-    joint: int | None = 1,
     **options: Any,
 ) -> LabelResult:
     """Judge by a model which key points of each question its response covers or contradicts, one in
     a prompt.
 
-    Key points are shown without the numbers that the data set writes before them. ``joint``,
-    ``options``: as for `keypoint_verdicts`.
+    Key points are shown without the numbers that the data set writes before them. ``options``: as
+    for `keypoint_verdicts`.
     """
     points = [
         [_NUMBER.sub("", point) for point in question.meta["keypoints"]] for question in questions
     ]
     texts = [question.text for question in questions]
     options = {"ids": [question.id for question in questions], **options}
-    return keypoint_verdicts(model, texts, responses, points, joint, **options)
+    return keypoint_verdicts(model, texts, responses, points, **options)
 
 
 def _answers_of_others(questions: Sequence[Question]) -> list[str]:

@@ -57,7 +57,7 @@ STEPS = {
     "an answer": (lambda model: rb.generate(model, [QUESTION], ["It was built."]), 512),
     "claims": (lambda model: rb.extract_claims(model, ["Ada built it."]), 512),
     "one claim": (
-        lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."], joint=1),
+        lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."]),
         64,
     ),
     "sub-questions": (lambda model: rb.llm_decomposer(model)("Who built it?"), 512),

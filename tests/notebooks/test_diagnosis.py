@@ -241,7 +241,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     with FakeOllama(reply=speak) as server:
         model = server.model(num_ctx=32768)
         grid, rows = run(world, tmp_path, WITH_PROMPTS, dict.fromkeys(dg.PROMPTS, model))
-        done = ragchecker_labels(model, rc.results(grid, rows), joint=None, progress=False)
+        done = ragchecker_labels(model, rc.results(grid, rows), progress=False)
         scored = rc.scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,

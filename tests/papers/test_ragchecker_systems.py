@@ -11,7 +11,7 @@ from fake_ollama import FakeOllama
 from notebook_parts import parts as notebook_parts
 
 from ragbench.data import load_minihop
-from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
+from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import DataError
 from ragbench.labelling.claims import ragchecker_labels
 from ragbench.llm import Cassette, chat_model
@@ -109,7 +109,7 @@ def result(retriever, correct, found):
 
 
 def labelled(*results):
-    return ragchecker_labels(None, RagResults(results))  # all labels are there: nothing is asked
+    return ragchecker_labels(None, results)  # all labels are there: nothing is asked
 
 
 def test_failed_rows_are_counted_with_every_metric_missing():
