@@ -209,16 +209,10 @@ def _validate(given: _Given) -> int:
 @_command(
     "plan",
     _EXPERIMENT,
-    _arg(
-        "--seconds-per-call",
-        type=float,
-        default=float("nan"),
-        help="of a model of which nothing is recorded yet",
-    ),
 )
 def _plan(given: _Given) -> None:
     """Say what an experiment file will take, without asking a model."""
-    print(rb.Experiment.from_yaml(given.experiment).plan(seconds_per_call=given.seconds_per_call))
+    print(rb.Experiment.from_yaml(given.experiment).plan())
 
 
 @_command("run", _EXPERIMENT)
@@ -232,7 +226,7 @@ def _run(given: _Given) -> int:
     folder = os.path.relpath(grid.home)
     failed = rows[rows["status"] == "failed"]
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
-    _print_failures(failed, rows, grid.truncated)
+    _print_failures(failed, rows)
     print(_run_summary(rows))
     if numbers:
         _print_scores(grid, rows, numbers)
@@ -256,14 +250,13 @@ def _numbers(grid: Any) -> list[str]:
     return list(numbers)
 
 
-def _print_failures(failed: Any, rows: Any, truncated: str) -> None:
+def _print_failures(failed: Any, rows: Any) -> None:
     from ragbench.llm.reply import CUT_SHORT
 
     for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
         print(f"  {step}: {kind} {count}")
     if cut := int(rows["finish"].isin(CUT_SHORT).sum()):
-        what = "rows hold an answer that ended at its limit of tokens"
-        print(f"{cut} {what} (truncated: {truncated})")
+        print(f"{cut} rows hold an answer that ended at its limit of tokens")
 
 
 def _print_scores(grid: Any, rows: Any, metrics: list[str]) -> None:
@@ -327,7 +320,7 @@ def _run_summary(rows: Any) -> str:
 )
 def _score(given: _Given) -> None:
     """Score answers you have: a CSV, JSON or Parquet file, in any tool's columns."""
-    from ragbench.experiment.grid import import_code
+    from ragbench.experiment.files import import_code
     from ragbench.labelling.checkers import make_checker
     from ragbench.report.export import check_target, export_scores
     from ragbench.report.scores import score_means

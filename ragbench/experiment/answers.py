@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import hashlib
 import inspect
 import json
-import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from ragbench.llm import Cassette
-from ragbench.llm.cassette import Keys
+from ragbench.experiment.rows import no_room
+from ragbench.generation import generate
 from ragbench.records import Answer, Question
 
-KEPT = "answers.sqlite"
+TASK = 10  # answers that another process is asked for at once
+_FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class KeptAnswers:
-    """The answers of a run's functions and objects, in ``answers.sqlite`` beside the rows.
+    """The answers of a run's functions and objects, in ``answers.jsonl`` beside the rows.
 
     An answer is found again by the generator's label and source, question and context, until the
     run is whole: then `close` drops it. A generator with a text ``key`` (``answer.key = "v2"``)
@@ -27,91 +31,86 @@ class KeptAnswers:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / KEPT
-        self._resumed = self.path.exists()
-        self._cassette: Cassette | None = None
-        self._keys: dict[str, Keys | None] = {}  # by label
-        self._lasting: set[str] = set()  # labels of generators with a key
+        self.path = folder / "answers.jsonl"
+        self._lasting = False  # whether a generator has a key
+        self._kept: dict[str, Answer] = {}
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # one that a killed run did not finish
+                name, *answer = json.loads(line)
+                self._kept[name] = Answer(*answer)
 
-    def get(
-        self, label: str, generator: Any, jobs: Sequence[tuple[Question, str | None]]
-    ) -> list[Answer | None]:
-        """Return the answers to pairs of question and context that were kept, None for others."""
-        keys = self._keys_of(label, generator)
-        if keys is None or not self._resumed:
-            return [None] * len(jobs)
-        names = [keys.key(_messages(*job)) for job in jobs]
-        kept = self._open().get(names)
-        if kept and label not in self._lasting:
-            what = f"{len(kept)} answers of {label!r} are kept from the run that was stopped"
-            do = f"to have them made anew, delete {self.path}"
-            warnings.warn(f"{what}; {do}", stacklevel=2)
-        answers = []
-        for (question, _), name in zip(jobs, names, strict=True):
-            answers.append(_as_answer(question, generator, kept.get(name)))
-        return answers
-
-    def put(
+    def ask(
         self,
         label: str,
         generator: Any,
-        question: Question,
-        context: str | None,
-        answer: Answer,
-    ) -> None:
-        """Keep an answer; a failure is asked again."""
-        keys = self._keys_of(label, generator)
-        if keys is None or answer.meta.get("error"):
-            return
-        messages = _messages(question, context)
-        kept = {"ok": True, "text": answer.text, "seconds": answer.seconds}
-        request = keys.request(messages)
-        self._open().put(
-            keys.key(messages), request, kept, step="generation", prompt_id=question.id
-        )
+        questions: Sequence[Question],
+        contexts: Sequence[str | None],
+        pool: Executor,
+    ) -> list[Answer]:
+        """Return an answer to each question and context: those kept, and the others made now."""
+        key = getattr(generator, "key", "")
+        self._lasting = self._lasting or bool(key)
+        version = key or _version(generator)
+        names = []
+        jobs = {}
+        for question, context in zip(questions, contexts, strict=True):
+            text = json.dumps([label, version, question.text, context])
+            names.append(hashlib.sha256(text.encode()).hexdigest())
+            if names[-1] not in self._kept:
+                jobs[names[-1]] = (question, context)
+        there = self._kept.keys() & names
+        if there and not key:
+            what = f"{len(there)} answers of {label!r} are kept from a run that was stopped"
+            warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
+        made = pool.map(functools.partial(_answer, generator), jobs.values(), chunksize=TASK)
+        answers = {}
+        for name, answer in zip(jobs, made, strict=True):
+            answers[name] = answer
+            if version and "error" not in answer.meta:  # a failure is asked again
+                self._write(
+                    [name, answer.question_id, answer.text, answer.generator, answer.seconds]
+                )
+        return [answers.get(name) or self._kept[name] for name in names]
+
+    def _write(self, record: list[Any]) -> None:
+        try:
+            with self.path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise no_room(self.path, error.strerror) from None
 
     def close(self, *, whole: bool) -> None:
-        """Close the file, and drop it once the run is whole, unless a generator has a key."""
-        if self._cassette is not None:
-            self._cassette.close()
+        """Drop the answers once the run is whole, unless a generator has a key."""
         if whole and not self._lasting:
             self.path.unlink(missing_ok=True)
 
-    def _open(self) -> Cassette:
-        if self._cassette is None:
-            self._cassette = Cassette(self.path)
-        return self._cassette
 
-    def _keys_of(self, label: str, generator: Any) -> Keys | None:
-        if label not in self._keys:
-            version = getattr(generator, "key", "")
-            if version:
-                self._lasting.add(label)
-            else:
-                version = _version(generator)
-            self._keys[label] = Keys("function", label, version, {}) if version else None
-        return self._keys[label]
+def end_on_full_disk(error: BaseException) -> None:
+    """Raise DataError for a full disk, which is no question's fault and ends the run."""
+    if isinstance(error, OSError) and error.errno in _FULL_DISK:
+        raise no_room(error.filename or "a file", error.strerror) from None
 
 
-def _as_answer(question: Question, generator: Any, kept: Mapping | None) -> Answer | None:
-    if kept is None:
-        return None
-    seconds = math.nan if kept["seconds"] is None else kept["seconds"]
-    return Answer(question.id, kept["text"], generator.name, seconds)
-
-
-def _messages(question: Question, context: str | None) -> list[dict[str, Any]]:
-    return [{"question": question.text, "context": context}]
+def _answer(generator: Any, job: tuple[Question, str | None]) -> Answer:
+    """Ask an object: a task of an executor. A failure is an answer that says so."""
+    question, context = job
+    try:
+        (answer,) = generate(generator, [question], [context])
+    except Exception as error:
+        end_on_full_disk(error)
+        failed = {"error": f"{type(error).__name__}: {error}"}
+        return Answer(question.id, "", generator.name, meta=failed)
+    return answer
 
 
 def _version(generator: Any) -> str:
-    """Return a digest of the source and the plain settings; "" where there is no source."""
+    """Return the source and the plain settings; "" where there is no source."""
     function = generator.answer
     owner = function if inspect.isfunction(function) else type(generator)
     try:
         source = inspect.getsource(owner)
     except (OSError, TypeError):
         return ""
-    state = {} if owner is function else vars(generator)
-    text = source + json.dumps(state, sort_keys=True, default=lambda value: type(value).__name__)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    settings = {} if owner is function else vars(generator)
+    return source + json.dumps(settings, sort_keys=True, default=lambda value: type(value).__name__)

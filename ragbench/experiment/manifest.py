@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -28,7 +27,6 @@ from ragbench.text.languages import other_languages
 
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
 FORMAT = "ragbench-run-1"
-_HASH = re.compile(r"[0-9a-f]{32,64}")
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
 
 
@@ -39,12 +37,15 @@ def now() -> str:
 
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
-    machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
-    machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
+    machine: dict[str, Any] = {
+        "system": platform.system(),
+        "release": platform.release(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        machine["memory_gib"] = round(
-            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1
-        )
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine["memory_gib"] = round(memory / 2**30, 1)
     return {
         "python": platform.python_version(),
         "packages": _packages(),
@@ -55,18 +56,8 @@ def environment() -> dict[str, Any]:
 
 @functools.cache
 def _packages() -> dict[str, str]:
-    packages = {"ragbench": __version__}
-    lines: list[str] = []
-    for name in ("ragbench", "ragbench-lab"):  # the first: installed before the name changed
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            lines = metadata.requires(name) or []
-    needed = [line for line in lines if "extra ==" not in line]
-    for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
-        try:
-            packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            packages[name] = "not installed"
-    return packages
+    there = {package.name: package.version for package in metadata.distributions()}
+    return there | {"ragbench": __version__}
 
 
 def _git() -> dict[str, Any] | None:
@@ -76,36 +67,22 @@ def _git() -> dict[str, Any] | None:
     """
     if not (CHECKOUT / ".git").exists():
         return None
-    # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
-    settings: dict[str, Any] = {
-        "env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        "cwd": CHECKOUT,
-    }
-    settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
     command = ["git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "-uno"]
+    # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
+    variables = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        said = subprocess.run(command, **settings).stdout
+        said = subprocess.run(
+            command, env=variables, cwd=CHECKOUT, capture_output=True, text=True, timeout=10
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     revision = re.search(r"^# branch.oid (\w+)$", said, re.M)
     return revision and {"revision": revision[1], "changed": bool(re.search(r"^[^#]", said, re.M))}
 
 
-def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _redacted(v, secrets) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted(v, secrets) for v in value]
-    return (
-        redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
-    )
-
-
-def write_manifest(
-    folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()
-) -> None:
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest whole or not at all."""
-    text = json.dumps(_redacted(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
     try:
         with written_whole(folder / MANIFEST) as part:
             part.write_text(text + "\n", encoding="utf-8")
@@ -121,10 +98,24 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        do = "run the experiment again"
-        raise DataError(
-            f"{path} cannot be read: {error}", "the manifest that a run writes", do
-        ) from None
+        expected = "the manifest that a run writes"
+        raise DataError(f"{path} cannot be read: {error}", expected, "run it again") from None
+
+
+def earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the entries of the runs before in a folder; none where there is no manifest.
+
+    Raises ConfigError where the folder is that of another experiment.
+    """
+    try:
+        manifest = load_manifest(folder)
+        runs = list(manifest["runs"])
+    except (DataError, KeyError, TypeError):
+        return []
+    if manifest.get("name", name) != name:
+        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
+        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
+    return runs
 
 
 def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -145,49 +136,48 @@ def describe(thing: Any) -> dict[str, Any]:
     if isinstance(thing, Dataset):
         return _data_facts(thing)
     if isinstance(thing, list):
-        return {
-            "chunks": len(thing),
-            "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in thing),
-        }
-    if callable(getattr(thing, "settings", None)):
-        return {"class": _name(type(thing)), **_plain(thing.settings())}
+        fields = ([chunk.id, chunk.doc_id, chunk.title, chunk.text] for chunk in thing)
+        return {"chunks": len(thing), "sha256": _sha256(fields)}
     if isinstance(thing, functools.partial):
-        return {
-            "partial": describe(thing.func),
-            "args": _plain([*thing.args]),
-            "keywords": _plain(thing.keywords),
-        }
+        keywords = plain(thing.keywords)
+        return {"partial": describe(thing.func), "args": plain(thing.args), "keywords": keywords}
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
-    known = {
-        name: _plain(value)
-        for name in ("name", "card")
-        if (value := getattr(thing, name, None)) is not None
-    }
-    return {"class": _name(type(thing)), **known}
+    known = {"class": _name(type(thing))}
+    if callable(getattr(thing, "settings", None)):
+        return known | plain(thing.settings())
+    for name in ("name", "card"):
+        if getattr(thing, name, None) is not None:
+            known[name] = plain(getattr(thing, name))
+    return known
 
 
 def _name(thing: Any) -> str:
     # A user's class is "__main__" in a notebook and something else when imported; it is the same
     # class.
-    module = str(getattr(thing, "__module__", ""))
-    name = getattr(thing, "__qualname__", type(thing).__qualname__)
-    return f"{module}.{name}" if module.partition(".")[0] == "ragbench" else name
+    ours = thing.__module__.partition(".")[0] == "ragbench" if thing.__module__ else False
+    return f"{thing.__module__}.{thing.__qualname__}" if ours else thing.__qualname__
 
 
 _NOTHING = object()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what
     sounds secret.
     """
     if isinstance(value, Mapping):
-        pairs = ((str(k), _plain(v)) for k, v in value.items() if not sounds_secret(str(k)))
-        return {k: v for k, v in pairs if v is not _NOTHING}
+        known = {str(name): plain(each) for name, each in value.items()}
+        return {
+            name: each
+            for name, each in known.items()
+            if each is not _NOTHING and not sounds_secret(name)
+        }
     if isinstance(value, list | tuple):
-        return [v for v in map(_plain, value) if v is not _NOTHING]
-    return value if value is None or isinstance(value, bool | int | float | str) else _NOTHING
+        return [each for each in map(plain, value) if each is not _NOTHING]
+    if isinstance(value, str):
+        return redact(value, ())
+    return value if value is None or isinstance(value, bool | int | float) else _NOTHING
 
 
 def _data_facts(data: Dataset) -> dict[str, Any]:
@@ -212,19 +202,3 @@ def _sha256(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         total.update(json.dumps(row).encode() + b"\n")
     return total.hexdigest()
-
-
-def earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Return the entries of the runs before in a folder; none where there is no manifest.
-
-    Raises ConfigError where the folder is that of another experiment.
-    """
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        runs = list(manifest["runs"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    if manifest.get("name", name) != name:
-        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
-        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
-    return runs

@@ -2,138 +2,144 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
+from ragbench.embedding import CachedEmbeddings, only_from_disk
+from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import is_model
-from ragbench.experiment.grid import Grid
+from ragbench.experiment.run import Run, make_rows
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
-from ragbench.records import Answer, Dataset
-from ragbench.retrieval.base import retriever_settings
+from ragbench.onnx_models import cores
+from ragbench.records import Answer
 from ragbench.retrieval.multiquery import dense_searches, model_calls
 
 
-def plan_experiment(
-    experiment: Grid,
-    recorded: Mapping[tuple[str, str, str], int] | None,
-    **speeds: Any,
-) -> Plan:
-    """Count what a run will embed, search, ask and grade.
+def plan_experiment(experiment: Any) -> Plan:
+    """Count what an `Experiment` will embed, search, ask and grade.
 
     The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank"
-    (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette.
-    ``recorded`` : the calls of a run that are on the cassette, by data set, axis and model; None:
-    not known, then replies with the model's options are counted, whatever their prompts.
-    ``speeds`` are for `ragbench.llm.plan`: ``seconds_per_call`` of a step of which nothing is
-    recorded.
+    (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette, under
+    the keys that the run will look up; where those cannot be known without a model, replies with
+    the model's options, whatever their prompts.
     """
-    plan = Plan()
-    with experiment.open_cassette(make=False) as cassette:
-        for name, value in experiment.data.items():
-            data = value if isinstance(value, Dataset) else value()
-            plan += _retrieval(experiment, name, data, speeds)
-            cells = experiment.cells(name)
-            count = len(data.questions)
-            for label, model in experiment.generator.items():
-                prompts = len({cell.answer for cell in cells if cell.generator == label})
-                known = None if recorded is None else recorded.get((name, "generator", label), 0)
-                asked = speeds | {"recorded": known}
-                plan += _calls("generation", count * prompts, model, cassette, asked)
-            for label, model in experiment.judge.items():
-                prompts = _gradings(
-                    experiment, [cell for cell in cells if cell.judge == label], is_model(model)
-                )
-                known = None if recorded is None else recorded.get((name, "judge", label), 0)
-                asked = speeds | {"recorded": known}
-                plan += _calls("grading", count * prompts, model, cassette, asked)
+    with only_from_disk(), experiment.open_cassette(make=False) as cassette:
+        run = Run(experiment, cassette, on_miss="reply")
+        run.build()
+        planned = _embeddings(run)
+        for data, of_data in run.data.items():
+            searches = {cell.search for cell in experiment.cells(data) if cell.N}
+            planned += _step("retrieve", len(searches) * len(of_data.questions))
+        planned += _retrievers(run)
+        is_known = all(step.name == "retrieve" or not step.calls for step in planned)
+        recorded = _recorded_calls(run) if is_known else None
+        for axis, step in (("generator", "generation"), ("judge", "grading")):
+            for label, person in getattr(experiment, axis).items():
+                calls = _calls(run, axis, label)
+                known = None if recorded is None else recorded[label, axis]
+                if is_model(person):
+                    planned += plan({step: calls}, person, cassette, recorded=known)
+                else:
+                    planned += _step(step, calls)
     if experiment.metrics:
-        plan += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
-    return plan
+        planned += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
+    return planned
 
 
-def _retrieval(experiment: Grid, name: str, data: Dataset, speeds: dict[str, Any]) -> Plan:
-    made = Plan()
-    queries = [question.text for question in data.questions]
-    chunks = {}
-    missing: dict[
-        Any, tuple[Any, dict[str, None]]
-    ] = {}  # embedder and texts, by the file of vectors
-    searches = [s for s in dict.fromkeys(cell.search for cell in experiment.cells(name)) if s[2]]
-    for chunker in dict.fromkeys(chunker for chunker, _, _ in searches):
-        try:
-            with only_from_disk():
-                chunks[chunker] = list(experiment.chunker[chunker](data.documents))
-        except NotOnDiskError as error:
-            missing[chunker] = error.embedder, dict.fromkeys(error.texts)
-            made += Plan(
-                (), (f"{chunker} on {name} embeds to cut: its chunks are not counted yet",)
-            )
-    for chunker, retriever in dict.fromkeys((s[0], s[1]) for s in searches if s[0] in chunks):
-        engine = experiment.retriever[retriever](chunks[chunker])
+def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
+    return Plan((PlannedStep(name, calls, remaining=calls, seconds=seconds),))
+
+
+def _embeddings(run: Run) -> Plan:
+    """Count the texts that have no vector on disk, each once for each file of vectors."""
+    missing: dict[Any, tuple[Any, set[str]]] = {}
+    planned = Plan()
+    for (data, chunker), error in run.not_cut.items():
+        missing[chunker, data] = (error.embedder, set(error.texts))
+        note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
+        planned += Plan((), (note,))
+    for (data, *_), engine in run.retrievers.items():
+        queries = [question.text for question in run.data[data].questions]
         for dense, of_queries in dense_searches(engine, queries):
-            place = getattr(dense.embedder, "path", id(dense.embedder))
-            _, texts = missing.setdefault(place, (dense.embedder, {}))
-            for wanted, are_queries in ((dense.texts, False), (of_queries, True)):
-                if isinstance(dense.embedder, CachedEmbeddings):
-                    wanted = dense.embedder.not_on_disk(wanted, queries=are_queries)
-                texts |= dict.fromkeys(wanted)
+            embedder = dense.embedder
+            _, texts = missing.setdefault(
+                getattr(embedder, "path", id(embedder)), (embedder, set())
+            )
+            if isinstance(embedder, CachedEmbeddings):
+                texts.update(embedder.not_on_disk(dense.texts))
+                texts.update(embedder.not_on_disk(of_queries, queries=True))
+            else:
+                texts.update(dense.texts, of_queries)
+    for embedder, texts in missing.values():
+        seconds_for = getattr(
+            getattr(embedder, "embedder", None), "seconds_for", lambda _: math.nan
+        )
+        planned += _step("embed", len(texts), seconds_for(list(texts)) if texts else 0.0)
+    return planned
+
+
+def _retrievers(run: Run) -> Plan:
+    """Count what retrievers ask of models."""
+    planned = Plan()
+    for (data, *_), engine in run.retrievers.items():
         for step, calls, asked_by in model_calls(engine):
             tape = asked_by.cassette
-            if isinstance(tape, str | os.PathLike):
-                tape = Cassette(tape) if os.path.exists(tape) else None
-            made += plan({step: calls * len(queries)}, asked_by.model, tape, **speeds)
-        settings = retriever_settings(engine)
-        over = settings.get("over")
-        parts = (settings, *(over if isinstance(over, list) else [over or {}]))
-        # "auto" chooses them from the chunks
-        words = [part["tokenizer"] for part in parts if "tokenizer" in part]
-        made += Plan(
-            (), tuple(f"{retriever} on {name}: words by the tokenizer {used!r}" for used in words)
-        )
-        made += Plan(
-            (),
-            tuple(
-                f"{retriever} on {name}: {part['share_not_read']:.1%} of the chunks' tokens are "
-                f"not read by {part['embedder']}"
-                for part in parts
-                if "share_not_read" in part
-            ),
-        )
-    for embedder, texts in missing.values():
-        seconds_for = getattr(getattr(embedder, "embedder", embedder), "seconds_for", None)
-        seconds = seconds_for(list(texts)) if seconds_for and texts else math.nan if texts else 0.0
-        made += _unasked("embed", len(texts), seconds)
-    return made + _unasked("retrieve", len(searches) * len(queries), 0.0)
+            if tape is not None and not isinstance(tape, Cassette):
+                tape = Cassette(tape) if Path(tape).exists() else None
+            planned += plan({step: calls * len(run.data[data].questions)}, asked_by.model, tape)
+    return planned
 
 
-def _unasked(step: str, calls: int, seconds: float, basis: str = "") -> Plan:
-    return Plan((PlannedStep(step, calls, remaining=calls, seconds=seconds, basis=basis),))
-
-
-def _gradings(experiment: Grid, cells: Sequence[Any], by_model: bool) -> int:
-    """Count the prompts of a judge for one question; an object with ``grade_all`` grades each
-    answer alone.
-    """
-    if not by_model or experiment.per_prompt == "one":
-        return len(cells)
+def _calls(run: Run, axis: str, label: str) -> int:
+    """Count the prompts of a generator or judge; an object grades each answer alone."""
+    experiment = run.experiment
+    by_model = axis == "judge" and is_model(experiment.judge[label])
     count = 0
-    for generator in experiment.generator:
-        of_generator = [cell for cell in cells if cell.generator == generator]
-        shown = [
-            Answer("q", "", generator, meta={"retriever": cell.search, "budget": cell.N})
-            for cell in of_generator
-        ]
-        count += len(group_answers(shown, experiment.per_prompt))
+    for data, of_data in run.data.items():
+        cells = [cell for cell in experiment.cells(data) if getattr(cell, axis) == label]
+        prompts = len({(*cell.search, cell.N, cell.generator) for cell in cells})
+        if by_model and experiment.per_prompt != "one":
+            shown = []  # answers to a question by different generators are not shown together
+            for cell in cells:
+                place = {"retriever": cell.search, "budget": cell.N}
+                shown.append(Answer(cell.generator, "", cell.generator, meta=place))
+            prompts = len(group_answers(shown, experiment.per_prompt))
+        count += prompts * len(of_data.questions)
     return count
 
 
-def _calls(
-    step: str, calls: int, model: Any, cassette: Cassette | None, speeds: dict[str, Any]
-) -> Plan:
-    if is_model(model):
-        return plan({step: calls}, model, cassette, **speeds)
-    return _unasked(step, calls, 0.0, "on this machine, not timed")
+def _recorded_calls(run: Run) -> Counter[tuple[str, str]] | None:
+    """Count the calls of a run that are recorded under its own keys, by label and axis.
+
+    Rows are made as the run makes them, from the cassette alone. None where that would ask an
+    object of the user's.
+    """
+    experiment = run.experiment
+    calls: Counter[tuple[str, str]] = Counter()
+    tape = run.cassette
+    if tape is None or tape.mode == "off":
+        return calls
+    if not all(map(is_model, [*experiment.generator.values(), *experiment.judge.values()])):
+        return None
+    with contextlib.ExitStack() as stack:
+        if tape.mode == "record":
+            tape = stack.enter_context(Cassette(tape.path, "replay", digest=tape.digest))
+        run.cassette = tape
+        run.meet_models()
+        pool = stack.enter_context(ThreadPoolExecutor(cores()))
+        answered = set()
+        gradings: Counter[str] = Counter()
+        for rows in make_rows(run, pool, KeptAnswers(experiment.home)):
+            recorded = [row for row in rows if row.cached]
+            answered |= {(row.generator, row.data, row.place) for row in recorded}
+            for row in recorded:
+                if row.grade is not None:
+                    gradings[row.judge] += 1 / row.judge_shown  # several share a grading
+    calls.update((generator, "generator") for generator, *_ in answered)
+    calls.update({(judge, "judge"): round(count) for judge, count in gradings.items()})
+    return calls

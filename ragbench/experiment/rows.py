@@ -5,7 +5,6 @@ read as a data frame.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
 import json
 import math
@@ -20,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import DataError, check_known
+from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
 from ragbench.paths import results_dir
 
@@ -30,7 +29,6 @@ AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "genera
 # Clocks and where a reply came from differ from run to run; everything else is the same for the
 # same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
-_EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 
 
 @dataclass(slots=True)
@@ -106,10 +104,19 @@ class Row:
             return None
         return " ".join(self.chunks)
 
+    @property
+    def place(self) -> str:
+        """The question and what it is asked with: the name of a prompt on the cassette."""
+        return f"{self.question_id}/{self.chunker}/{self.retriever}/{self.k}/{self.N}"
+
     def update(self, values: Mapping[str, Any]) -> None:
         """Set several fields."""
         for name, value in values.items():
             setattr(self, name, value)
+
+    def take(self, record: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+        """Set fields from a record, by its names -> columns, as far as it has them."""
+        self.update({columns[name]: record[name] for name in columns if name in record})
 
     def fail(self, step: str, kind: str, message: str) -> None:
         """Mark the row as failed."""
@@ -120,31 +127,28 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON takes them; NaN is None."""
-        values = {name: getattr(self, name) for name in _FIELDS}
-        for name, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                values[name] = None
+        values = {}
+        for name in _TYPES:
+            value = getattr(self, name)
+            missing = isinstance(value, float) and not math.isfinite(value)
+            values[name] = None if missing else value
         return values
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
-        row = cls(**{name: record[name] for name in _FIELDS if name in record})
-        context = record.get("context")
+        there = {name: record[name] for name in _TYPES if record.get(name) is not None}
+        row = cls(**there)
         ends = record.get("chunk_ends")
-        if row.chunks is None and isinstance(context, str) and ends is not None:
+        if row.chunks is None and ends is not None:
             # one space stands between two chunks
             places = pairwise([-1, *ends])
-            row.chunks = [context[before + 1 : end] for before, end in places]
-        for name in ("error_step", "error_kind", "error"):
-            if getattr(row, name) is None:
-                setattr(row, name, "")
+            row.chunks = [record["context"][before + 1 : end] for before, end in places]
         return row
 
 
-_FIELDS = tuple(each.name for each in fields(Row))
 _TYPES = {each.name: str(each.type) for each in fields(Row)}
-COLUMNS = (*(name for name in _FIELDS if name not in ("chunks", "meta")), "context", "chunks")
+_COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
 
 
 class RowsFile:
@@ -156,46 +160,35 @@ class RowsFile:
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / ROWS
-        self.path = self.place
-        if self.place.exists():
-            self.path = folder / f"{ROWS}.part"
+        self.is_first = not self.place.exists()
+        self.path = self.place if self.is_first else folder / f"{ROWS}.part"
         self.count = 0
-        self._sha256 = hashlib.sha256()
-
-    @property
-    def sha256(self) -> str:
-        """Of what is written so far."""
-        return self._sha256.hexdigest()
+        self.earlier = 0
+        if not self.is_first:
+            with self.place.open("rb") as file:
+                self.earlier = sum(1 for _ in file)
+        self.sha256 = hashlib.sha256()  # of what is written so far
 
     def write(self, rows: Iterable[Row]) -> None:
         """Append a block of rows; DataError for a full disk."""
         lines = [json.dumps(row.to_dict(), default=_plain, allow_nan=False) for row in rows]
         text = "".join(f"{line}\n" for line in lines).encode()
-        mode = "ab" if self.count else "wb"
         try:
-            with self.path.open(mode) as file:
+            with self.path.open("ab" if self.count else "wb") as file:
                 file.write(text)
         except OSError as error:
             raise no_room(self.path, error.strerror) from None
         self.count += len(lines)
-        self._sha256.update(text)
-
-    def replaces(self, whole: bool) -> bool:
-        """Say whether these rows take the place: the whole grid's, or no fewer than the earlier."""
-        if whole or self.path == self.place:
-            return True
-        with self.place.open("rb") as file:
-            earlier = sum(1 for _ in file)
-        return self.count >= earlier
+        self.sha256.update(text)
 
     def take_place(self) -> None:
         """Replace the earlier rows."""
-        if self.path != self.place and self.path.exists():
+        if self.path.exists():
             os.replace(self.path, self.place)
 
     def discard(self) -> None:
         """Leave the earlier rows as they are."""
-        if self.path != self.place:
+        if not self.is_first:
             self.path.unlink(missing_ok=True)
 
 
@@ -209,13 +202,9 @@ def no_room(file: object, reason: str | None) -> DataError:
     return DataError(f"{file} cannot be written: {reason}", "room on the disk", do)
 
 
-def as_frame(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Return rows as a data frame, whole numbers as ``Int64``; with all columns those of
-    ``meta``.
-    """
-    frame = pd.DataFrame({name: _column(rows, name) for name in columns})
-    if len(columns) < len(COLUMNS):
-        return frame
+def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
+    frame = pd.DataFrame({name: _column(rows, name) for name in _COLUMNS})
     own = dict.fromkeys(name for row in rows for name in row.meta)
     for name in own:
         if name not in frame:
@@ -237,12 +226,8 @@ def _column(rows: Sequence[Row], name: str) -> pd.Series:
     return values
 
 
-def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     """Load the rows of a run (its name, folder or file of rows), whole or under way.
-
-    Parameters
-    ----------
-    columns : those to load; of a large run a few take a part of the memory.
 
     Returns
     -------
@@ -250,27 +235,19 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     file. ``status`` is "ok" or "failed" (then ``error_step``, ``error_kind``, ``error`` say why);
     ``grade`` is missing where there is none; ``ir_score`` is NaN without documents or references.
     """
-    check_known("column", columns, COLUMNS)
     path = run_folder(run) / ROWS
-    unread = {*_FIELDS} - {*columns, "N", "chunks", *AXIS_COLUMNS}
     rows = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):  # a run under way, or killed
                 break
             try:
-                record = json.loads(line)
-                record["status"]
-                if len(columns) < len(COLUMNS):
-                    record = {name: value for name, value in record.items() if name not in unread}
-                rows.append(Row.from_dict(record))
+                rows.append(Row.from_dict(json.loads(line)))
             except (ValueError, KeyError, TypeError, AttributeError):
-                shown = line[:60].decode("utf-8", "replace")
+                got = f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}"
                 do = "delete that line, or run the experiment again"
-                raise DataError(
-                    f"{path}, line {number} is no row: {shown!r}", "one JSON object a line", do
-                ) from None
-    return as_frame(rows, columns)
+                raise DataError(got, "one JSON object a line", do) from None
+    return as_frame(rows)
 
 
 def folder_name(name: str) -> str:
@@ -289,45 +266,15 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     """
     path = Path(run).expanduser()
     homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
-    # a name too long for a file, or with NUL, is no run
-    with contextlib.suppress(OSError, ValueError):
-        if path.is_file():
-            return path.parent
-        for folder in (
-            path,
-            *(home / own for home in homes for own in (path, folder_name(str(run)))),
-        ):
-            if (folder / ROWS).is_file():
-                return folder
+    places = [path.parent if path.name == ROWS else path]
+    for home in homes:
+        places += [home / path, home / folder_name(str(run))]
+    for folder in places:
+        if (folder / ROWS).is_file():
+            return folder
     known = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
-    guess = "".join(
-        f"did you mean {name!r}? " for name in difflib.get_close_matches(str(run), known, n=1)
-    )
-    do = (
-        f"{guess}known runs: {', '.join(known)}"
-        if known
-        else "make one first: ragbench run experiment.yaml"
-    )
-    raise DataError(f"no run {str(run)[:80]!r}", f"a folder with {ROWS}, or the name of a run", do)
-
-
-def without_text(rows: pd.DataFrame) -> list[str]:
-    """Say which retrievers leave more than a tenth of the questions without any text: no hit, or
-    only blank ones.
-    """
-    searched = rows[(rows["N"] > 0) & rows["context_tokens"].notna()]
-    most = searched.groupby(["data", "chunker", "retriever", "k", "question_id"], sort=False)[
-        "context_tokens"
-    ].max()
-    warnings = []
-    for (data, chunker, retriever, k), tokens in most.groupby(level=[0, 1, 2, 3], sort=False):
-        if (empty := int(tokens.eq(0).sum())) > _EMPTY_SHARE * len(tokens):
-            warnings.append(
-                f"{retriever} (k={k}, {chunker}) on {data} finds no text for {empty} of "
-                f"{len(tokens)} questions: "
-                "check that questions and documents share words; for BM25 see its tokenizer"
-            )
-    return warnings
+    expected = f"a folder with {ROWS}, or the name of a run: {', '.join(known) or 'there is none'}"
+    raise DataError(f"no run {str(run)[:80]!r}", expected, "make it: ragbench run experiment.yaml")
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:
@@ -338,36 +285,35 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     asked stands there too.
     """
     found = rows[rows["N"] > 0]
-    with_documents = [axis for axis in ("chunker", "k") if found[axis].nunique() > 1]
-    always = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
-    variants = set()
+    several = {axis for axis in ("chunker", "k") if found[axis].nunique() > 1}
+    several |= {axis for axis in ("generator", "judge") if rows[axis].nunique() > 1}
+    variants: set[str] = set()
     if "prompt" in rows:
         own = found["prompt"].notna() & ~found["prompt"].isin(PROMPTS.values())
         variants = set(found.loc[own, "generator"])
     names = []
     for row in rows.to_dict("records"):
-        parts = [str(row["retriever"])]
-        if row["N"]:
-            parts += [
-                f"k={row[axis]}" if axis == "k" else str(row[axis]) for axis in with_documents
-            ]
-        parts += [str(row[axis]) for axis in always]
+        parts = [row["retriever"]]
+        if "chunker" in several and row["N"]:
+            parts.append(row["chunker"])
+        if "k" in several and row["N"]:
+            parts.append(f"k={row['k']}")
+        parts += [row[axis] for axis in ("generator", "judge") if axis in several]
         if not row["N"] and row["generator"] in variants:
             parts.append(f"prompt {row['prompt']}")
-        names.append(f"{', '.join(parts)}@{row['N']}")
+        names.append(f"{', '.join(map(str, parts))}@{row['N']}")
     return names
 
 
 def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:
     """Return a metric of answer and true answer for each row; NaN where one of them is missing."""
-    both = rows[rows["answer"].notna() & rows["reference"].notna()]
-    pairs = zip(both["answer"], both["reference"], strict=True)
-    values = [metric(answer, reference) for answer, reference in pairs]
+    both = rows[["answer", "reference"]].dropna()
+    values = [metric(answer, reference) for answer, reference in both.itertuples(index=False)]
     return pd.Series(values, both.index, dtype=float).reindex(rows.index)
 
 
 def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``system`` to the rows of a run: ``rb.score(experiment.answers(rows), [...])``.
+    """Add ``system`` to the rows of a run, as `ragbench.score` reads them.
 
     It is the retriever, the other axes that take several values, and N. Without documents, at
     N = 0, there are no chunks and no context.

@@ -175,13 +175,12 @@ def models(
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
-    from ragbench.experiment import make_generator, make_judge
-    from ragbench.llm import Cassette
+    from ragbench.llm import Cassette, chat_model
     from ragbench.retrieval import llm_decomposer
 
     tape = None if recording is None else Cassette(recording)
-    generator = make_generator(model, **options)
-    judge = make_judge(judge_model or model, **options)
+    generator = chat_model(model, **options)
+    judge = chat_model(judge_model or model, **options)
     return Models(llm_decomposer(generator, cassette=tape), generator, judge, tape)
 
 

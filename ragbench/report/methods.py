@@ -21,7 +21,7 @@ from jinja2 import Environment
 from ragbench import __version__
 from ragbench.errors import check_known
 from ragbench.experiment import Experiment
-from ragbench.experiment.grid import AXES
+from ragbench.experiment.axes import AXES
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import NEEDS
@@ -74,7 +74,7 @@ _INTERVALS = {
 }
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 # Settings of a run which no other sentence says.
-_SETTINGS = ("match", "max_chars", "order", "per_prompt", "truncated")
+_SETTINGS = ("match", "max_chars", "order", "per_prompt")
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 

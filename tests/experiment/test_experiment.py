@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -11,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from multiprocessing import get_context
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -23,12 +21,11 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import GENERATORS, JUDGES
-from ragbench.experiment.rows import AXIS_COLUMNS, measure_answers, system_names
+from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, system_names
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Answer, Chunk, Dataset, Grade, Hit
+from ragbench.records import Dataset, Grade
 from ragbench.report.export import export
 from ragbench.retrieval import make_retriever
-from ragbench.scoring import score
 
 
 def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
@@ -93,7 +90,7 @@ def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_ot
     assert (set(zip(rows["chunker"], rows["k"], strict=True)), len(rows)) == ({("whole", 2)}, 2)
     assert built == [2]
     assert around.plan()["retrieve"].calls == 2
-    with pytest.raises(ConfigError, match="keep drops every cell"):
+    with pytest.raises(ConfigError, match="without cells"):
         experiment(tmp_path, 2, keep=lambda cell: False)
 
 
@@ -188,34 +185,6 @@ def test_a_damaged_line_is_named(tmp_path, rows):
         load_rows("nowhere")
 
 
-class Forgetful(Named):
-    """Finds nothing for some people, and only blank text for others."""
-
-    def search(self, queries, k, scope=None):
-        found = super().search(queries, k, scope)
-        nothing = {"Person0": [], "Person1": [Hit(Chunk("blank", " ", ""), 1.0, 1)]}
-        return [
-            nothing.get(re.search(r"Person\d+", q)[0], hits)
-            for q, hits in zip(queries, found, strict=True)
-        ]
-
-
-def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(
-    tmp_path, recwarn
-):
-    few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
-    said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
-    rows = few.run(progress=False)
-    # nothing found is scored like the rest
-    assert score(rows, ["R@10"], progress=False)["R@10"].notna().all()
-    assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
-    assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
-    # a tenth, and no more
-    many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})
-    many.run(progress=False)
-    assert [w for w in recwarn if w.category is UserWarning] == []
-
-
 def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path, monkeypatch):
     monkeypatch.setitem(GENERATORS, "copier", Copier)
     monkeypatch.setitem(JUDGES, "double", JudgeDouble)
@@ -242,7 +211,7 @@ def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_pat
     grid = Experiment(
         "made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path
     )
-    assert (grid.generator, grid.judge, grid.live) == ({}, {}, False)
+    assert (grid.generator, grid.judge) == ({}, {})
     rows = grid.run(progress=False)
     assert rows["ir_score"].notna().all()
     assert rows[["answer", "grade"]].isna().all(axis=None)
@@ -282,8 +251,6 @@ def test_a_second_run_gives_the_same_rows_and_a_run_that_cannot_begin_leaves_the
 
 def test_rows_on_disk_are_the_rows_returned(tmp_path, rows):
     same(rows, load_rows(tmp_path))
-    few = load_rows(tmp_path, ["question_id", "ir_score"])
-    pd.testing.assert_frame_equal(few, rows[["question_id", "ir_score"]])
 
 
 def test_the_texts_behind_a_row_are_in_it(rows):
@@ -292,7 +259,7 @@ def test_the_texts_behind_a_row_are_in_it(rows):
     assert (row["reference"], row["references"]) == ("York", ["Person1 Lee was born in York."])
     assert (row["retrieved"], row["relevant"]) == (["d1", "d0"], {"d1": 1})
     assert row["context"] == row["answer"]
-    scored = Experiment.answers(rows)
+    scored = answers_of(rows)
     cut = scored[(scored["N"] == 20) & (scored["question_id"] == "q1")].iloc[0]
     assert cut["chunks"] == [people().documents[1].text, "Person0 Lee was born in Ely. She sang"]
     assert " ".join(cut["chunks"]) == cut["context"]
@@ -326,21 +293,18 @@ def test_failures_are_rows_with_their_reason(tmp_path):
 
 def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
-    sizes = []
     written = []
 
     class Elsewhere(Executor):
-        def submit(self, work, items, *rest):
-            sizes.append(len(items))
+        def submit(self, work, *items):
             path = tmp_path / "rows.jsonl"
             written.append(len(path.read_text().splitlines()) if path.exists() else 0)
             future = Future()
-            future.set_result(work(items, *rest))
+            future.set_result(work(*items))
             return future
 
     experiment(tmp_path, 110, N=(4,), generator=None, judge=None).run(Elsewhere(), progress=False)
-    assert sizes == [50, 10, 50]
-    assert written == [0, 0, 60]
+    assert written == [0] * 60 + [60] * 50
 
 
 def test_two_runs_cannot_share_a_folder(tmp_path):
@@ -432,17 +396,24 @@ def test_the_answers_of_a_function_are_kept_when_a_run_is_stopped(tmp_path, key)
 
 
 def test_another_source_or_setting_of_an_object_is_asked_anew(tmp_path):
-    question = people(1).questions[0]
-    made = Answer(question.id, "York", "copier", 1.5)
-    KeptAnswers(tmp_path).put("a", Copier(), question, "c", made)
-    kept = KeptAnswers(tmp_path)
-    jobs = [(question, "c"), (question, None)]
+    asked = {"questions": people(1).questions, "contexts": ["c"], "pool": ThreadPoolExecutor(1)}
+    log = tmp_path / "log"
+
+    def count(label, generator):
+        before = len(log.read_text().splitlines()) if log.exists() else 0
+        (answer,) = KeptAnswers(tmp_path).ask(label, generator, **asked)
+        assert answer.text == "c"
+        return len(log.read_text().splitlines()) - before
+
+    assert count("a", Copier(str(log))) == 1
     with pytest.warns(UserWarning, match="1 answers of 'a' are kept"):
-        assert kept.get("a", Copier(), jobs) == [made, None]
-    assert kept.get("b", Copier(), jobs) == [None, None]
-    assert KeptAnswers(tmp_path).get("a", Copier(broken="x"), jobs) == [None, None]
-    kept.close(whole=True)
-    assert KeptAnswers(tmp_path).get("a", Copier(), jobs) == [None, None]
+        assert count("a", Copier(str(log))) == 0
+    assert count("b", Copier(str(log))) == 1
+    assert count("a", Copier(str(log), broken="x")) == 1
+    with (tmp_path / "answers.jsonl").open("a") as file:
+        file.write('["half')  # of a run that was killed
+    KeptAnswers(tmp_path).close(whole=True)
+    assert count("a", Copier(str(log))) == 1
 
 
 def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
@@ -457,7 +428,6 @@ def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
     assert rows.groupby("question_id", sort=False)["Sprache"].first().tolist() == ["de", "en"]
     loaded = load_rows(tmp_path / "r")
     assert loaded["year"].tolist() == rows["year"].tolist()
-    assert list(load_rows(tmp_path / "r", ["k"])) == ["k"]
 
 
 def test_rows_of_older_versions_are_read(tmp_path, rows):
@@ -530,21 +500,21 @@ def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"retriever": {}}, "retriever is empty"),
+        ({"retriever": {}}, "retriever is dict"),
         ({"retriever": ["BM25", "BM52"]}, "unknown retriever 'BM52'(?s:.)*did you mean 'BM25'"),
-        ({"data": [people(1)]}, "data lists Dataset"),
-        ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame(?s:.)*load_questions"),
+        ({"data": [people(1)]}, "data is list"),
+        ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame"),
         (
             {"data": {"people": list(people(1).questions)}},
             "data 'people' is list(?s:.)*a Dataset, or a function",
         ),
         ({"chunker": whole}, "chunker is function"),
         ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
-        ({"k": {"nobody": 3}}, "k names the retriever 'nobody'"),
+        ({"k": {"nobody": 3}}, "unknown retriever in k 'nobody'"),
         ({"N": (100, -1)}, "N has -1"),
-        ({"N": ()}, "N is empty"),
+        ({"N": ()}, r"N has \(\)"),
         ({"generator": None}, "a judge without a generator"),
-        ({"generator": None, "judge": None, "N": 0}, "N=0 without a generator"),
+        ({"generator": None, "judge": None, "N": 0}, "without cells"),
         ({"match": "best"}, "unknown match 'best'"),
         ({"concurrency": 0}, "concurrency is 0\n.*greater than 0"),
         ({"per_prompt": "all"}, "per_prompt is 'all'\n.*'one', 'ten' or 'systems' or"),
@@ -577,7 +547,7 @@ def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
     size = "Experiment('made': 1 data x 1 chunker x 1 retriever x 3 N x 1 generator x 1 judge)"
     assert repr(experiment(tmp_path)) == size
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    assert experiment(None, name="here").path == tmp_path / "here" / "rows.jsonl"
+    assert experiment(None, name="here").home == tmp_path / "here"
 
 
 def test_an_answer_that_failed_has_no_string_metric_and_keeps_its_row():

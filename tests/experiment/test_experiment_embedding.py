@@ -29,17 +29,6 @@ def test_an_embedder_without_a_file_for_its_vectors_embeds_in_the_run_only(tmp_p
     assert len(model.asked) == 8
 
 
-def test_a_plan_says_what_of_the_chunks_the_embedder_does_not_read(tmp_path):
-    class Short(Counting):
-        def unread_share(self, texts):
-            return 0.147
-
-    build = {"MMR": lambda chunks: MMR(Dense(chunks, Short()))}
-    with pytest.warns(UserWarning, match=r"14\.7%"):
-        plan = experiment(tmp_path, 4, retriever=build).plan()
-    assert "14.7% of the chunks' tokens are not read by" in str(plan)
-
-
 def test_an_embedder_that_fails_at_the_chunks_ends_the_run(tmp_path):
     class Broken(Counting):
         def embed_documents(self, texts):
@@ -48,7 +37,7 @@ def test_an_embedder_that_fails_at_the_chunks_ends_the_run(tmp_path):
     grid = experiment(tmp_path, 4, retriever={"SIM": lambda chunks: Dense(chunks, Broken())})
     with pytest.raises(ModelError, match="finite numbers"):
         grid.run(progress=False)
-    assert not grid.path.exists()
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_a_question_that_cannot_be_embedded_is_a_row_that_failed(tmp_path):

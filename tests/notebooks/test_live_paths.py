@@ -18,7 +18,7 @@ from notebook_parts import parts
 
 import ragbench as rb
 from ragbench.data import load_dataset
-from ragbench.experiment import make_generator
+from ragbench.llm import chat_model
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.prompts import load_prompt
@@ -143,7 +143,7 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     book = parts("23")
     data = book.answerable(load_dataset("minihop", book.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
-    model = make_generator(MODEL, num_ctx=32768, num_predict=2048)
+    model = chat_model(MODEL, num_ctx=32768, num_predict=2048)
     bm25 = {"BM25": rc.RETRIEVERS["BM25"]}
     both = [rc.DEFAULT, rc.Setting(prompt="optimised")]
     grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)

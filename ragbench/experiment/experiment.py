@@ -1,0 +1,329 @@
+"""An experiment: the axes of a grid, from Python or from a file, its cells, and its run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from itertools import product
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pandas as pd
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
+from ragbench.experiment.axes import (
+    AXES,
+    MODELS,
+    NONE,
+    QUERY_ONLY,
+    check_label,
+    is_model,
+    parse_axis,
+    parse_model,
+)
+from ragbench.experiment.files import import_code, line_of, read_experiment
+from ragbench.experiment.plan import plan_experiment
+from ragbench.experiment.rows import folder_name
+from ragbench.experiment.run import OPTIONS, Cell, run_experiment
+from ragbench.llm import Cassette, Plan
+from ragbench.metrics.ir_score import MATCHES
+from ragbench.metrics.table import find_numbers
+from ragbench.paths import results_dir
+from ragbench.prompts import fill_prompt, load_prompt
+
+# beside the runs, see `ragbench.paths`
+_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")
+
+
+class Experiment(BaseModel):
+    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and
+    cell.
+
+    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take what an experiment.yaml
+    has: names of what ships (``retriever=["BM25", "SIM"]``), or a dict label -> name, ``{"use":
+    NAME, option: value}`` or object.
+
+    Parameters
+    ----------
+    name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
+    data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
+    chunker, retriever : label -> function documents -> chunks; label -> function chunks ->
+        retriever (anything with ``search(queries, k)``).
+    k : chunks asked for: an int, several, or a dict retriever -> int or several.
+    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever
+        "LLM only".
+    generator : a chat model's name (``"ollama:llama3:8b"``, ``"smollm2"``), or label -> name, chat
+        model, function (question, context) -> answer, or object with ``answer``, such as a pipeline
+        of your own. None: retrieval only.
+    judge : the same for grades; an object of your own has ``grade_all``. None: answers without
+        grades.
+    prompts : generator -> id or file of its prompt with documents (fields ``{query}``,
+        ``{documents}``), for chat models; one that is not named takes the thesis's. One model under
+        two names is two prompts compared.
+    keep : function of a ``Cell``: which cells of the product there are. None: all.
+    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
+    tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
+    cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
+    concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, else 4.
+    options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after
+        the run.
+    embedder, scorer, decompose : of the retrievers and chunkers that name none themselves.
+    paths_from : folder that relative paths start at.
+
+    Raises ConfigError for an axis that cannot work.
+
+    Examples
+    --------
+    >>> Experiment(
+    ...     "first look",
+    ...     data="minihop",
+    ...     chunker={"100 tokens": {"use": "token_chunks", "size": 100}},
+    ...     retriever=["BM25", "SIM"],
+    ...     N=(0, 100, 1000),
+    ...     generator="ollama:llama3:8b",
+    ...     judge="ollama:llama3:70b",
+    ... ).run()  # doctest: +SKIP
+    """
+
+    model_config = ConfigDict(
+        strict=True, arbitrary_types_allowed=True, extra="forbid", frozen=True
+    )
+
+    # In the order in which they are read: what an axis needs stands before it.
+    paths_from: Path = Path()
+    name: str
+    embedder: Any = None
+    scorer: Any = None
+    decompose: Any = None
+    checker: Any = None
+    labels: Any = None
+    data: dict[str, Any]
+    chunker: dict[str, Any]
+    retriever: dict[str, Any]
+    generator: dict[str, Any] = Field(default_factory=dict)
+    judge: dict[str, Any] = Field(default_factory=dict)
+    k: Any = Field(10, validate_default=True)
+    N: Any = tuple(range(100, 1001, 100))
+    prompts: dict[str, Any] = Field(default_factory=dict)
+    keep: Callable[[Cell], bool] | None = None
+    per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one"
+    order: int | None = 0
+    max_chars: PositiveInt = 4000
+    tokenizer: Any = None
+    begin_token: bool = False
+    match: str = "substring"
+    cassette: Any = None
+    concurrency: PositiveInt | None = None  # what the server does by default
+    options: dict[str, Any] = Field(default_factory=dict)
+    folder: Path | None = None
+    metrics: Sequence[str] = ()
+
+    def __init__(self, name: Any = None, **settings: Any) -> None:
+        if name is not None:
+            settings["name"] = name
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise _in_words(error) from None
+
+    @classmethod
+    def from_yaml(cls, path: str | PathLike[str]) -> Self:
+        """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of
+        what cannot work.
+
+        The file's ``code:`` is imported: run only files whose code you trust.
+        """
+        path = Path(path).expanduser()
+        path = path / "experiment.yaml" if path.is_dir() else path
+        settings = read_experiment(path, [*cls.model_fields, "code"])
+        try:
+            if "code" in settings:
+                import_code(path.parent, settings.pop("code"))
+            return cls(**settings | {"paths_from": path.parent})
+        except RagbenchError as error:
+            got = f"{path}{line_of(error.got, path)}: {error.got}"
+            raise ConfigError(got, error.expected, error.do) from None
+
+    # -- what is checked, key by key
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if name in _FOLDERS or Path(name).name != name or name.startswith("."):
+            expected = "a text that can name a folder; some ragbench keeps for its own files"
+            raise ConfigError(f"the name {name!r}", expected, "choose another name")
+        return check_label("the experiment", name)
+
+    @field_validator(*MODELS, "labels", mode="before")
+    @classmethod
+    def _make_model(cls, value: Any, info: ValidationInfo) -> Any:
+        return parse_model(info.field_name, value, info.data["paths_from"])
+
+    @field_validator(*AXES, mode="before")
+    @classmethod
+    def _make_axis(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name in ("generator", "judge") and value in (None, NONE):
+            return {}
+        return parse_axis(info.field_name, value, info.data, info.data["paths_from"])
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _check_k(cls, value: Any, info: ValidationInfo) -> dict[str, tuple[int, ...]]:
+        retrievers = info.data.get("retriever", ())
+        by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(retrievers, value)
+        check_known("retriever in k", by_retriever, retrievers)
+        return {name: _whole("k", by_retriever.get(name, 10), 1) for name in retrievers}
+
+    @field_validator("N", mode="before")
+    @classmethod
+    def _check_n(cls, value: Any) -> tuple[int, ...]:
+        return _whole("N", value, 0)
+
+    @field_validator("prompts")
+    @classmethod
+    def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        generators = info.data["generator"]
+        models = [name for name, generator in generators.items() if is_model(generator)]
+        check_known("chat model in prompts", prompts, models)
+        usable = {}
+        for name, prompt in prompts.items():
+            if Path(prompt).suffix:
+                prompt = str(info.data["paths_from"] / Path(prompt).expanduser())
+            fill_prompt(load_prompt(prompt), query="", documents="")
+            usable[name] = prompt
+        return usable
+
+    @field_validator("folder", "tokenizer", "cassette", mode="before")
+    @classmethod
+    def _find(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str | PathLike):
+            return info.data["paths_from"] / Path(value).expanduser()
+        return value
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _check_metrics(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.judge and not self.generator:
+            do = "add a generator, or drop judge"
+            raise ConfigError("a judge without a generator", "answers to be graded", do)
+        if not any(self.cells(data) for data in self.data):
+            expected = "at least one cell: N above 0 or a generator, and a keep that keeps some"
+            raise ConfigError("an experiment without cells", expected, "change N or keep")
+        check_known("match", [self.match], MATCHES)
+        find_numbers(self.metrics)
+        check_known("option of model calls", self.options, OPTIONS)
+        return self
+
+    def __repr__(self) -> str:
+        axes = ("data", "chunker", "retriever", "N", "generator", "judge")
+        sizes = [f"{len(getattr(self, axis))} {axis}" for axis in axes if getattr(self, axis)]
+        return f"Experiment({self.name!r}: {' x '.join(sizes)})"
+
+    __str__ = __repr__
+
+    # -- the grid
+
+    def cells(self, data: str) -> list[Cell]:
+        """List the cells of one data set in the order of the grid; without a generator there is
+        none at N = 0.
+        """
+        people = list(product(self.generator or (NONE,), self.judge or (NONE,)))
+        cells = []
+        if 0 in self.N and self.generator:
+            cells += [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in people]
+        for chunker, retriever in product(self.chunker, self.retriever):
+            for k, n, pair in product(self.k[retriever], filter(None, self.N), people):
+                cells.append(Cell(data, chunker, retriever, k, n, *pair))
+        return [cell for cell in cells if self.keep is None or self.keep(cell)]
+
+    @property
+    def home(self) -> Path:
+        """Where rows, manifest and cassette lie."""
+        if self.folder is None:
+            return results_dir(folder_name(self.name))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder
+
+    def open_cassette(
+        self, *, make: bool = True
+    ) -> contextlib.AbstractContextManager[Cassette | None]:
+        """Open the run's cassette; None without models, without one, or where it is not there and
+        not to be made.
+        """
+        people = [*self.generator.values(), *self.judge.values()]
+        if self.labels is not None:
+            people.append(self.labels)
+        if self.cassette is False or not any(map(is_model, people)):
+            return contextlib.nullcontext()
+        if isinstance(self.cassette, Cassette):
+            return contextlib.nullcontext(self.cassette)
+        path = self.cassette or self.home / "cassette.sqlite"
+        return Cassette(path) if make or path.exists() else contextlib.nullcontext()
+
+    def plan(self) -> Plan:
+        """Count what a run will embed, search, ask and grade, see `plan_experiment`."""
+        return plan_experiment(self)
+
+    def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
+        """Run a grid from its beginning and return its rows, as `load_rows` does.
+
+        Recorded replies are not asked for again, known vectors not computed: a run that was killed,
+        or stopped by Ctrl-C, is started again and soon where it was. The file of rows holds those
+        of this grid alone: a first run's grow block by block; later ones are written beside the
+        earlier ones and take their place, with the manifest, at the end. A failure of one question
+        is a row with ``status`` "failed".
+
+        Parameters
+        ----------
+        executor : any ``concurrent.futures`` executor for what computes: threads (default), a
+            process pool, dask's ``client.get_executor()``. Calls to models are made from this
+            process, whatever the executor.
+        progress : show a bar.
+
+        Raises ConfigError, DataError or ModelError for what stops the whole run: no server of a
+        model, too many prompts failed by the servers, two processes on one run, a full disk.
+        """
+        return run_experiment(self, executor, progress)
+
+
+def _in_words(error: ValidationError) -> ConfigError:
+    """Say the first thing that does not fit."""
+    first, *_ = details = error.errors()
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return unknown("key", name, Experiment.model_fields)
+    if first["type"] == "missing":
+        expected = "name, data, chunker, retriever"
+        return ConfigError(f"there is no key {name!r}", expected, "see docs/experiment.md")
+    ways = [each["msg"] for each in details if each["loc"][0] == name]
+    got = f"{name} is {first['input']!r}"
+    do = "write it in quotes" if first["type"] == "string_type" else f"correct {name}"
+    return ConfigError(got, " or ".join(dict.fromkeys(ways)), do)
+
+
+def _whole(axis: str, values: Any, least: int) -> tuple[int, ...]:
+    """Return the values of a numeric axis: an int, or several."""
+    several = isinstance(values, Iterable) and not isinstance(values, str)
+    numbers = list(values) if several else [values]
+    for value in numbers or [values]:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+            do = f"write for instance {axis}: {max(least, 10)}"
+            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", do)
+    return tuple(dict.fromkeys(map(int, numbers)))

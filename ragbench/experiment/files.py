@@ -1,0 +1,111 @@
+"""An ``experiment.yaml``: its keys as written, and the line that a message is about."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from ragbench.data.files import read_text
+from ragbench.errors import ConfigError
+
+_MAX_ALIASES = 20  # of a file: a few lines with many stand for a table without end
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's plain values: ``010``, ``1:30``, ``no`` and ``on`` are texts, and so is every key,
+    as written.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list]] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        """Read a mapping; PyYAML would keep the last of two equal keys in silence."""
+        mapping = {}
+        for key, value in node.value:
+            if key.value in mapping:
+                problem = f"the key {key.value!r} twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            mapping[key.value] = self.construct_object(value, deep=True)
+        return mapping
+
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null|", "~n"),
+    ("bool", r"true|false", "tf"),
+    ("int", r"[-+]?(0|[1-9]\d*)", "-+0123456789"),
+    ("float", r"[-+]?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?", "-+0123456789"),
+):
+    _characters = [*_first, ""] if _tag == "null" else [*_first]
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), _characters
+    )
+
+
+def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
+    """Read the keys of an experiment file; ConfigError or DataError names file and line.
+
+    ``keys`` : those that stand at the beginning of a line.
+    """
+    text = read_text(path)
+    try:
+        aliases = sum(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
+        if aliases > _MAX_ALIASES:
+            raise ValueError(f"more than {_MAX_ALIASES} aliases (*name)")
+        settings = yaml.load(text, _Loader)  # a SafeLoader
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise _known_slip(path, text, keys) or ConfigError(
+            f"{path}{f', line {mark.line + 1}' if mark else ''}: "
+            f"{getattr(error, 'problem', None) or error}",
+            "YAML of plain values",
+            "mend that line",
+        ) from None
+    if not isinstance(settings, dict):
+        got = f"{path} holds {type(settings).__name__}"
+        raise ConfigError(got, "keys such as name and data", "see docs/experiment.md")
+    return settings
+
+
+def _known_slip(path: Path, text: str, keys: Collection[str]) -> ConfigError | None:
+    """Say what is wrong with a key at the line where it stands; PyYAML often names a later one."""
+    key = "|".join(keys)
+    slips = (
+        (rf"\t\s*({key})\s*:", "begins with a tab", "replace the tab by blanks"),
+        (rf" +({key})\s*:", "is indented", "remove the blanks before it"),
+        (rf"({key}):\S", "has no blank after the colon", "write '{}: {}'"),
+    )
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, what, do in slips:
+            if re.match(pattern, line):
+                plain = line.strip()
+                name, _, value = plain.partition(":")
+                got = f"{path}, line {number}: {plain[:60]!r} {what}"
+                return ConfigError(got, "key: value", do.format(name, value))
+    return None
+
+
+def line_of(message: str, path: Path) -> str:
+    """Return ", line 5" for the first key of the file that a message names; "" for none."""
+    lines = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        lines[line.partition(":")[0].strip()] = f", line {number}"
+    named = [word for word in re.findall(r"\w+", message) if word in lines]
+    return lines[named[0]] if named else ""
+
+
+def import_code(folder: Path, code: Any) -> None:
+    """Run a Python file of the user's, in a folder, that adds names of their own to the tables."""
+    file = folder / str(code)
+    if file.suffix != ".py" or not file.is_file():
+        do = "write for instance code: mine.py"
+        raise ConfigError(f"code is {code!r}", "a Python file beside it", do)
+    name = f"ragbench_code_{file.stem}"  # takes the place of no module
+    spec = importlib.util.spec_from_file_location(name, file)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
