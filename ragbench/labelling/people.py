@@ -6,15 +6,13 @@ The wording is ours, the scales are the papers':
 ``grade``       the thesis's five categories (§2.4).
 ``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
-``ranks``       RAGEval's order of several documents by four criteria, ties allowed (Figure 4); the
-                aspect of a rank is "criterion/candidate".
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
 ``draft``       whether a question that a model drafted counts; question and answer may be edited,
                 which the note holds.
 
 The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The
-last row of a kind, item, aspect and annotator is what that person says; an empty label takes it
-back. Two people may write to one file, or each to their own. The form in JupyterLab is
+last row of a kind, item, aspect and annotator is what that person says. Two people may write to one
+file, or each to their own. The form in JupyterLab is
 `ragbench.widgets.LabellingTool`.
 """
 
@@ -49,21 +47,16 @@ class _LabelKind:
     aspects: Mapping[str, str]
     labels: Mapping[str, str]  # what can be said, and what it means
     ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
-    candidates: tuple[int, int] = (0, 0)  # least and greatest number of texts that an item compares
-    each: bool = False  # whether every candidate has a label
+    candidates: int = 0  # texts that an item compares
     edited: tuple[str, ...] = ()  # headings of the texts that may be changed
 
     @property
     def keys(self) -> dict[str, str]:
         """The label that each key gives: a digit is its own key, else its place is."""
-        if all(label.isdigit() for label in self.labels):
-            return {label: label for label in self.labels}
-        return {str(place): label for place, label in enumerate(self.labels, 1)}
-
-    def is_aspect(self, aspect: str) -> bool:
-        """Whether this kind asks for an aspect; any name of a keypoint is one."""
-        criterion = aspect.partition("/")[0] if self.each else aspect
-        return criterion in self.aspects or not self.aspects
+        digits = all(label.isdigit() for label in self.labels)
+        return {
+            label if digits else str(place): label for place, label in enumerate(self.labels, 1)
+        }
 
 
 KINDS: Mapping[str, _LabelKind] = {
@@ -91,7 +84,7 @@ KINDS: Mapping[str, _LabelKind] = {
                 "2": "response 2 is much better",
             },
             ordered=True,
-            candidates=(2, 2),
+            candidates=2,
         ),
         _LabelKind(
             "rubric",
@@ -106,22 +99,6 @@ KINDS: Mapping[str, _LabelKind] = {
                 "5": "right, complete and well put",
             },
             ordered=True,
-        ),
-        _LabelKind(
-            "ranks",
-            "Rank the documents",
-            {
-                "safety": (
-                    "Which document keeps clear of real people, firms and other sensitive facts?"
-                ),
-                "clarity": "Which document says clearly and exactly what happened?",
-                "conformity": "Which document looks most like a real one of its kind?",
-                "richness": "Which document has more to say, in breadth and in depth?",
-            },
-            {str(rank): f"rank {rank}" for rank in range(1, 10)},
-            ordered=True,
-            candidates=(2, 9),
-            each=True,
         ),
         _LabelKind(
             "keypoints",
@@ -217,20 +194,16 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
             raise DataError(
                 f"{file}, line 1: {first[:80]!r}", f"the columns {','.join(COLUMNS)}", do
             )
-        numbered = [
-            (f"line {number}", row) for number, row in enumerate(csv.reader(lines), 2) if row
-        ]
-        rows += each_record(file, numbered, _checked)
+        numbered = enumerate(csv.reader(lines), 2)
+        rows += each_record(file, ((f"line {n}", row) for n, row in numbered if row), _checked)
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
 def current(labels: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
-    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last, if not
-    taken back.
-    """
+    """Keep the row that holds for each kind (or one), item, aspect and annotator: the last."""
     rows = labels if kind is None else labels[labels["kind"] == kind]
     rows = rows.drop_duplicates(["kind", "item", "aspect", "annotator"], keep="last")
-    return rows[rows["label"] != ""].reset_index(drop=True)
+    return rows.reset_index(drop=True)
 
 
 def _is_label_file(path: Path) -> bool:
@@ -239,6 +212,7 @@ def _is_label_file(path: Path) -> bool:
 
 
 def _checked(row: list[str], where: str) -> list[str]:
+    """Return a row that is as the form writes it."""
     fault = _fault(row)
     if fault:
         expected = "a row as the labelling form writes it"
@@ -247,19 +221,22 @@ def _checked(row: list[str], where: str) -> list[str]:
 
 
 def _fault(row: Sequence[str]) -> str:
-    """Say what is wrong with a row; nothing where it is as the form writes it."""
+    """Say what is wrong with a row, if anything is."""
     if len(row) != len(COLUMNS):
         return f"{len(row)} columns instead of {len(COLUMNS)}"
-    name, item, aspect, label, annotator, *_ = row
-    if name not in KINDS:
-        return f"the kind {name!r}; there are {', '.join(KINDS)}"
-    kind = KINDS[name]
-    if not all(cell.strip() for cell in (item, annotator, aspect)):
-        return "an empty item, aspect or annotator"
-    if not kind.is_aspect(aspect):
-        return f"the aspect {aspect!r} of {name}; it has {', '.join(kind.aspects)}"
-    if label not in ("", *kind.labels):
-        return f"the label {label!r} of {name}; it has {', '.join(kind.labels)}"
+    cells = dict(zip(COLUMNS, row, strict=True))
+    for column in ("item", "aspect", "annotator"):
+        if not cells[column].strip():
+            return f"an empty {column}"
+    kind = KINDS.get(cells["kind"])
+    names = {"kind": KINDS}
+    if kind is not None:
+        names = {"aspect": kind.aspects or [cells["aspect"]], "label": kind.labels}
+    for column, known in names.items():
+        if cells[column] not in known:
+            return (
+                f"the {column} {cells[column]!r} of {cells['kind']}; there are {', '.join(known)}"
+            )
     return ""
 
 
@@ -269,7 +246,7 @@ def agreement(
     """Compare two annotators' labels of one kind, one person's rows each (`current` is applied).
 
     ``resamples``, ``seed``: of kappa's bootstrap interval. DataFrame, one row per aspect
-    (keypoints: one for all of them; ranks: one per criterion), with the columns
+    (keypoints: one for all of them), with the columns
 
     n, only_a, only_b : labels that both gave (of the same item and aspect), and that only one gave.
     agreement, agreement_low, agreement_high : share of equal labels, with an exact interval.
@@ -290,35 +267,30 @@ def agreement(
         raise DataError(got, "one kind, two people", do)
     kind = KINDS[kinds[0]]
     table = sides[0].merge(sides[1], on=["item", "aspect"], how="outer", suffixes=("_a", "_b"))
-    criterion = table["aspect"].str.partition("/")[0] if kind.each else table["aspect"]
+    if not kind.aspects:
+        table["aspect"] = "all keypoints"
     rows = []
     for aspect in kind.aspects or ["all keypoints"]:
-        labels = table[criterion == aspect] if kind.aspects else table
-        labels = labels[["label_a", "label_b"]]
-        counts = {
-            "aspect": aspect,
-            "n": len(labels.dropna()),
-            "only_a": labels["label_b"].isna().sum(),
-            "only_b": labels["label_a"].isna().sum(),
-        }
-        rows.append({**counts, **_agreement(labels.dropna(), kind, resamples, seed)})
+        labels = table.loc[table["aspect"] == aspect, ["label_a", "label_b"]]
+        row = {"aspect": aspect, "n": len(labels.dropna())}
+        row["only_a"] = labels["label_b"].isna().sum()
+        row["only_b"] = labels["label_a"].isna().sum()
+        rows.append(row | _agreement(labels.dropna(), kind, resamples=resamples, seed=seed))
     return pd.DataFrame(rows)
 
 
-def _agreement(labels: pd.DataFrame, kind: _LabelKind, resamples: int, seed: int) -> dict[str, Any]:
+def _agreement(labels: pd.DataFrame, kind: _LabelKind, **options: Any) -> dict[str, Any]:
     """Measure the agreement of two columns of labels."""
-    first = labels["label_a"]
-    second = labels["label_b"]
-    options: dict[str, Any] = {"labels": list(kind.labels), "resamples": resamples, "seed": seed}
-    measured = {
-        **binomial_ci(int((first == second).sum()), len(labels)).columns("agreement"),
-        **kappa(first, second, **options).columns("kappa"),
-        "weighted_kappa": math.nan,
-        "within_one": math.nan,
-    }
+    sides = (labels["label_a"], labels["label_b"])
+    options["labels"] = list(kind.labels)
+    equal = int((sides[0] == sides[1]).sum())
+    measured = binomial_ci(equal, len(labels)).columns("agreement")
+    measured |= kappa(*sides, **options).columns("kappa")
+    measured |= {"weighted_kappa": math.nan, "within_one": math.nan}
     if kind.ordered:
-        measured["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
-        measured["within_one"] = (first.astype(float) - second.astype(float)).abs().le(1).mean()
+        measured["weighted_kappa"] = kappa(*sides, weights="quadratic", **options).estimate
+        steps = sides[0].astype(float) - sides[1].astype(float)
+        measured["within_one"] = steps.abs().le(1).mean()
     return measured
 
 
@@ -348,16 +320,8 @@ class Session:
         self.annotator = annotator.strip()
         if not self.annotator:
             raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
-        names = {item.id for item in items}
-        if not items or len(names) != len(items):
-            raise ConfigError(
-                f"{len(items)} items with {len(names)} ids", "one or more, an id each"
-            )
-        for item in items:
-            self._check(item)
-        self.items = list(items)
-        if seed is not None:
-            self.items.sort(key=lambda item: self._hash(item.id))
+        self._check(items)
+        self.items = sorted(items, key=lambda item: self._place(item.id))
         # item and aspect -> label and note
         self._labels: dict[tuple[str, str], tuple[str, str]] = {}
         if self.path.is_file() and self.path.stat().st_size:
@@ -368,96 +332,90 @@ class Session:
         self.aspect = ""
         self.next_open(-1)
 
-    def _check(self, item: LabelItem) -> None:
-        low, high = self.kind.candidates
-        if not low <= len(item.candidates) <= high:
-            got = f"item {item.id!r} with {len(item.candidates)} candidates"
-            raise ConfigError(got, f"{low} to {high} of them for {self.kind.name}")
-        if bool(self.kind.aspects) == bool(item.aspects):
-            expected = "none: the kind has its own" if self.kind.aspects else "one per keypoint"
-            raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
+    def _check(self, items: Sequence[LabelItem]) -> None:
+        ids = {item.id for item in items}
+        if not items or len(ids) != len(items):
+            raise ConfigError(f"{len(items)} items with {len(ids)} ids", "one or more, an id each")
+        kind = self.kind
+        for item in items:
+            if len(item.candidates) != kind.candidates:
+                got = f"item {item.id!r} with {len(item.candidates)} candidates"
+                raise ConfigError(got, f"{kind.candidates} for {kind.name}")
+            if bool(kind.aspects) == bool(item.aspects):
+                expected = "none: the kind has its own" if kind.aspects else "one per keypoint"
+                raise ConfigError(f"item {item.id!r} with {len(item.aspects)} aspects", expected)
 
-    def _hash(self, text: str) -> str:
-        return hashlib.sha256(f"{self.seed}/{text}".encode()).hexdigest()
+    def _place(self, name: str) -> str:
+        """Return what orders names: a hash with the seed; without a seed all are alike."""
+        if self.seed is None:
+            return ""
+        return hashlib.sha256(f"{self.seed}/{name}".encode()).hexdigest()
 
     @property
     def item(self) -> LabelItem:
         """The item at the position."""
         return self.items[self.position]
 
-    def candidates(self, item: LabelItem | None = None) -> dict[str, str]:
-        """An item's candidates as they are shown: letter -> name in the file."""
-        item = item or self.item
-        names = list(item.candidates)
-        if self.seed is not None:
-            names.sort(key=lambda name: self._hash(f"{item.id}/{name}"))
-        return {chr(ord("A") + place): name for place, name in enumerate(names)}
+    def candidates(self) -> list[str]:
+        """The names of the item's candidates, in the order in which they are shown."""
+        item = self.item
+        return sorted(item.candidates, key=lambda name: self._place(f"{item.id}/{name}"))
 
     def asked(self, item: LabelItem | None = None) -> dict[str, str]:
         """What is asked of an item: question by aspect."""
-        item = item or self.item
-        if not self.kind.each:
-            return dict(self.kind.aspects or item.aspects)
-        return {
-            f"{aspect}/{name}": f"{question} Rank of {letter} (1: best):"
-            for aspect, question in self.kind.aspects.items()
-            for letter, name in self.candidates(item).items()
-        }
+        return dict(self.kind.aspects or (item or self.item).aspects)
 
-    def _label_of(self, aspect: str, item: LabelItem) -> str:
-        return self._labels.get((item.id, aspect), ("", ""))[0]
+    def _open(self, item: LabelItem) -> list[str]:
+        """Return the aspects of an item that have no label."""
+        return [aspect for aspect in self.asked(item) if (item.id, aspect) not in self._labels]
 
     def edited_texts(self) -> dict[str, str]:
         """The texts of the item that may be changed, by heading, as they were last edited."""
-        texts = {heading: self.item.texts[heading] for heading in self.kind.edited}
-        if texts:
-            _, note = self._labels.get((self.item.id, self.aspect), ("", ""))
-            texts |= read_edits(note)
-        return texts
+        _, note = self._labels.get((self.item.id, self.aspect), ("", ""))
+        edits = read_edits(note)
+        return {name: edits.get(name, self.item.texts[name]) for name in self.kind.edited}
 
     def edits_note(self, texts: Mapping[str, str]) -> str:
         """Write what was changed as a note for `press`; empty when nothing was."""
+        drafted = self.item.texts
         changed = {
             heading: text
             for heading, text in texts.items()
-            if text.strip() != self.item.texts[heading].strip()
+            if text.strip() != drafted[heading].strip()
         }
         return json.dumps(changed, ensure_ascii=False) if changed else ""
-
-    def _is_done(self, item: LabelItem) -> bool:
-        return all(self._label_of(aspect, item) for aspect in self.asked(item))
 
     @property
     def done(self) -> int:
         """How many items have all labels that are asked for."""
-        return sum(self._is_done(item) for item in self.items)
+        return sum(not self._open(item) for item in self.items)
 
     @property
     def labels(self) -> pd.DataFrame:
         """This annotator's labels that hold, of the session's items: the columns kind to annotator
         of the file.
         """
-        known = {item.id for item in self.items}
         rows = []
+        ids = {item.id for item in self.items}
         for (item, aspect), (label, _) in self._labels.items():
-            if item in known:
+            if item in ids:
                 rows.append((self.kind.name, item, aspect, label, self.annotator))
         return pd.DataFrame(rows, columns=COLUMNS[:5], dtype=object)
 
     def go(self, position: int) -> None:
         """Show another item (beyond an end, the last or first) and ask what is open of it."""
         self.position = min(max(position, 0), len(self.items) - 1)
-        aspects = list(self.asked())
-        open_aspects = [aspect for aspect in aspects if not self._label_of(aspect, self.item)]
-        self.aspect = (open_aspects or aspects)[0]
+        self.aspect = [*self._open(self.item), *self.asked()][0]
 
     def next_open(self, after: int | None = None) -> None:
         """Show the next item after a position that is not done, from the start again; stay when all
         are.
         """
         after = self.position if after is None else after
-        order = [*range(after + 1, len(self.items)), *range(after + 1)]
-        self.go(next((i for i in order if not self._is_done(self.items[i])), after))
+        for place in [*range(after + 1, len(self.items)), *range(after + 1)]:
+            if self._open(self.items[place]):
+                return self.go(place)
+        return self.go(after)
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) question about the item, staying at the ends."""
@@ -466,59 +424,37 @@ class Session:
         self.aspect = aspects[min(max(place, 0), len(aspects) - 1)]
 
     def choices(self) -> dict[str, str]:
-        """The keys that mean something now, and what."""
-        keys = self.kind.keys.items()
-        choices = {key: self.kind.labels[label] for key, label in keys}
-        if self.kind.each:  # as many ranks as there are candidates
-            choices = dict(list(choices.items())[: len(self.item.candidates)])
-        return choices
+        """The keys that mean something, and what."""
+        return {key: self.kind.labels[label] for key, label in self.kind.keys.items()}
 
     def press(self, key: str, note: str = "") -> bool:
         """Write the label of a key, if it has one, and move on to what is open.
 
         Return whether it was written.
         """
-        if key not in self.choices():
+        if key not in self.kind.keys:
             return False
-        row = {
-            "kind": self.kind.name,
-            "item": self.item.id,
-            "aspect": self.aspect,
-            "label": self._turned(self.kind.keys[key]),
-            "annotator": self.annotator,
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "note": note,
-        }
-        append_labels(self.path, [row])  # raises on a full disk: the item stays open
-        is_first = not self._label_of(self.aspect, self.item)
-        self._labels[self.item.id, self.aspect] = row["label"], note
-        aspects = list(self.asked())
-        later = aspects[aspects.index(self.aspect) + 1 :]
-        # a first pass goes on to what is open; a correction walks through the rest of the item
-        if is_first:
-            later = [aspect for aspect in later if not self._label_of(aspect, self.item)]
-        if later:
-            self.aspect = later[0]
-        elif self._is_done(self.item):
-            self.next_open()
-        else:
-            self.go(self.position)
+        place = (self.item.id, self.aspect)
+        label = self._turned(self.kind.keys[key])
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (self.kind.name, *place, label, self.annotator, now, note)
+        append_labels(self.path, [dict(zip(COLUMNS, row, strict=True))])  # on a full disk it raises
+        self._labels[place] = label, note
+        self.next_open(self.position - 1)  # first what is open of this item
         return True
 
     def _turned(self, label: str) -> str:
         """A preference in the file is about the candidates as given: turn it round when the sides
         are swapped.
         """
-        is_swapped = list(self.candidates().values()) != list(self.item.candidates)
+        is_swapped = self.candidates() != list(self.item.candidates)
         return str(-int(label)) if self.kind.name == "preference" and is_swapped else label
 
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
-        label = self._label_of(aspect, self.item)
-        if not label:
-            return ""
-        key_of = {value: key for key, value in self.kind.keys.items()}
-        return key_of[self._turned(label)]
+        label, _ = self._labels.get((self.item.id, aspect), ("", ""))
+        keys = {given: key for key, given in self.kind.keys.items()}
+        return keys[self._turned(label)] if label else ""
 
 
 def read_edits(note: str) -> dict[str, str]:

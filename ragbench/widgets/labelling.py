@@ -1,5 +1,5 @@
-"""The labelling tool: grades, preferences, rubric scores, ranks, keypoint verdicts, drafts; by
-keyboard or mouse.
+"""The labelling tool: grades, preferences, rubric scores, keypoint verdicts, drafts; by keyboard
+or mouse.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class LabellingTool(Panel):
     Parameters
     ----------
     items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
-    kind : "grade", "preference", "rubric", "ranks", "keypoints" or "draft" (with boxes to edit
-        question and answer).
+    kind : "grade", "preference", "rubric", "keypoints" or "draft" (with boxes to edit question
+        and answer).
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
         resumed.
@@ -87,8 +87,8 @@ class LabellingTool(Panel):
 
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
-    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3,
-    4 and 6.
+    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3
+    and 6.
     """
 
     def __init__(
@@ -239,8 +239,7 @@ class LabellingTool(Panel):
         label = session.shown_label(aspect)
         name = ""
         if len(session.asked()) > 1:
-            words = aspect.partition("/")[0] if session.kind.each else aspect
-            name = f"<b>{escape(words)}</b> "
+            name = f"<b>{escape(aspect)}</b> "
         badge = f" {tag(1, label)}" if label else ""
         now = " rb-now' aria-current='step" if aspect == session.aspect else ""
         return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
@@ -272,14 +271,14 @@ def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:
 
 
 def _item_html(session: Session) -> str:
-    """The item as HTML: texts over the whole width, candidates side by side under their letters."""
+    """The item as HTML: texts over the whole width, candidates side by side."""
     item = session.item
     parts = [
         f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
         for heading, text in item.texts.items()
         if heading not in session.kind.edited
     ]
-    for place, (letter, name) in enumerate(session.candidates().items(), 1):
-        title = f"Response {place}" if session.kind.name == "preference" else f"Document {letter}"
-        parts.append(f"<section><h4>{title}</h4>{escape(item.candidates[name])}</section>")
+    for place, name in enumerate(session.candidates(), 1):
+        text = escape(item.candidates[name])
+        parts.append(f"<section><h4>Response {place}</h4>{text}</section>")
     return f"<div class='rb-item'>{''.join(parts)}</div>"

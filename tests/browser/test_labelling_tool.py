@@ -13,9 +13,7 @@ GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
 answers = [a.as_answer() for a in graded_answers.load_graded_answers(split="test")[:5]]
 items = people.grade_items(questions, answers)"""
 TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
-items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]
-three = {{"ours": "A long text.", "zero-shot": "A text.", "one-shot": "Another text."}}
-documents = [people.LabelItem("d", {{}}, three)]"""
+items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]"""
 
 
 class Form:
@@ -52,9 +50,9 @@ class Form:
         pytest.fail(f"{len(self.rows())} rows in the file, expected {rows}")
 
 
-def tool(kind, path, items="items"):
+def tool(kind, path):
     return (
-        f"tool = widgets.LabellingTool({items}, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
+        f"tool = widgets.LabellingTool(items, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
     )
 
 
@@ -120,10 +118,9 @@ def test_a_note_is_typed_without_its_digits_becoming_labels(open_notebook, tmp_p
     assert not form.book.errors
 
 
-def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
+def test_preferences_by_keyboard_alone(open_notebook, tmp_path):
     path = tmp_path / "ana.csv"
-    cells = [TWO, tool("preference", path), tool("ranks", path, "documents")]
-    book = open_notebook(cells, theme="dark")
+    book = open_notebook([TWO, tool("preference", path)], theme="dark")
     form = Form(book, path)
     form.root.focus()  # where Tab leads
     form.press("1", 1, "item 1 of 2")
@@ -134,13 +131,4 @@ def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
     held = people.current(people.load_labels(form.path)).set_index("aspect")["label"].to_dict()
     sign = 1 if held["correctness"] == "2" else -1
     assert held == {"correctness": f"{2 * sign}", "completeness": "0", "overall": f"{sign}"}
-
-    ranks = Form(book, path, cell=2)
-    ranks.root.focus()
-    for rows, key in enumerate("212", 5):
-        ranks.press(key, rows)
-    given = {r["aspect"]: r["label"] for r in ranks.rows() if r["kind"] == "ranks"}
-    assert sorted(given.values()) == ["1", "2", "2"]
-    assert given.keys() == {"safety/ours", "safety/zero-shot", "safety/one-shot"}
-    assert "zero-shot" not in ranks.out.inner_text()
     assert not book.errors

@@ -81,10 +81,10 @@ def test_any_note_survives_the_file_on_one_line(tmp_path_factory, note):
     assert len(path.read_text(encoding="utf-8").splitlines()) == 3
 
 
-def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
-    rows = [row("q1", "4"), row("q2", "3"), row("q1", "5"), row("q2", ""), row("q1", "2", "bo")]
-    held = people.current(table(*rows))[["item", "label", "annotator"]]
-    assert held.to_numpy().tolist() == [["q1", "5", "ana"], ["q1", "2", "bo"]]
+def test_the_last_row_of_an_item_wins():
+    rows = [row("q1", "4"), row("q2", "3"), row("q1", "5"), row("q1", "2", "bo")]
+    held = people.current(table(*rows))[["item", "label", "annotator"]].to_numpy().tolist()
+    assert held == [["q2", "3", "ana"], ["q1", "5", "ana"], ["q1", "2", "bo"]]
     other = row("q1", "1", kind="rubric", aspect="quality")
     assert people.current(table(*rows, other), "rubric").to_dict("records") == [other]
     aspects = table(
@@ -100,10 +100,8 @@ def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
         ("grade,q2,quality,5,ana," + AT + ",", "aspect 'quality' of grade"),
         ("grades,q2,grade,5,ana," + AT + ",", "kind 'grades'"),
         ("grade,,grade,5,ana," + AT + ",", "empty item"),
-        ("grade,q2,grade,5, ," + AT + ",", "empty item, aspect or annotator"),
+        ("grade,q2,grade,5, ," + AT + ",", "empty annotator"),
         ("grade,q2,grade,5,ana", "5 columns instead of 7"),
-        ("ranks,q2,safety/ours,0,ana," + AT + ",", "label '0' of ranks"),
-        ("ranks,q2,beauty/ours,1,ana," + AT + ",", "aspect 'beauty/ours' of ranks"),
     ],
 )
 def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(labels_file, line, says):
@@ -190,7 +188,7 @@ def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is
     session = session_of(preference_items(20), "preference", tmp_path)
     sides = {}
     for _ in range(20):
-        sides[session.item.id] = session.candidates()["B"]
+        sides[session.item.id] = session.candidates()[1]
         for _ in range(3):
             session.press("5")  # whatever stands on the right is much better
     assert set(sides.values()) == {"one", "two"}
@@ -214,26 +212,10 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
     assert asked == ["correctness", "completeness", "overall"]
     assert session.item.id != first
     session.go(0)
-    session.press("1")
+    session.step_aspect(1)
     assert (session.item.id, session.aspect) == (first, "completeness")
-    session.step_aspect(-1)
-    assert session.aspect == "correctness"
-
-
-def test_ranks_ask_for_one_document_after_the_other_by_its_letter_and_allow_ties(tmp_path):
-    writers = {"ours": "text o", "zero-shot": "text z", "one-shot": "text n"}
-    items = [people.LabelItem(f"d{i}", {}, writers) for i in range(8)]
-    session = session_of(items, "ranks", tmp_path)
-    assert len({tuple(session.candidates(item).values()) for item in session.items}) > 1
-    shown = list(session.candidates().values())
-    assert session.choices() == {"1": "rank 1", "2": "rank 2", "3": "rank 3"}
-    assert "Rank of A" in session.asked()[session.aspect]
-    assert not session.press("4")
-    assert all(session.press(key) for key in "212")
-    stored = {r["aspect"]: r["label"] for r in loaded(tmp_path / "l.csv")}
-    assert stored == {f"safety/{name}": rank for name, rank in zip(shown, "212", strict=True)}
-    assert session.aspect == f"clarity/{shown[0]}"
-    assert (session.shown_label(f"safety/{shown[1]}"), session.done) == ("1", 0)
+    session.press("1")  # a correction, then what is open
+    assert (session.item.id != first, session.aspect) == (True, "correctness")
 
 
 def test_keypoints_are_asked_one_by_one(tmp_path):
@@ -265,8 +247,7 @@ def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch)
         (grade_items(1) * 2, "grade", "ana", "2 items with 1 ids"),
         (grade_items(1), "grades", "ana", "did you mean 'grade'"),
         (grade_items(1), "grade", " ", "no annotator"),
-        (grade_items(1), "preference", "ana", "2 to 2 of them for preference"),
-        (grade_items(1), "ranks", "ana", "2 to 9 of them for ranks"),
+        (grade_items(1), "preference", "ana", "2 for preference"),
         (preference_items(1), "grade", "ana", "with 2 candidates"),
         (grade_items(1), "keypoints", "ana", "with 0 aspects"),
     ],
@@ -310,23 +291,6 @@ def test_preferences_are_compared_by_aspect_with_distance():
     assert mine["within_one"] == pytest.approx(np.mean(np.abs(one - two) <= 1))
     assert by_aspect.loc["correctness", "n"] == 0
     assert math.isnan(by_aspect.loc["correctness", "agreement"])
-
-
-def test_ranks_are_compared_by_criterion():
-    one, two = (
-        table(
-            *(
-                row("d", rank, who, "ranks", f"safety/{name}")
-                for name, rank in zip("abc", ranks, strict=True)
-            )
-        )
-        for who, ranks in (("ana", "123"), ("bo", "132"))
-    )
-    agreed = people.agreement(one, two, resamples=0).set_index("aspect").loc["safety"]
-    assert (agreed["n"], agreed["agreement"], agreed["within_one"]) == (3, pytest.approx(1 / 3), 1)
-    assert agreed["weighted_kappa"] == pytest.approx(
-        cohen_kappa_score([1, 2, 3], [1, 3, 2], weights="quadratic")
-    )
 
 
 def test_verdicts_on_keypoints_are_pooled():
@@ -425,7 +389,7 @@ def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
     for kind, items, keys in (
         ("grade", grade_items(1), "12345"),
         ("rubric", grade_items(1), "012345"),
-        ("ranks", [people.LabelItem("d", {}, {"a": "x", "b": "y"})], "12"),
+        ("preference", preference_items(1), "12345"),
     ):
         form = tool(tmp_path / kind, kind=kind, items=items)
         assert "".join(k for k in "0123456789" if button(form, k).layout.display != "none") == keys
@@ -437,7 +401,7 @@ def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
         "texts": {"Topic": "a < b & <script>"},
         "candidates": {"secret writer": "T1", "ours": "T2"},
     }
-    form = tool(tmp_path, kind="ranks", items=[item])
+    form = tool(tmp_path, kind="preference", items=[item])
     shown = form._item.value + form._asked.value + form._head.value
     assert "a &lt; b &amp; &lt;script&gt;" in shown
     assert "secret" not in shown
