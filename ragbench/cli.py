@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,11 @@ _OPTIONS = _arg(
 _TO = _arg("--to", required=True, help="folder to make; an earlier export is replaced")
 
 
+def _shell_word(text: str) -> str:
+    """Quote a word for this system's shell: cmd.exe does not know single quotes."""
+    return subprocess.list2cmdline([text]) if os.name == "nt" else shlex.quote(text)
+
+
 def _as_flags(message: str, in_yaml: bool) -> str:
     """Write what a message says in Python's words as the flags of the command line, or as keys of
     experiment.yaml.
@@ -139,7 +144,7 @@ def _as_flags(message: str, in_yaml: bool) -> str:
         return (
             f"fields: {{{found[1]}: {theirs}}}"
             if in_yaml
-            else f"--columns {found[1]}={shlex.quote(theirs)}"
+            else f"--columns {found[1]}={_shell_word(theirs)}"
         )
 
     message = re.sub(pairs, flag, message)
@@ -175,10 +180,10 @@ def _init(given: _Given) -> None:
     print(f"{os.path.relpath(project)}: {files}")
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:
         print(f"first:\n{rb.doctor.check_lines(missing)}")
-    experiment = shlex.quote(os.path.relpath(project / "experiment.yaml"))
+    experiment = _shell_word(os.path.relpath(project / "experiment.yaml"))
     print(
         f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab "
-        f"{shlex.quote(given.folder)}"
+        f"{_shell_word(given.folder)}"
     )
 
 
@@ -212,7 +217,38 @@ def _validate(given: _Given) -> int:
 )
 def _plan(given: _Given) -> None:
     """Say what an experiment file will take, without asking a model."""
-    print(rb.Experiment.from_yaml(given.experiment).plan())
+    grid = rb.Experiment.from_yaml(given.experiment)
+    planned = grid.plan()
+    print(planned, *_evidence_notes(grid), sep="\n")
+    if any(step.remaining for step in planned.steps if step.name in ("generation", "grading")):
+        for note in _server_notes(grid):
+            print(note)
+
+
+def _evidence_notes(grid: Any) -> Iterator[str]:
+    """Say which questions of one's own have no evidence, or some that is in no document."""
+    for name, source in grid.data.items():
+        if name in rb.data.DATASETS:
+            continue
+        dataset = source() if callable(source) else source
+        problems = [problem for problem in rb.data.validate(dataset) if not problem.note]
+        if problems:
+            count = _count(len(problems), "problem")
+            more = "all of them: ragbench validate QUESTIONS DOCUMENTS"
+            yield f"note: {name} has {count}, the first: {problems[0]} ({more})"
+
+
+def _server_notes(grid: Any) -> Iterator[str]:
+    """Say which model of Ollama would not be there."""
+    from ragbench.experiment.axes import is_model
+
+    named = {id(model): model for model in [*grid.generator.values(), *grid.judge.values()]}
+    for model in named.values():
+        try:
+            if is_model(model) and rb.llm.model_name(model).startswith("ollama:"):
+                rb.llm.model_facts(model)
+        except rb.errors.ModelError as error:
+            yield f"note: {error}"
 
 
 @_command("run", _EXPERIMENT)
@@ -234,7 +270,7 @@ def _run(given: _Given) -> int:
         print(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n")
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
-    print(f"next: ragbench export {shlex.quote(folder)} --to FOLDER")
+    print(f"next: ragbench export {_shell_word(folder)} --to FOLDER")
     return 1 if len(failed) else 0
 
 

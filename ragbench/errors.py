@@ -52,6 +52,7 @@ class ConfigError(RagbenchError):
 
 
 _MAX_NAMES = 100  # names that a message lists
+_CODED = ("retriever", "chunker", "metric")  # what a file of one's own may add
 
 
 def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
@@ -69,15 +70,20 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     plain = {name.casefold(): name for name in names}
     close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
+    parts = [part.strip() for part in str(name).split(",")]
+    if len(parts) > 1 and set(parts) <= set(names):
+        guess = f"write a list: [{', '.join(parts)}]; or "
+    if str(name).isdigit():
+        guess = "a decimal comma? write a point, such as 0.2; or "
+    own = ", or name the file of your own: code: mine.py" if kind in _CODED else ""
     some = names if len(names) <= _MAX_NAMES else close or names[:5]
     expected = (
         "one of "
         + ", ".join(some)
         + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
     )
-    return ConfigError(
-        f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above"
-    )
+    do = f"{guess}choose one of the names above{own}"
+    return ConfigError(f"unknown {kind} {name!r}", expected, do)
 
 
 def check_known(kind: str, names: Iterable[object], known: Collection) -> None:

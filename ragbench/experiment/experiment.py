@@ -324,6 +324,6 @@ def _whole(axis: str, values: Any, least: int) -> tuple[int, ...]:
     numbers = list(values) if several else [values]
     for value in numbers or [values]:
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-            do = f"write for instance {axis}: {max(least, 10)}"
+            do = f"write for instance {axis}: 10, or a list: {axis}: [10, 100]"
             raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", do)
     return tuple(dict.fromkeys(map(int, numbers)))

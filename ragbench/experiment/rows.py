@@ -272,7 +272,8 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     for folder in places:
         if (folder / ROWS).is_file():
             return folder
-    known = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
+    runs = [sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}")) for home in homes]
+    known = next(filter(None, runs), [])  # this folder's, before the checkout's
     expected = f"a folder with {ROWS}, or the name of a run: {', '.join(known) or 'there is none'}"
     raise DataError(f"no run {str(run)[:80]!r}", expected, "make it: ragbench run experiment.yaml")
 

@@ -57,8 +57,14 @@ def folder(tmp_path, monkeypatch):
         "tab": "\tk: 5",
         "indented": "  k: 5",
         "word": "k: five",
+        "commas": "retriever: BM25, SIM",
+        "own": "retriever: SharedWords",
+        "numbers": "N: 100, 300",
+        "decimal": "chunker: {use: token_chunks, overlap: 0,2}",
     }.items():
-        head = "".join(f"{key}: {value}\n" for key, value in EXPERIMENT.items())
+        mine = line.partition(":")[0]
+        keys = {key: value for key, value in EXPERIMENT.items() if key != mine}
+        head = "".join(f"{key}: {value}\n" for key, value in keys.items())
         (tmp_path / f"{name}.yaml").write_text(f"{head}{line}\n")
 
 
@@ -95,6 +101,10 @@ MISTAKES = [
     ("plan close.yaml", "close.yaml, line 5: 'k:5' has no blank", "write 'k: 5'"),
     ("plan tab.yaml", "tab.yaml, line 5: 'k: 5' begins with a tab", "replace the tab"),
     ("plan indented.yaml", "indented.yaml, line 5: 'k: 5' is indented", "remove the blanks"),
+    ("plan commas.yaml", "unknown retriever 'BM25, SIM'", "write a list: [BM25, SIM]"),
+    ("plan own.yaml", "unknown retriever 'SharedWords'", "code: mine.py"),
+    ("plan numbers.yaml", "N has '100, 300'", "N: [10, 100]"),
+    ("plan decimal.yaml", "decimal.yaml, line 4", "decimal comma", "such as 0.2"),
     ("run word.yaml", "word.yaml, line 5: k has 'five'", "whole numbers of at least 1", "k: 10"),
     ("reproduce thesys", "invalid choice: 'thesys'", "'thesis'"),
     ("init docs", "docs", "new or empty folder", "choose another name"),
@@ -301,6 +311,16 @@ def test_a_prompt_without_a_server_says_how_to_start_one():
     (reply,) = rb.ask(rb.chat_model("ollama:llama3:8b"), ["hello"], retries=0)
     said = str(reply.error)
     assert all(words in said for words in ("127.0.0.1:9", "no connection", "ollama serve"))
+
+
+def test_a_plan_says_that_evidence_is_not_found_and_that_no_server_answers(capsys):
+    with open("q.jsonl", "a") as file:
+        file.write('{"question": "Who?", "answer": "Ada", "references": ["Ada bilt it."]}\n')
+    experiment(generator="ollama:llama3:8b")
+    assert cli.main(["plan"]) == 0
+    said = capsys.readouterr().out
+    words = ("1 problem", "'Ada bilt it.'", "ragbench validate", "127.0.0.1:9", "ollama serve")
+    assert [word for word in words if word not in said] == [], said
 
 
 # A command that goes on, and what its note must say.
