@@ -88,7 +88,6 @@ _HOME = {
         "faithfulness",
     ],
     "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
-    "datagen.ragas_pairs": ["make_ragas_set"],
     "labelling.statements": [
         "ModelRagas",
         "extract_sentences",

@@ -524,7 +524,7 @@ def _data_fetch(given: _Given) -> None:
     _arg(
         "--types",
         nargs="+",
-        help='such as "single fact" "two documents" unanswerable (default: all)',
+        help='such as "single fact" unanswerable (default: all)',
     ),
     _HOST,
     _OPTIONS,
@@ -557,7 +557,6 @@ def _data_draft(given: _Given) -> None:
     _arg("--domain", required=True, help="its name, such as finance"),
     _arg("--model", required=True, help="who writes, e.g. ollama:llama3:8b"),
     _arg("--documents", type=int, default=10, help="how many (default 10)"),
-    _arg("--language", default="en", help="en or zh (default en)"),
     _HOST,
     _OPTIONS,
     _arg(
@@ -575,7 +574,7 @@ def _data_generate(given: _Given) -> None:
     model = _chat_model(given, num_predict=640)
     cassette = given.cassette or str(Path(given.out).with_suffix(".sqlite"))
     generated = rb.datagen.generate_set(
-        model, given.domain, seeds, given.documents, language=given.language, cassette=cassette
+        model, given.domain, seeds, given.documents, cassette=cassette
     )
     counts = generated.rejections().groupby(["step", "reason"], sort=False).size()
     for (step, reason), count in counts.items():

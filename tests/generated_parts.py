@@ -7,7 +7,6 @@ from ragbench.datagen.parts import Section
 
 SCHEMA = Schema(
     "finance",
-    "en",
     "company",
     (
         SchemaSection("Results", ("revenue", "net_profit", "cause")),
@@ -51,7 +50,6 @@ DOCUMENTS = (
     GeneratedDocument(
         "finance-01",
         "Tarn Trawlers",
-        "en",
         (
             Section("Results", (REVENUE, "The cause was rising fish prices.")),
             Section("Events", (CHAIRMAN,)),
@@ -61,7 +59,6 @@ DOCUMENTS = (
     GeneratedDocument(
         "finance-02",
         "Vole Books",
-        "en",
         (
             Section(
                 "Results",
@@ -76,7 +73,6 @@ TEXTS = {document.id: document for document in DOCUMENTS}
 FACTUAL = QRA(
     "finance-01 factual",
     "factual",
-    "en",
     "What were the revenue and the net profit of Tarn Trawlers?",
     ("Tarn Trawlers had revenue of 80 million crowns.", "The net profit was 6 million crowns."),
     ("finance-01",),
@@ -90,7 +86,6 @@ FACTUAL = QRA(
 LOST = QRA(
     "finance-01 unanswerable",
     "unanswerable",
-    "en",
     "What is the plan of Tarn Trawlers?",
     (
         "The documents state no plan.",

@@ -62,14 +62,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class WikiEval:
-    """Rows of WikiEval, or of a set of the same shape.
-
-    ``failed``: what a generator could not make, as (id, reason).
-    """
+    """Rows of WikiEval, or of a set of the same shape."""
 
     name: str
     rows: tuple[WikiEvalRow, ...]
-    failed: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,10 +107,7 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
 
     Source: RAGAS, section 4 (50 rows).
     """
-    do = (
-        "set RAGBENCH_DATA, or pass WikiEval as JSON lines; rb.make_ragas_set(model, pages) "
-        "makes a set of its shape"
-    )
+    do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
     given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
     known = {part.name for part in fields(WikiEvalRow)}
 

@@ -1,17 +1,15 @@
-"""Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et
-al. 2023, section 4).
+"""Generated data, by a model: RAGEval's (Zhu et al. 2024, section 3), and drafts of questions.
 
-Reading order: `parts` (the records, and the writer that every step asks) -> `schema` ->
-`configuration` -> `document` -> `questions` (questions, references, answers that agree with them,
-key points) -> `sets` (all of it). `checks`: what strings say of each. `drafts`: questions about a
-user's own documents. `ragas_pairs`: texts made better and worse.
+Reading order: `parts` (the records, and the writer that every step asks) -> `documents` (schema,
+values, texts) -> `questions` (questions, references, answers that agree with them, key points) ->
+`sets` (all of it). `checks`: what strings say of each. `drafts`: questions about a user's own
+documents.
 
 Every step takes a `Writer`, a model with options of `ragbench.llm.ask`; with ``cassette`` its
 replies are recorded, and replayed.
 """
 
-from ragbench.datagen.configuration import make_configurations
-from ragbench.datagen.document import write_documents
+from ragbench.datagen.documents import make_configurations, summarise_schema, write_documents
 from ragbench.datagen.parts import (
     KINDS,
     QRA,
@@ -29,5 +27,4 @@ from ragbench.datagen.questions import (
     find_references,
     refine_answers,
 )
-from ragbench.datagen.schema import summarise_schema
 from ragbench.datagen.sets import GeneratedSet, generate_set, write_set

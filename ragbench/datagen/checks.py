@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ragbench.datagen.parts import QRA, Unfit
 
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-# Words that carry meaning; in Chinese, characters.
-_WORD = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]")
+_WORD = re.compile(r"[a-z]{4,}")  # words that carry meaning
 MIN_SHARED = 0.5  # of a statement's words that references and question must have
 _MOST_WORDS = 0.7  # of a value that is stated in other words
 
@@ -19,27 +17,8 @@ def mentions(text: str, value: str) -> bool:
     """Tell whether a text has a value whole, not as a part of a longer word or number, in any
     case of letters.
     """
-    return bool(value) and _whole(value).search(text) is not None
-
-
-@lru_cache(maxsize=4096)
-def _whole(value: str) -> re.Pattern[str]:
-    """Return a pattern for a value that goes on neither before nor after it.
-
-    Chinese writes numbers and Latin letters without blanks (3月14日), so only a letter or digit
-    beside another counts.
-    """
-    before = ""
-    after = ""
-    if re.match(r"[A-Za-z0-9]", value):
-        before = r"(?<![A-Za-z0-9])"
-    if value[0].isdigit():
-        before += r"(?<![0-9][.,])"
-    if re.search(r"[A-Za-z0-9]\Z", value):
-        after = r"(?![A-Za-z0-9])"
-    if value[-1].isdigit():
-        after += r"(?![.,][0-9])"
-    return re.compile(before + re.escape(value) + after, re.IGNORECASE)
+    whole = rf"(?<![a-z0-9])(?<![0-9][.,]){re.escape(value)}(?![a-z0-9])(?![.,][0-9])"
+    return bool(value) and re.search(whole, text, re.IGNORECASE) is not None
 
 
 def states(sentences: Sequence[str], value: str) -> bool:
@@ -67,7 +46,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _content_words(text: str) -> set[str]:
-    """Return a text's words of four letters and more, and its Chinese characters."""
+    """Return a text's words of four letters and more."""
     return set(_WORD.findall(text.lower()))
 
 

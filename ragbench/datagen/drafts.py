@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
@@ -27,12 +29,12 @@ from ragbench.datagen.parts import QRA, GeneratedDocument, Rejected, Section, Wr
 from ragbench.datagen.questions import find_references
 from ragbench.datagen.sets import question_lines
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.people import LabelItem, current, load_labels, read_edits
+from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm import model_name
 from ragbench.paths import written_whole
 from ragbench.prompts import Prompt
-from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
 from ragbench.text.sentences import sentence_spans
@@ -43,13 +45,6 @@ TYPES: Mapping[str, str] = {
     "words, copied from that "
     'sentence. For instance: "In what year did Ada Brook build the bridge at Tarn?", with the '
     'answer "1896".',
-    "two documents": "It joins a fact of the one document to a fact of the other, so that only "
-    "somebody who reads both "
-    "can answer it. Its answer is a few words, copied from one of them. For instance, where one "
-    "document names the "
-    'builder of a bridge and the other says where she was born: "In which country was the '
-    "builder of the bridge at "
-    'Tarn born?", with the answer "Wales".',
     "unanswerable": "It fits the subject of the sentences, and asks for a fact that they do not "
     "state. It has no "
     'answer. For instance, where nothing is said of costs: "What did the bridge at Tarn cost?"',
@@ -109,12 +104,12 @@ class Drafts:
         """Return, by type, how many drafts were asked for, failed, rejected, left, and the share
         that is left.
         """
-        counts = pd.crosstab(self.rows["type"], self.rows["status"])
+        counts = pd.crosstab(self.rows["type"], self.rows["status"]).rename_axis(columns=None)
         types = [kind for kind in TYPES if kind in counts.index]
         counts = counts.reindex(types, columns=["failed", "rejected", "draft"], fill_value=0)
-        counts = counts.rename(columns={"draft": "left"}).rename_axis(columns=None)
-        counts.insert(0, "asked", counts.sum(axis=1))
-        return counts.assign(share=counts["left"] / counts["asked"])
+        asked = counts.sum(axis=1)
+        counts.insert(0, "asked", asked)
+        return counts.rename(columns={"draft": "left"}).assign(share=counts["draft"] / asked)
 
     def write(self, path: str | Path) -> Path:
         """Write the drafts as JSON lines for `ragbench.load_questions`, and return the path."""
@@ -132,15 +127,13 @@ def draft_questions(
 ) -> Drafts:
     """Let a model draft questions about documents, and check each draft.
 
-    At most three calls for a draft about a single fact, four for one about two documents, two for
-    an unanswerable one.
+    At most three calls for a draft about a single fact, two for an unanswerable one.
 
     Parameters
     ----------
     documents : a file or folder, see `ragbench.load_documents`, or ``Document`` records.
     model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
-    per_document : drafts of each type about each document. "two documents" takes the most similar
-        other one (BM25).
+    per_document : drafts of each type about each document.
     seed : of the passage shown of a document that is longer than 20 sentences.
     options : for `ragbench.llm.ask`; ``prompt``, another one with the fields kind, meaning, asked,
         sentences.
@@ -156,7 +149,8 @@ def draft_questions(
     documents = load_documents(documents)
     prompt = options.pop("prompt", "draft_question")
     writer = Writer(model, **options)
-    drafts, passages = _write_drafts(writer, documents, per_document, types, seed, prompt)
+    turns = product([kind for kind in TYPES if kind in types], range(1, per_document + 1))
+    drafts, passages = _write_drafts(writer, documents, list(turns), seed, prompt)
     written = [draft for draft in drafts.values() if draft.question]
     supported = find_references(writer, written, passages, "draft_references")
     drafted_by = model_name(model)
@@ -167,7 +161,7 @@ def draft_questions(
     faults |= _known_without_evidence(writer, sound)
     faults |= _answered_elsewhere(writer, sound, documents)
     drafts |= {draft.id: draft for draft in supported}
-    rows = _rows(drafts.values(), faults, writer.rejected)
+    rows = _rows(list(drafts.values()), faults, writer.rejected)
     left = rows.loc[rows["status"] == "draft", "id"]
     return Drafts(tuple(questions[name] for name in left), rows)
 
@@ -175,98 +169,66 @@ def draft_questions(
 def _write_drafts(
     writer: Writer,
     documents: Sequence[Document],
-    per_document: int,
-    types: Sequence[str],
+    turns: Sequence[tuple[str, int]],
     seed: int,
     prompt: Prompt,
 ) -> tuple[dict[str, QRA], dict[str, GeneratedDocument]]:
-    """Let the model write a question with its answer for each draft.
+    """Let the model write a question with its answer about each document, for each type and turn.
 
     Returned are all drafts by id, without a question where that failed, and the passages shown.
     """
     drafts: dict[str, QRA] = {}
     passages: dict[str, GeneratedDocument] = {}
-    before: dict[str, list[str]] = {document.id: [] for document in documents}  # questions
-    in_order = [kind for kind in TYPES if kind in types]
-    for kind, turn in product(in_order, range(1, per_document + 1)):
-        planned, shown = _planned(documents, kind, turn, seed)
-        passages |= shown
+    before: dict[str, list[str]] = defaultdict(list)  # questions, by document
+    for kind, turn in turns:
         prompts = {}
-        for draft in planned:
-            drafts[draft.id] = draft
-            if kind == "two documents" and len(draft.doc_ids) < 2:
-                writer.reject(draft.id, "drafts", "no other document shares its words")
-                continue
-            texts = [passages[name].text for name in draft.doc_ids]
-            prompts[draft.id] = _prompt_fields(kind, before[_subject(draft)], texts)
+        for document in documents:
+            name = f"{document.id} {kind} {turn}"
+            passage = _passage(document, random.Random(f"{seed}/{document.id}/{kind}/{turn}"))
+            passages[passage.id] = passage
+            drafts[name] = QRA(name, kind, "", (), (passage.id,))
+            prompts[name] = {
+                "kind": kind,
+                "meaning": TYPES[kind],
+                "asked": " | ".join(before[document.id]) or "none yet",
+                "sentences": passage.text,
+            }
         form = _Asked if kind == "unanswerable" else _Answered
         replies = writer.ask("drafts", prompt, prompts, lambda _, reply: reply, form)
         for name, reply in replies.items():
-            before[_subject(drafts[name])].append(reply.question)
-            drafts[name] = _written(drafts[name], reply)
+            before[_document_of(drafts[name].doc_ids[0])].append(reply.question)
+            answer = getattr(reply, "answer", None)
+            answer = answer or NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
+            texts = {"question": reply.question.strip(), "statements": (answer.strip(),)}
+            drafts[name] = replace(drafts[name], **texts)
     return drafts, passages
 
 
-def _subject(draft: QRA) -> str:
-    """Return the document that a draft is about; another one may stand beside it."""
-    return _document_of(draft.doc_ids[0])
-
-
-def _prompt_fields(kind: str, before: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    return {
-        "kind": kind,
-        "meaning": TYPES[kind],
-        "asked": " | ".join(before) or "none yet",
-        "sentences": "\n\n".join(texts),
-    }
-
-
-def _written(draft: QRA, reply: Any) -> QRA:
-    """Return the draft with the question and the answer of a reply."""
-    answer = getattr(reply, "answer", None)
-    if not answer:
-        answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
-    return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
-
-
-def _planned(
-    documents: Sequence[Document], kind: str, turn: int, seed: int
-) -> tuple[list[QRA], dict[str, GeneratedDocument]]:
-    """Return a draft without question about each document, and the passages to be shown."""
-    neighbours = _neighbours(documents, turn) if kind == "two documents" else {}
-    drafts = []
-    passages = {}
-    for document in documents:
-        names = []
-        for part in [document, *neighbours.get(document.id, ())]:
-            passage = _passage(part, random.Random(f"{seed}/{part.id}/{kind}/{turn}"))
-            passages[passage.id] = passage
-            names.append(passage.id)
-        drafts.append(QRA(f"{document.id} {kind} {turn}", kind, "en", "", (), tuple(names)))
-    return drafts, passages
+def _document_of(passage: str) -> str:
+    """Return the id of the document that a passage is of."""
+    return passage.rpartition("@")[0]
 
 
 def _rows(
-    drafts: Iterable[QRA], faults: Mapping[str, str], failures: Sequence[Rejected]
+    drafts: Sequence[QRA], faults: Mapping[str, str], failures: Sequence[Rejected]
 ) -> pd.DataFrame:
     """Return a row for each draft, with what became of it."""
     failed = {one.id: f"{one.reason}: {one.detail}".removesuffix(": ") for one in failures}
-    rows = []
-    for draft in drafts:
-        status = "draft"
-        reason = ""
-        if draft.id in faults:
-            status = "rejected"
-            reason = faults[draft.id]
-        elif draft.id in failed:
-            status = "failed"
-            reason = failed[draft.id]
-        references = tuple(reference.text for reference in draft.references)
-        rows.append(
-            (draft.id, draft.kind, draft.question, draft.answer, references, status, reason)
-        )
-    columns = ["id", "type", "question", "answer", "references", "status", "reason"]
-    return pd.DataFrame(rows, columns=columns)
+    rows = pd.DataFrame(
+        {
+            "id": draft.id,
+            "type": draft.kind,
+            "question": draft.question,
+            "answer": draft.answer,
+            "references": tuple(reference.text for reference in draft.references),
+        }
+        for draft in drafts
+    )
+    is_of = [rows["id"].isin(list(names)) for names in (faults, failed)]
+    rows["status"] = np.select(is_of, ["rejected", "failed"], "draft")
+    reasons = failed | dict(faults)
+    rows["reason"] = [reasons.get(name, "") for name in rows["id"]]
+    return rows
 
 
 # What a prompt shows
@@ -276,34 +238,11 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
     """Return up to 20 sentences in a row of a document; id: "document's id@first sentence"."""
     sentences = _sentences_of(document)
     start = rng.randrange(max(1, len(sentences) - _SENTENCES + 1))
-    shown = []
-    room = _CHARS
-    for sentence in sentences[start : start + _SENTENCES]:
-        room -= len(sentence)
-        if shown and room < 0:
-            break
-        shown.append(sentence)
+    shown = sentences[start : start + _SENTENCES]
+    lengths = np.cumsum([len(sentence) for sentence in shown])
+    shown = shown[: max(1, int((lengths <= _CHARS).sum()))]
     name = f"{document.id}@{start}"
-    return GeneratedDocument(name, document.title, "en", (Section("", tuple(shown)),))
-
-
-def _document_of(passage: str) -> str:
-    """Return the id of the document that a passage is of."""
-    return passage.rpartition("@")[0]
-
-
-def _neighbours(documents: Sequence[Document], turn: int) -> dict[str, list[Document]]:
-    """Return each document's turn-th most similar other one, in a list that is empty where there
-    are not so many.
-    """
-    by_id = {document.id: document for document in documents}
-    index = BM25([Chunk(one.id, one.text, one.id, one.title) for one in documents])
-    hits_of = index.search([document.text for document in documents], turn + 1)
-    near = {}
-    for document, hits in zip(documents, hits_of, strict=True):
-        others = [by_id[hit.chunk.doc_id] for hit in hits if hit.chunk.doc_id != document.id]
-        near[document.id] = others[turn - 1 : turn]
-    return near
+    return GeneratedDocument(name, document.title, (Section("", tuple(shown)),))
 
 
 def _sentences_of(document: Document) -> list[str]:
@@ -314,7 +253,7 @@ def _sentences_of(document: Document) -> list[str]:
 
 
 def _question(draft: QRA, drafted_by: str) -> Question:
-    doc_ids = list(dict.fromkeys(_document_of(one.doc_id) for one in draft.references))
+    doc_ids = [_document_of(name) for name in draft.doc_ids if draft.references]
     meta = {"doc_ids": doc_ids, "drafted_by": drafted_by, "accepted_by": ""}
     return draft.as_question("draft", meta)
 
@@ -328,11 +267,8 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
     before = set()
     for draft in drafts:
         question = plain_words(draft.question)
-        passages = {reference.doc_id for reference in draft.references}
         if question in before:
             faults[draft.id] = "the question was asked before"
-        elif draft.kind == "two documents" and len(passages) < 2:
-            faults[draft.id] = "its evidence is from one document"
         elif draft.kind == "single fact" and plain_words(draft.answer) in question:
             faults[draft.id] = f"the question holds its answer {draft.answer!r}"
         before.add(question)
@@ -340,31 +276,16 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
 
 
 def _known_without_evidence(writer: Writer, drafts: Sequence[QRA]) -> dict[str, str]:
-    """Ask each question without the evidence of its first document, then of its second."""
-    by_id = {draft.id: draft for draft in drafts}
-    known = {}
-    for place in range(2):
-        alone = {}
-        with_the_rest = {}
-        for draft in drafts:
-            passages = list(dict.fromkeys(reference.doc_id for reference in draft.references))
-            if place >= len(passages):
-                continue
-            rest = [one.text for one in draft.references if one.doc_id != passages[place]]
-            if rest:
-                with_the_rest[draft.id] = {"question": draft.question, "context": " ".join(rest)}
-            else:
-                alone[draft.id] = {"question": draft.question}
-        texts = _texts(writer, "ragas_data_ungrounded", alone)
-        texts |= _texts(writer, "ragas_data_answer", with_the_rest)
-        for name, text in texts.items():
-            if plain_words(by_id[name].answer) in plain_words(text):
-                known[name] = f"answered without its evidence: {' '.join(text.split())[:80]!r}"
-    return known
-
-
-def _texts(writer: Writer, prompt: str, fields: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    return writer.ask("without evidence", prompt, fields, lambda _, text: text)
+    """Ask each question that has evidence without it."""
+    answer_of = {draft.id: draft.answer for draft in drafts if draft.references}
+    prompts = {draft.id: {"question": draft.question} for draft in drafts if draft.references}
+    prompt = "ragas_data_ungrounded"
+    texts = writer.ask("without evidence", prompt, prompts, lambda _, text: text)
+    return {
+        name: f"answered without its evidence: {' '.join(text.split())[:80]!r}"
+        for name, text in texts.items()
+        if plain_words(answer_of[name]) in plain_words(text)
+    }
 
 
 def _answered_elsewhere(
@@ -377,9 +298,9 @@ def _answered_elsewhere(
     if not questions:
         return {}
     index = BM25(token_chunks(documents, size=150, overlap=0))
+    names = list(questions)
     texts = list(questions.values())
     contexts = [_chunk_texts(hits) for hits in index.search(texts, _SEARCHED)]
-    names = list(questions)
     copied = extract_sentences(writer.model, texts, contexts, ids=names, **writer.options)
     faults = {}
     for name, label in zip(names, copied.labels, strict=True):
@@ -399,9 +320,7 @@ def _chunk_texts(hits: Sequence[Hit]) -> list[str]:
 
 
 def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
-    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"; its form changes question
-    and answer.
-    """
+    """Make items for `ragbench.widgets.LabellingTool` of kind "draft"."""
     items = []
     for question in questions:
         evidence = "\n".join(question.references) or "none"
@@ -413,51 +332,30 @@ def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
 def accept_drafts(
     questions: Sequence[Question], labels: str | Path | Sequence[str | Path], to: str | Path
 ) -> dict[str, int]:
-    """Write the drafts that a person accepted, as edited, with the person's name in
-    ``accepted_by``.
+    """Write the drafts that a person accepted, with the person's name in ``accepted_by``.
 
-    A draft that one person accepts and another drops is dropped; of several edits the last one
-    holds.
+    A draft that one person accepts and another drops is dropped.
 
-    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, edited
-    (among them), dropped, open (nobody has said anything).
+    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, dropped,
+    open (nobody has said anything).
     """
     paths = [labels] if isinstance(labels, str | Path) else labels
-    labels_of = dict(list(current(load_labels(*paths), "draft").groupby("item")))
-    counts = {"accepted": 0, "edited": 0, "dropped": 0, "open": 0}
-    kept = []
+    held = current(load_labels(*paths), "draft")
+    dropped = set(held.loc[held["label"] == "drop", "item"])
+    people = held.groupby("item")["annotator"].agg(lambda names: ", ".join(sorted(set(names))))
+    accepted = []
     for question in questions:
-        rows = labels_of.get(question.id)
-        if rows is None:
-            counts["open"] += 1
-        elif rows["label"].eq("drop").any():
-            counts["dropped"] += 1
-        else:
-            accepted = _as_edited(question, rows)
-            counts["accepted"] += 1
-            if (accepted.text, accepted.answer) != (question.text, question.answer):
-                counts["edited"] += 1
-            kept.append(accepted)
-    if not kept:
+        if question.id in people and question.id not in dropped:
+            meta = {**question.meta, "accepted_by": people[question.id]}
+            accepted.append(replace(question, meta=meta))
+    counts = {"accepted": len(accepted), "dropped": sum(one.id in dropped for one in questions)}
+    counts["open"] = len(questions) - sum(counts.values())
+    if not accepted:
         got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
         do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"
         raise DataError(got, "at least one label 'accept'", do)
-    _write(kept, to)
+    _write(accepted, to)
     return counts
-
-
-def _as_edited(question: Question, rows: pd.DataFrame) -> Question:
-    """Return a question with the edits of the last label that has some, and who accepted it."""
-    edits: Mapping[str, str] = {}
-    for note in rows["note"]:
-        if note:
-            edits = read_edits(note)
-    return replace(
-        question,
-        text=edits.get("Question", question.text),
-        answer=edits.get("Answer", question.answer),
-        meta={**question.meta, "accepted_by": ", ".join(sorted(set(rows["annotator"])))},
-    )
 
 
 def _write(questions: Sequence[Question], path: str | Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ragbench.llm import ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Question
 
-LANGUAGES = {"en": "English", "zh": "Chinese"}
+LANGUAGE = "English"
 KINDS = (
     "factual",
     "multi-hop",
@@ -42,7 +42,6 @@ class Schema:
     """
 
     domain: str
-    language: str
     subject: str
     sections: tuple[SchemaSection, ...]
     subdomains: tuple[str, ...]
@@ -79,7 +78,6 @@ class GeneratedDocument:
 
     id: str
     title: str
-    language: str
     sections: tuple[Section, ...]
     lost: tuple[str, ...] = ()
 
@@ -96,7 +94,7 @@ class GeneratedDocument:
             lines.append("")
             if section.heading:
                 lines.append(section.heading)
-            lines.append(_joined(section.sentences, self.language))
+            lines.append(" ".join(section.sentences))
         return "\n".join(lines)
 
 
@@ -118,7 +116,6 @@ class QRA:
 
     id: str
     kind: str
-    language: str
     question: str
     statements: tuple[str, ...]
     doc_ids: tuple[str, ...]
@@ -130,7 +127,7 @@ class QRA:
     @property
     def answer(self) -> str:
         """The statements as one text."""
-        return _joined(self.statements, self.language)
+        return " ".join(self.statements)
 
     def as_question(self, level: str, meta: Mapping[str, Any]) -> Question:
         """Return it as the package's own question, with this ``meta``."""
@@ -203,12 +200,6 @@ class Writer:
             except Unfit as fault:
                 self.reject(name, step, fault.reason, fault.detail)
         return results
-
-
-def _joined(texts: Sequence[str], language: str) -> str:
-    """Join sentences: with blanks, in Chinese without."""
-    blank = "" if language == "zh" else " "
-    return blank.join(texts)
 
 
 def field_list(values: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ from ragbench.datagen.checks import (
 )
 from ragbench.datagen.parts import (
     KINDS,
-    LANGUAGES,
+    LANGUAGE,
     OVER_SEVERAL,
     QRA,
     Configuration,
@@ -90,11 +90,21 @@ def ask_questions(
     Source: RAGEval, section 3.3 and Table 6.
     """
     check_known("type of question", kinds, KINDS)
-    in_order = [kind for kind in KINDS if kind in kinds]
-    drafts = _planned(writer, schema.language, documents, in_order)
-    title_of = {document.id: document.title for document in documents}
     facts_of = _stated_facts(configurations, documents)
-    prompts = {name: _question_fields(one, title_of, facts_of) for name, one in drafts.items()}
+    title_of = {document.id: document.title for document in documents}
+    drafts = _planned(writer, documents, [kind for kind in KINDS if kind in kinds])
+    prompts = {}
+    for name, draft in drafts.items():
+        facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
+        if draft.lost:
+            facts.append("Missing: " + "; ".join(draft.lost).replace("_", " "))
+        prompts[name] = {
+            "language": LANGUAGE,
+            "facts": "\n\n".join(facts),
+            "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
+            "kind": draft.kind,
+            "meaning": _MEANING[draft.kind],
+        }
     before: set[str] = set()
 
     def read(name: str, reply: _QuestionReply) -> QRA:
@@ -116,43 +126,26 @@ def ask_questions(
 
 
 def _planned(
-    writer: Writer, language: str, documents: Sequence[GeneratedDocument], kinds: Sequence[str]
+    writer: Writer, documents: Sequence[GeneratedDocument], kinds: Sequence[str]
 ) -> dict[str, QRA]:
     """Return a question without text for each document and kind; others are rejected."""
     drafts = {}
-    for place, document in enumerate(documents):
+    for document, following in zip(documents, [*documents[1:], None], strict=True):
         for kind in kinds:
-            name = f"{document.id} {kind}"
-            doc_ids = (document.id,)
-            lost: tuple[str, ...] = ()
-            if kind in OVER_SEVERAL:
-                doc_ids = tuple(one.id for one in documents[place : place + 2])
-                if len(doc_ids) < 2:
-                    writer.reject(name, "question", "needs a second document")
-                    continue
+            draft = QRA(f"{document.id} {kind}", kind, "", (), (document.id,))
+            fault = ""
+            if kind in OVER_SEVERAL and following is None:
+                fault = "needs a second document"
+            elif kind in OVER_SEVERAL:
+                draft = replace(draft, doc_ids=(document.id, following.id))
             elif kind == "unanswerable":
-                lost = document.lost
-                if not lost:
-                    writer.reject(name, "question", "the document lost no fact")
-                    continue
-            drafts[name] = QRA(name, kind, language, "", (), doc_ids, lost=lost)
+                draft = replace(draft, lost=document.lost)
+                fault = "" if document.lost else "the document lost no fact"
+            if fault:
+                writer.reject(draft.id, "question", fault)
+            else:
+                drafts[draft.id] = draft
     return drafts
-
-
-def _question_fields(
-    draft: QRA, title_of: Mapping[str, str], facts_of: Mapping[str, str]
-) -> dict[str, str]:
-    """Return what fills the prompt of a question."""
-    facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
-    if draft.lost:
-        facts.append("Missing: " + "; ".join(name.replace("_", " ") for name in draft.lost))
-    return {
-        "language": LANGUAGES[draft.language],
-        "facts": "\n\n".join(facts),
-        "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
-        "kind": draft.kind,
-        "meaning": _MEANING[draft.kind],
-    }
 
 
 def _stated_facts(
@@ -190,28 +183,29 @@ def find_references(
 
     Source: RAGEval, section 3.3 (extracting references).
     """
-    answerable = {one.id: one for one in questions if one.kind != "unanswerable"}
-    prompts = {
-        name: {
+    by_id = {question.id: question for question in questions}
+    prompts = {}
+    for question in _answerable(questions):
+        prompts[question.id] = {
             "question": question.question,
             "answer": question.answer,
-            "sentences": _sentence_list(question, documents),
+            "sentences": _numbered(_sentences(question, documents)),
         }
-        for name, question in answerable.items()
-    }
 
     def read(name: str, reply: _ReferencesReply) -> QRA:
-        question = answerable[name]
-        sentences = _sentences(question, documents)
-        for number in reply.sentences:
-            if not 1 <= number <= len(sentences):
-                detail = f"{reply.sentences}, but there are {len(sentences)}"
-                raise Unfit("a sentence that does not exist", detail)
+        sentences = _sentences(by_id[name], documents)
         chosen = sorted(set(reply.sentences))
-        return replace(question, references=tuple(sentences[number - 1] for number in chosen))
+        if chosen and not 1 <= chosen[0] <= chosen[-1] <= len(sentences):
+            detail = f"{reply.sentences}, but there are {len(sentences)}"
+            raise Unfit("a sentence that does not exist", detail)
+        return replace(by_id[name], references=tuple(sentences[n - 1] for n in chosen))
 
     with_references = writer.ask("references", prompt, prompts, read, _ReferencesReply)
     return _in_order(questions, with_references)
+
+
+def _answerable(questions: Sequence[QRA]) -> list[QRA]:
+    return [question for question in questions if question.kind != "unanswerable"]
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -221,24 +215,16 @@ def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> lis
     return sentences
 
 
-def _sentence_list(question: QRA, documents: Mapping[str, GeneratedDocument]) -> str:
-    return _numbered([sentence.text for sentence in _sentences(question, documents)])
-
-
-def _numbered(texts: Sequence[str]) -> str:
+def _numbered(texts: Sequence[str | Reference]) -> str:
     """Write texts as a numbered list, from 1."""
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+    lines = [text if isinstance(text, str) else text.text for text in texts]
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 def _in_order(questions: Sequence[QRA], changed: Mapping[str, QRA]) -> list[QRA]:
     """Return the changed questions, and the unanswerable ones as they were, in their order."""
-    kept = []
-    for question in questions:
-        if question.kind == "unanswerable":
-            kept.append(question)
-        elif question.id in changed:
-            kept.append(changed[question.id])
-    return kept
+    lost = {question.id for question in _answerable(questions)} - changed.keys()
+    return [changed.get(one.id, one) for one in questions if one.id not in lost]
 
 
 # Answers and references made to agree
@@ -271,31 +257,26 @@ def refine_answers(
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
-    answerable = {one.id: one for one in questions if one.kind != "unanswerable"}
+    by_id = {question.id: question for question in questions}
     prompts = {}
-    for name, question in answerable.items():
-        total = len(_sentences(question, documents))
-        if question.kind != "summary" and len(question.references) > _MOST_REFERENCES * total:
+    for question in _answerable(questions):
+        sentences = _sentences(question, documents)
+        count = len(question.references)
+        if question.kind != "summary" and count > _MOST_REFERENCES * len(sentences):
             reason = "references to more than half of the sentences"
-            writer.reject(name, "refine", reason, f"{len(question.references)} of {total}")
+            writer.reject(question.id, "refine", reason, f"{count} of {len(sentences)}")
             continue
         references = "\n".join(f"- {reference.text}" for reference in question.references)
-        prompts[name] = {
-            "language": LANGUAGES[question.language],
-            "sentences": _sentence_list(question, documents),
+        prompts[question.id] = {
+            "language": LANGUAGE,
+            "sentences": _numbered(sentences),
             "question": question.question,
             "statements": _numbered(question.statements),
             "references": references or "none",
         }
 
     def read(name: str, report: _RefineReply) -> QRA:
-        question = answerable[name]
-        sentences = _sentences(question, documents)
-        refined = _without_unsupported(question, report, sentences)
-        refined = _with_overlooked(refined, sentences)
-        refined = _with_missing(refined, report)
-        in_order = [sentence for sentence in sentences if sentence in refined.references]
-        refined = replace(refined, references=tuple(dict.fromkeys(in_order)))
+        refined = _refined(by_id[name], report, _sentences(by_id[name], documents))
         check_answer(refined)
         return refined
 
@@ -303,11 +284,9 @@ def refine_answers(
     return _in_order(questions, refined)
 
 
-def _without_unsupported(
-    question: QRA, report: _RefineReply, sentences: Sequence[Reference]
-) -> QRA:
-    """Add the reported sentences to the references, and remove the statements that no sentence
-    supports.
+def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
+    """Make statements and references agree: what is unsupported, what was overlooked, what is
+    missing.
     """
     references = list(question.references)
     changes = []
@@ -318,47 +297,44 @@ def _without_unsupported(
         if not 0 <= item.sentence <= len(sentences):
             raise Unfit("a sentence that does not exist", str(item.sentence))
         if item.sentence:
-            reference = sentences[item.sentence - 1]
-            references.append(reference)
-            changes.append(f"reference added: {reference.text}")
+            references.append(sentences[item.sentence - 1])
+            changes.append(f"reference added: {references[-1].text}")
         else:
-            statement = question.statements[item.statement - 1]
             removed.add(item.statement - 1)
-            changes.append(f"removed: {statement}")
-    kept = [text for place, text in enumerate(question.statements) if place not in removed]
+            changes.append(f"removed: {question.statements[item.statement - 1]}")
+    statements = [text for place, text in enumerate(question.statements) if place not in removed]
+    overlooked = _overlooked(statements, references, sentences)
+    references += overlooked
+    changes += [f"reference looked up: {reference.text}" for reference in overlooked]
+    source = " ".join(reference.text for reference in references)
+    for text in map(str.strip, report.missing):
+        is_new = text and text not in statements and not unfounded_numbers(text, source)
+        if is_new and shared_words(text, source) >= MIN_SHARED:
+            statements.append(text)
+            changes.append(f"supplemented: {text}")
+    in_order = dict.fromkeys(sentence for sentence in sentences if sentence in references)
     return replace(
-        question, statements=tuple(kept), references=tuple(references), changes=tuple(changes)
+        question,
+        statements=tuple(statements),
+        references=tuple(in_order),
+        changes=tuple(changes),
     )
 
 
-def _with_overlooked(question: QRA, sentences: Sequence[Reference]) -> QRA:
-    """Add, for each statement, the sentence that states it with the most of its words."""
-    references = list(question.references)
-    changes = list(question.changes)
-    for statement in question.statements:
+def _overlooked(
+    statements: Sequence[str], references: Sequence[Reference], sentences: Sequence[Reference]
+) -> list[Reference]:
+    """Return, of each statement, the sentence that states it with the most of its words, where it
+    is no reference.
+    """
+    overlooked = []
+    for statement in statements:
         stating = [sentence for sentence in sentences if states([sentence.text], statement)]
-        if not stating:
-            continue
-        best = max(stating, key=lambda sentence: shared_words(statement, sentence.text))
-        if best not in question.references:
-            references.append(best)
-            changes.append(f"reference looked up: {best.text}")
-    return replace(question, references=tuple(references), changes=tuple(changes))
-
-
-def _with_missing(question: QRA, report: _RefineReply) -> QRA:
-    """Add what the report misses in the answer, where the references say it."""
-    statements = list(question.statements)
-    changes = list(question.changes)
-    source = " ".join(reference.text for reference in question.references)
-    for missing in report.missing:
-        text = missing.strip()
-        if not text or text in statements or unfounded_numbers(text, source):
-            continue
-        if shared_words(text, source) >= MIN_SHARED:
-            statements.append(text)
-            changes.append(f"supplemented: {text}")
-    return replace(question, statements=tuple(statements), changes=tuple(changes))
+        if stating:
+            best = max(stating, key=lambda sentence: shared_words(statement, sentence.text))
+            if best not in references:
+                overlooked.append(best)
+    return overlooked
 
 
 # Key points
@@ -379,7 +355,7 @@ def extract_keypoints(writer: Writer, questions: Sequence[QRA]) -> list[QRA]:
     by_id = {question.id: question for question in questions}
     prompts = {
         name: {
-            "language": LANGUAGES[question.language],
+            "language": LANGUAGE,
             "question": question.question,
             "answer": question.answer,
         }

@@ -12,8 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench.datagen.configuration import make_configurations
-from ragbench.datagen.document import write_documents
+from ragbench.datagen.documents import make_configurations, summarise_schema, write_documents
 from ragbench.datagen.parts import (
     KINDS,
     QRA,
@@ -29,7 +28,6 @@ from ragbench.datagen.questions import (
     find_references,
     refine_answers,
 )
-from ragbench.datagen.schema import summarise_schema
 from ragbench.errors import DataError, ModelError
 from ragbench.records import Dataset, Document, Question
 
@@ -48,12 +46,11 @@ class GeneratedSet:
     rejected: tuple[Rejected, ...] = ()
 
     def __repr__(self) -> str:
-        name = f"{self.schema.domain}, {self.schema.language}"
         counts = (
             f"{len(self.documents)} documents, {len(self.questions)} questions, "
             f"{len(self.rejected)} rejected"
         )
-        return f"GeneratedSet({name}: {counts})"
+        return f"GeneratedSet({self.schema.domain}: {counts})"
 
     def rejections(self) -> pd.DataFrame:
         """Return a row for each thing that was rejected: id, step, reason, and what was seen."""
@@ -63,7 +60,7 @@ class GeneratedSet:
         """Return it as the data set that `ragbench.data.load_questions` reads where `write_set`
         wrote it.
         """
-        origin = {"domain": self.schema.domain, "language": self.schema.language}
+        origin = {"domain": self.schema.domain, "language": "en"}
         documents = [
             Document(document.id, document.title, document.text, (), origin)
             for document in self.documents
@@ -87,7 +84,6 @@ def generate_set(
     seeds: Sequence[str],
     documents: int = 10,
     kinds: Sequence[str] = KINDS,
-    language: str = "en",
     **options: Any,
 ) -> GeneratedSet:
     """Generate documents and questions of a domain with a model, by every step of the paper, and
@@ -107,7 +103,7 @@ def generate_set(
     (3.4).
     """
     writer = Writer(model, **options)
-    schema = summarise_schema(writer, domain, seeds, language)
+    schema = summarise_schema(writer, domain, seeds)
     if schema is None:
         reasons = "; ".join(f"{one.reason} {one.detail}" for one in writer.rejected)
         raise ModelError(

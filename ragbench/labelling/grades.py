@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,12 +56,6 @@ def grade_shares(
     return table.rename_axis(by).reset_index()
 
 
-class _GradingPrompt(NamedTuple):
-    question_id: str
-    places: tuple[int, ...]  # positions of its answers in the order shown
-    text: str
-
-
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
     """Say which answers share a prompt, as tuples of positions; never answers to different
     questions.
@@ -77,22 +71,21 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     if not isinstance(size, int) or size < 1 or per_prompt == 0:
         expected = "'one', 'ten', 'systems' or a number of at least 1"
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
-    largest: dict[str, float] = defaultdict(float)
-    for answer in answers:
-        budget = answer.meta.get("budget") or 0
-        largest[answer.question_id] = max(budget, largest[answer.question_id])
-    groups: dict[tuple, list[int]] = defaultdict(list)
-    for place, answer in enumerate(answers):
-        together = None
-        if per_prompt == "ten":
-            together = answer.meta.get("retriever", answer.meta.get("system"))
-        elif per_prompt == "systems":
-            together = answer.meta.get("budget") or largest[answer.question_id]
-        groups[answer.question_id, together].append(place)
+    rows = [(a.question_id, a.meta.get("budget") or 0, _system(a)) for a in answers]
+    table = pd.DataFrame(rows, columns=["question", "budget", "system"])
+    largest = table.groupby("question")["budget"].transform("max")
+    table["budget"] = table["budget"].where(table["budget"] > 0, largest)
+    column = {"ten": ["system"], "systems": ["budget"]}.get(per_prompt, [])
+    number = table.groupby(["question", *column], dropna=False).ngroup()
     prompts = []
-    for group in groups.values():
-        prompts += [tuple(group[start : start + size]) for start in range(0, len(group), size)]
+    for _, group in number.groupby(number):
+        places = group.index.tolist()
+        prompts += [tuple(places[at : at + size]) for at in range(0, len(places), size)]
     return sorted(prompts)
+
+
+def _system(answer: Answer) -> Any:
+    return answer.meta.get("retriever", answer.meta.get("system"))
 
 
 def _grading_prompts(
@@ -102,27 +95,26 @@ def _grading_prompts(
     order: int | None = None,
     prompt: Prompt = PROMPT,
     max_chars: int = _MAX_CHARS,
-) -> list[_GradingPrompt]:
+) -> dict[tuple[int, ...], str]:
+    """Return the prompts, by the positions of their answers in the order shown."""
     question_of = questions_of(answers, questions)
     template = load_prompt(prompt)
-    shown = [_shown(answer.text, max_chars) for answer in answers]
     before: Counter[str] = Counter()  # answers to a question in the prompts before
-    prompts = []
+    prompts = {}
     for places in group_answers(answers, per_prompt):
         question = question_of[places[0]]
         if order is not None:
             places = _shuffled(places, order, question.id, before[question.id])
         before[question.id] += len(places)
-        lines = [f"{number}. {shown[place]}" for number, place in enumerate(places, 1)]
-        text = fill_prompt(
+        shown = [_shown(answers[place].text, max_chars) for place in places]
+        prompts[places] = fill_prompt(
             template,
             question=question.text,
             reference=question.answer,
             facts="\n".join(f"- {fact}" for fact in facts_of(question)) or "(none given)",
             count=str(len(places)),
-            answers="\n".join(lines),
+            answers="\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1)),
         )
-        prompts.append(_GradingPrompt(question.id, places, text))
     return prompts
 
 
@@ -181,38 +173,37 @@ def grade(
     prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
     replies = ask(
         judge,
-        [written.text for written in prompts],
-        schema=[_schema(len(written.places), scale) for written in prompts],
-        ids=[f"{written.question_id} {min(written.places)}" for written in prompts],
+        list(prompts.values()),
+        schema=[_schema(len(places), scale) for places in prompts],
+        ids=[f"{answers[places[0]].question_id} {min(places)}" for places in prompts],
         **{"step": "grading", "num_predict": grade_bound(per_prompt), **options},
     )
     grades: dict[int, Grade] = {}
-    for written, reply in zip(prompts, replies, strict=True):
-        values = reply.parsed.grades if reply.ok else [None] * len(written.places)
-        for position, (place, value) in enumerate(zip(written.places, values, strict=True), 1):
+    for (places, text), reply in zip(prompts.items(), replies, strict=True):
+        about = {
+            "shown": len(places),
+            "order": order,
+            **_reply_meta(reply),
+            "prompt_estimate": prompt_tokens(text),
+        }
+        values = reply.parsed.grades if reply.ok else [None] * len(places)
+        raw = reply.raw or reply.text
+        for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
             meta = {
                 **answer.meta,
                 "generator": answer.generator,
                 "position": position,
-                "shown": len(written.places),
-                "order": order,
                 "cut": len(_one_line(answer.text)) > max_chars,
-                **_reply_meta(reply),
-                "prompt_estimate": prompt_tokens(written.text),
+                **about,
             }
-            raw = reply.raw or reply.text
-            grades[place] = Grade(written.question_id, value, reply.model, raw, meta)
+            grades[place] = Grade(answer.question_id, value, reply.model, raw, meta)
     return [grades[place] for place in range(len(answers))]
 
 
 def _reply_meta(reply: Reply) -> dict[str, Any]:
-    meta = {
-        "repairs": reply.repairs,
-        "usage": reply.usage.to_dict(),
-        "seconds": reply.seconds,
-        "form": reply.form,
-    }
+    meta = {name: getattr(reply, name) for name in ("repairs", "seconds", "form")}
+    meta["usage"] = reply.usage.to_dict()
     if reply.error is not None:
         meta["error"] = reply.error.kind
         meta["detail"] = str(reply.error.without_address())

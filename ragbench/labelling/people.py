@@ -7,8 +7,7 @@ The wording is ours, the scales are the papers':
 ``preference``  RAGChecker's five-way comparison of two responses in three aspects (section 4.2).
 ``rubric``      RAGEval's score of a question with its answer and references, 0 to 5 (Figure 3).
 ``keypoints``   RAGEval's verdict on each keypoint of a true answer (section 3.5.2, Figure 6).
-``draft``       whether a question that a model drafted counts; question and answer may be edited,
-                which the note holds.
+``draft``       whether a question that a model drafted counts.
 
 The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The
 last row of a kind, item, aspect and annotator is what that person says. Two people may write to one
@@ -20,13 +19,11 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -48,7 +45,6 @@ class _LabelKind:
     labels: Mapping[str, str]  # what can be said, and what it means
     ordered: bool = False  # whether labels have distances, so a weighted kappa makes sense
     candidates: int = 0  # texts that an item compares
-    edited: tuple[str, ...] = ()  # headings of the texts that may be changed
 
     @property
     def keys(self) -> dict[str, str]:
@@ -112,10 +108,9 @@ KINDS: Mapping[str, _LabelKind] = {
         ),
         _LabelKind(
             "draft",
-            "Accept, edit or drop the draft",
+            "Accept or drop the draft",
             {"draft": "Does this question count, with this answer and this evidence?"},
-            {"accept": "accept, as it stands in the boxes", "drop": "drop"},
-            edited=("Question", "Answer"),
+            {"accept": "accept", "drop": "drop"},
         ),
     )
 }
@@ -248,12 +243,11 @@ def agreement(
     ``resamples``, ``seed``: of kappa's bootstrap interval. DataFrame, one row per aspect
     (keypoints: one for all of them), with the columns
 
-    n, only_a, only_b : labels that both gave (of the same item and aspect), and that only one gave.
+    n : labels that both gave, of the same item and aspect.
     agreement, agreement_low, agreement_high : share of equal labels, with an exact interval.
-    kappa, kappa_low, kappa_high : Cohen's, unweighted.
-    weighted_kappa, within_one : with quadratic weights, and the share at most one step apart, where
-    labels have
-        distances; else NaN.
+    kappa, kappa_low, kappa_high : Cohen's; a difference counts by its square where labels have
+        distances (preferences, rubric scores).
+    within_one : the share at most one step apart, where labels have distances; else NaN.
 
     Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
     """
@@ -266,32 +260,24 @@ def agreement(
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
     kind = KINDS[kinds[0]]
-    table = sides[0].merge(sides[1], on=["item", "aspect"], how="outer", suffixes=("_a", "_b"))
+    table = sides[0].merge(sides[1], on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
         table["aspect"] = "all keypoints"
     rows = []
     for aspect in kind.aspects or ["all keypoints"]:
-        labels = table.loc[table["aspect"] == aspect, ["label_a", "label_b"]]
-        row = {"aspect": aspect, "n": len(labels.dropna())}
-        row["only_a"] = labels["label_b"].isna().sum()
-        row["only_b"] = labels["label_a"].isna().sum()
-        rows.append(row | _agreement(labels.dropna(), kind, resamples=resamples, seed=seed))
+        labels = table[table["aspect"] == aspect]
+        pair = (labels["label_a"], labels["label_b"])
+        weights = "quadratic" if kind.ordered else None
+        options = {"resamples": resamples, "seed": seed, "labels": list(kind.labels)}
+        row = {"aspect": aspect, "n": len(labels)}
+        row |= binomial_ci(int((pair[0] == pair[1]).sum()), len(labels)).columns("agreement")
+        row |= kappa(*pair, weights=weights, **options).columns("kappa")
+        row["within_one"] = math.nan
+        if kind.ordered:
+            steps = pair[0].astype(float) - pair[1].astype(float)
+            row["within_one"] = steps.abs().le(1).mean()
+        rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _agreement(labels: pd.DataFrame, kind: _LabelKind, **options: Any) -> dict[str, Any]:
-    """Measure the agreement of two columns of labels."""
-    sides = (labels["label_a"], labels["label_b"])
-    options["labels"] = list(kind.labels)
-    equal = int((sides[0] == sides[1]).sum())
-    measured = binomial_ci(equal, len(labels)).columns("agreement")
-    measured |= kappa(*sides, **options).columns("kappa")
-    measured |= {"weighted_kappa": math.nan, "within_one": math.nan}
-    if kind.ordered:
-        measured["weighted_kappa"] = kappa(*sides, weights="quadratic", **options).estimate
-        steps = sides[0].astype(float) - sides[1].astype(float)
-        measured["within_one"] = steps.abs().le(1).mean()
-    return measured
 
 
 class Session:
@@ -369,22 +355,6 @@ class Session:
         """Return the aspects of an item that have no label."""
         return [aspect for aspect in self.asked(item) if (item.id, aspect) not in self._labels]
 
-    def edited_texts(self) -> dict[str, str]:
-        """The texts of the item that may be changed, by heading, as they were last edited."""
-        _, note = self._labels.get((self.item.id, self.aspect), ("", ""))
-        edits = read_edits(note)
-        return {name: edits.get(name, self.item.texts[name]) for name in self.kind.edited}
-
-    def edits_note(self, texts: Mapping[str, str]) -> str:
-        """Write what was changed as a note for `press`; empty when nothing was."""
-        drafted = self.item.texts
-        changed = {
-            heading: text
-            for heading, text in texts.items()
-            if text.strip() != drafted[heading].strip()
-        }
-        return json.dumps(changed, ensure_ascii=False) if changed else ""
-
     @property
     def done(self) -> int:
         """How many items have all labels that are asked for."""
@@ -455,9 +425,3 @@ class Session:
         label, _ = self._labels.get((self.item.id, aspect), ("", ""))
         keys = {given: key for key, given in self.kind.keys.items()}
         return keys[self._turned(label)] if label else ""
-
-
-def read_edits(note: str) -> dict[str, str]:
-    """Return the texts that the note of an edited item holds, by heading."""
-    edits = json.loads(note) if note.startswith("{") else {}
-    return {heading: text for heading, text in edits.items() if text.strip()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -25,7 +24,6 @@ from ragbench.labelling.asking import (
     context_text,
     names_of,
 )
-from ragbench.prompts import load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
@@ -73,9 +71,9 @@ def gpt_score(
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    step = _step("score", dimension, options)
-    names = names_of(options, questions=questions, candidates=candidates, contexts=contexts)
-    fields = _fields(step, dimension, names, questions, contexts, candidate=candidates)
+    columns = {"candidate": candidates}
+    names, fields = _fields(dimension, questions, contexts, columns, options)
+    step = _step("score", dimension, "candidate", (0, 10))
     return step.ask(model, names, fields, options)
 
 
@@ -95,54 +93,52 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
     """
-    step = _step("ranking", dimension, options)
-    names = names_of(options, questions=questions, first=first, second=second, contexts=contexts)
-    fields = _fields(step, dimension, names, questions, contexts, first=first, second=second)
+    columns = {"first": first, "second": second}
+    names, fields = _fields(dimension, questions, contexts, columns, options)
     turned = {**fields, "first": fields["second"], "second": fields["first"]}
-    both_orders = {
-        name: list(chain(*zip(fields[name], turned[name], strict=True))) for name in fields
-    }
-    names = [f"{name} order {order}" for name in names for order in (1, 2)]
-    chosen = step.ask(model, names, both_orders, options)
-    choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
+    both_orders = {name: [*texts, *turned[name]] for name, texts in fields.items()}
+    names = [f"{name} order {order}" for order in (1, 2) for name in names]
+    chosen = _step("better", dimension, "first", (1, 2)).ask(model, names, both_orders, options)
+    half = len(questions)
+    choices = tuple(zip(chosen.labels[:half], chosen.labels[half:], strict=True))
     return PairRanking(choices, chosen.report)
 
 
-def _step(kind: str, dimension: str, options: dict[str, Any]) -> LabelStep:
-    check_known("dimension", [dimension], DIMENSIONS)
-    prompt = options.pop("prompt", f"steps_gpt_{kind}_{dimension}")
-    field, needs, numbers = ("score", "candidate", (0, 10))
-    if kind == "ranking":
-        field, needs, numbers = ("better", "first", (1, 2))
+def _step(field: str, dimension: str, needs: str, numbers: tuple[int, int]) -> LabelStep:
+    """Return the step that asks for a number: a score, or which is better."""
+    kind = {"score": "score", "better": "ranking"}[field]
+    prompt = f"steps_gpt_{kind}_{dimension}"
     schema = _number_schema(field, *numbers)
     name = f"gpt_{kind} {dimension}"
     return LabelStep(name, prompt, schema, needs, attrgetter(field), bound="label")
 
 
 def _fields(
-    step: LabelStep,
     dimension: str,
-    names: Sequence[str],
     questions: Sequence[str],
     contexts: Sequence[Context] | None,
-    **columns: Sequence[Context],
-) -> dict[str, list[str]]:
-    """Return the texts of the prompt's fields."""
+    columns: dict[str, Sequence[Context]],
+    options: dict[str, Any],
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the names of the examples, and the texts of the prompt's fields.
+
+    Section 5 shows for faithfulness a context and an answer, for the others the question.
+    """
+    check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
         got = f"{'contexts' if contexts is not None else 'no contexts'} for {dimension}"
         expected = "contexts for faithfulness; for context relevance they are the candidates"
         raise ConfigError(got, expected)
+    names = names_of(options, questions=questions, contexts=contexts, **columns)
     if contexts is not None:
         columns = {"context": contexts, **columns}
     fields = {}
     for field, texts in columns.items():
         named = zip(texts, names, strict=True)
         fields[field] = [context_text(text, name) or "(empty)" for text, name in named]
-    # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the
-    # question too.
-    if contexts is None or "{question}" in load_prompt(step.prompt):
+    if contexts is None:
         fields["question"] = list(questions)
-    return fields
+    return names, fields
 
 
 @cache

@@ -76,8 +76,7 @@ class LabellingTool(Panel):
     Parameters
     ----------
     items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
-    kind : "grade", "preference", "rubric", "keypoints" or "draft" (with boxes to edit question
-        and answer).
+    kind : "grade", "preference", "rubric", "keypoints" or "draft".
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
         resumed.
@@ -115,11 +114,6 @@ class LabellingTool(Panel):
         wide = ipywidgets.Layout(width="100%")
         self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=wide)
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
-        self._boxes = {}
-        for heading in self.session.kind.edited:
-            self._boxes[heading] = ipywidgets.Textarea(description=heading, rows=2, layout=wide)
-        if self._boxes:  # there the note holds what was edited
-            self._note.layout.display = "none"
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         super().__init__(self._rows(), self.session.kind.title, _KEYS)
         self.add_class("rb-labelling")
@@ -138,7 +132,7 @@ class LabellingTool(Panel):
             ways["down"].layout.display = "none"
             keys = "digits label, ← → move, Enter next open."
         hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
-        above = [ipywidgets.HTML(hint), self._head, self._bar, self._item, *self._boxes.values()]
+        above = [ipywidgets.HTML(hint), self._head, self._bar, self._item]
         below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
         return [*above, self._asked, *below]
 
@@ -189,10 +183,7 @@ class LabellingTool(Panel):
             )
             return
         before = self.session.done
-        edits = self.session.edits_note(
-            {heading: box.value for heading, box in self._boxes.items()}
-        )
-        if self.session.press(key, edits or self._note.value.strip()):
+        if self.session.press(key, self._note.value.strip()):
             self._note.value = ""
         if self.session.done != before:
             self._draw_agreement()
@@ -221,8 +212,6 @@ class LabellingTool(Panel):
         self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
         if self._shown != session.position:
             self._item.value = _item_html(session)
-            for heading, text in session.edited_texts().items():
-                self._boxes[heading].value = text
             self._shown = session.position
             self._shown_at = time.monotonic()
 
@@ -276,7 +265,6 @@ def _item_html(session: Session) -> str:
     parts = [
         f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
         for heading, text in item.texts.items()
-        if heading not in session.kind.edited
     ]
     for place, name in enumerate(session.candidates(), 1):
         text = escape(item.candidates[name])

@@ -27,8 +27,7 @@ from ragbench.datagen.checks import (
     states,
     unfounded_numbers,
 )
-from ragbench.datagen.configuration import value_fault
-from ragbench.datagen.document import _document
+from ragbench.datagen.documents import _document, _value_fault
 from ragbench.datagen.parts import Rejected, Section, Unfit
 from ragbench.errors import DataError
 
@@ -45,8 +44,6 @@ from ragbench.errors import DataError
         ("it rose to 80.", "80", True),
         ("Tarn Trawlers grew", "tarn trawlers", True),
         ("Tarns grew", "Tarn", False),
-        ("公司于2021年3月14日成立", "3月14日", True),
-        ("公司于2021年13月14日成立", "3月14日", False),
         ("anything", "", False),
     ],
 )
@@ -102,7 +99,6 @@ def test_a_number_is_founded_when_the_source_has_it_or_a_sum_or_difference_of_tw
 def test_the_share_of_words_is_over_words_of_four_letters_and_more():
     assert shared_words("the profit fell sharply", "a profit that fell") == pytest.approx(2 / 3)
     assert shared_words("it is so", "nothing") == 1
-    assert shared_words("利润下降", "利润上升") == pytest.approx(1 / 2)
 
 
 # Values
@@ -120,7 +116,7 @@ def test_the_share_of_words_is_over_words_of_four_letters_and_more():
     ],
 )
 def test_a_value_that_cannot_be_used_has_its_reason(value, fault):
-    reason = value_fault(value, ["Tarn Trawlers"], ["Harrow Vale grew in 2018."])
+    reason = _value_fault(value, ["Tarn Trawlers"], ["Harrow Vale grew in 2018."])
     assert fault in reason
     assert bool(reason) == bool(fault)
 
@@ -143,8 +139,6 @@ def test_the_text_of_a_document_has_its_title_headings_and_sentences():
         f"Tarn Trawlers\n\nResults\n{REVENUE} The cause was rising fish "
         f"prices.\n\nEvents\n{CHAIRMAN}"
     )
-    chinese = datagen.GeneratedDocument("a", "甲", "zh", (Section("", ("一。", "二。")),))
-    assert chinese.text == "甲\n\n一。二。"
 
 
 # Questions

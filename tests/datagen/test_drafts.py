@@ -30,10 +30,6 @@ SAID = {
         "Mill": ("When was the mill founded?", "1841", [1]),
         "Lake": ("How deep is the lake?", "40 metres", [1]),
     },
-    "two documents": {
-        "Mill": ("How deep is the lake in which the mill's founder swam?", "40 metres", [1, 3, 4]),
-        "Lake": ("In what year was the mill of the lake's swimmer founded?", "1841", [2, 3]),
-    },
     "unanswerable": {
         "Mill": ("Who owns the mill?", "", []),
         "Lake": ("Who owns the lake?", "", []),
@@ -86,23 +82,16 @@ def reasons(made):
 def test_each_document_gets_a_draft_of_each_type_with_evidence_copied_from_it():
     made = drafted(Writer())
     by_id = {q.id: q for q in made.questions}
-    assert len(by_id) == 6
+    assert len(by_id) == 4
     assert by_id["mill single fact 1"].references == ("Ada Ruck founded the mill in 1841.",)
-    both = by_id["mill two documents 1"]
-    assert both.references == (
-        "Ada Ruck founded the mill in 1841.",
-        "The lake is 40 metres deep.",
-        "Ada Ruck swam in it every day.",
-    )
-    assert both.meta["doc_ids"] == ["mill", "lake"]
+    assert by_id["mill single fact 1"].meta["doc_ids"] == ["mill"]
     nothing = by_id["mill unanswerable 1"]
     assert (nothing.answer, nothing.references) == (drafts.NO_ANSWER["english"], ())
     assert {q.meta["drafted_by"] for q in made.questions} == {"ollama:llama3:8b"}
-    assert made.table()["share"].tolist() == [1, 1, 1]
+    assert made.table()["share"].tolist() == [1, 1]
 
 
 WHEN = "When was the mill founded?"
-SWIMMER = "In what year was the mill of the lake's swimmer founded?"
 FOUNDED = "Ada Ruck founded the mill in 1841."
 
 
@@ -118,11 +107,6 @@ FOUNDED = "Ada Ruck founded the mill in 1841."
             "mill single fact 1",
             Writer(knows={WHEN: "In 1841."}),
             "answered without its evidence: 'In 1841.'",
-        ),
-        (
-            "lake two documents 1",
-            Writer({SWIMMER: ("1841", [3])}),
-            "its evidence is from one document",
         ),
         (
             "mill unanswerable 1",
@@ -141,35 +125,20 @@ def test_a_draft_that_fails_a_check_is_left_out_with_the_reason(name, writer, re
     assert name not in {q.id for q in made.questions}
 
 
-def test_a_question_is_asked_again_with_the_evidence_of_each_document_left_out():
+def test_a_question_is_asked_again_without_its_evidence():
     writer = Writer()
-    drafted(writer, types=["single fact", "two documents"])
-    alone = [
-        p
-        for p in writer.prompts
-        if p.startswith("Use the information in the context") and "founder swam" in p
-    ]
-    contexts = [p.split("Context:\n")[1].split("\n\nReply")[0] for p in alone]
-    assert sorted(contexts) == [
-        "Ada Ruck founded the mill in 1841.",
-        "The lake is 40 metres deep. Ada Ruck swam in it every day.",
-    ]
-    without = [
-        prompt
-        for prompt in writer.prompts
-        if prompt.startswith(load_prompt("ragas_data_ungrounded")[:30])
-    ]
-    assert without
+    drafted(writer)
+    opening = load_prompt("ragas_data_ungrounded")[:30]
+    without = [prompt for prompt in writer.prompts if prompt.startswith(opening)]
+    assert len(without) == 2
     assert not any("Ada Ruck founded" in prompt for prompt in without)
 
 
-def test_one_document_has_no_second_one_and_a_question_counts_once():
-    made = drafted(Writer(), DOCUMENTS[:1], per_document=2, types=["single fact", "two documents"])
+def test_a_question_counts_once():
+    made = drafted(Writer(), DOCUMENTS[:1], per_document=2, types=["single fact"])
     assert reasons(made) == {
         "mill single fact 1": "",
         "mill single fact 2": "the question was asked before",
-        "mill two documents 1": "no other document shares its words",
-        "mill two documents 2": "no other document shares its words",
     }
 
 
@@ -269,57 +238,34 @@ def questions(tmp_path, capsys):
 def test_the_command_writes_drafts_that_load_and_validate_and_lists_the_rest(questions):
     said = (questions.parent / "said.txt").read_text()
     assert "left out: Lake.txt single fact 1: answered without its evidence: '40 metres'" in said
-    assert "Drafts(5 of 6 passed the checks; accepted by a person: 0)" in said
+    assert "Drafts(3 of 4 passed the checks; accepted by a person: 0)" in said
     with pytest.warns(
-        UserWarning, match="5 of 5 questions are a model's drafts; accepted by a person: 0"
+        UserWarning, match="3 of 3 questions are a model's drafts; accepted by a person: 0"
     ):
         loaded = rb.data.load_questions(questions, questions.parent / "docs")
-    assert len(loaded.questions) == 5
-    assert loaded.meta["drafts"].startswith("5 of 5")
+    assert len(loaded.questions) == 3
+    assert loaded.meta["drafts"].startswith("3 of 3")
     with pytest.warns(UserWarning, match="drafts"):
         assert cli.main(["validate", str(questions), str(questions.parent / "docs")]) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*drafts")
-def test_a_person_accepts_edits_and_drops_drafts_and_only_the_accepted_are_written(
-    questions, tmp_path
-):
+def test_a_person_accepts_and_drops_drafts_and_only_the_accepted_are_written(questions, tmp_path):
     loaded = rb.data.load_questions(questions).questions
-    tool = LabellingTool(
-        rb.draft_items(loaded), "draft", "ab", tmp_path / "labels.csv", None, pause_s=0
-    )
-    assert tool._boxes["Question"].value == loaded[0].text
+    path = tmp_path / "labels.csv"
+    tool = LabellingTool(rb.draft_items(loaded), "draft", "ab", path, None, pause_s=0)
     assert "Ada Ruck founded" in tool._item.value
-    tool._after(tool._label, "1")  # accepted as it stands
-    tool._boxes["Answer"].value = "40 m"
-    tool._after(tool._label, "1")  # accepted with another answer
-    assert tool._boxes["Answer"].value == loaded[2].answer
-    tool._after(tool._label, "2")  # dropped
-    tool._after(tool._move, "back")
-    assert Session(tool.session.items, "draft", "ab", tmp_path / "labels.csv", None).done == 3
+    tool._after(tool._label, "1")
+    tool._after(tool._label, "2")
+    assert Session(tool.session.items, "draft", "ab", path, None).done == 2
     to = tmp_path / "accepted.jsonl"
-    counts = rb.accept_drafts(loaded, tmp_path / "labels.csv", to)
-    assert counts == {"accepted": 2, "edited": 1, "dropped": 1, "open": 2}
-    accepted = rb.data.load_questions(to).questions
-    assert [q.answer for q in accepted] == [loaded[0].answer, "40 m"]
-    assert {q.meta["accepted_by"] for q in accepted} == {"ab"}
-    other = load_labels(tmp_path / "labels.csv").iloc[:1].assign(label="drop", annotator="cd")
+    counts = rb.accept_drafts(loaded, path, to)
+    assert counts == {"accepted": 1, "dropped": 1, "open": 1}
+    (accepted,) = rb.data.load_questions(to).questions
+    assert (accepted.answer, accepted.meta["accepted_by"]) == (loaded[0].answer, "ab")
+    # who drops what another accepts has the last word
+    other = load_labels(path).iloc[:1].assign(label="drop", annotator="cd")
     rb.append_labels(tmp_path / "cd.csv", other)
-    counts = rb.accept_drafts(loaded, [tmp_path / "labels.csv", tmp_path / "cd.csv"], to)
-    assert (counts["accepted"], counts["dropped"]) == (1, 2)
-
-
-@pytest.mark.filterwarnings("ignore:.*drafts")
-def test_an_edit_is_shown_again_and_nothing_accepted_is_an_error(questions, tmp_path):
-    items = rb.draft_items(rb.data.load_questions(questions).questions)
-    first = LabellingTool(items, "draft", "ab", tmp_path / "l.csv", None, pause_s=0)
-    first._boxes["Question"].value = "In what year was the mill founded?"
-    first._after(first._label, "2")
-    again = LabellingTool(items, "draft", "ab", tmp_path / "l.csv", None, pause_s=0)
-    again._after(again._move, "back")
-    assert again._boxes["Question"].value == "In what year was the mill founded?"
-    with pytest.raises(rb.DataError, match=r"no draft was accepted \(1 dropped, 4 open\)"):
-        rb.accept_drafts(
-            rb.data.load_questions(questions).questions, tmp_path / "l.csv", tmp_path / "out.jsonl"
-        )
+    with pytest.raises(rb.DataError, match=r"no draft was accepted \(2 dropped, 1 open\)"):
+        rb.accept_drafts(loaded, [path, tmp_path / "cd.csv"], tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
