@@ -17,6 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from ragbench import __version__
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment.rows import MANIFEST, ROWS, no_room, run_folder
@@ -90,16 +92,39 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         raise no_room(folder / MANIFEST, error.strerror or type(error).__name__) from None
 
 
+class _Run(BaseModel):
+    rows: int
+    failed: dict[str, int] = {}
+
+
+class _Manifest(BaseModel):
+    """What is read again from a manifest, with its types."""
+
+    name: str = ""
+    grid: dict[str, list[str]] = {}
+    axes: dict[str, dict[str, dict[str, Any]]] = {}
+    chunkers: dict[str, dict[str, Any]] = {}
+    parameters: dict[str, Any] = {}
+    prompts: dict[str, str] = {}
+    seeds: dict[str, int | None] = {}
+    packages: dict[str, str] = {}
+    python: str = ""
+    git: dict[str, Any] | None = None
+    runs: list[_Run] = Field(min_length=1)
+
+
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the manifest of a run, given its name or folder; DataError when it is missing or
     damaged.
     """
     path = run_folder(run) / MANIFEST
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        _Manifest.model_validate(manifest)
+    except (OSError, ValueError, RecursionError) as error:
         expected = "the manifest that a run writes"
         raise DataError(f"{path} cannot be read: {error}", expected, "run it again") from None
+    return manifest
 
 
 def earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:

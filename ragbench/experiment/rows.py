@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
@@ -138,7 +139,7 @@ class Row:
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
         there = {name: record[name] for name in _TYPES if record.get(name) is not None}
-        row = cls(**there)
+        row = _ROW.validate_python(there)
         ends = record.get("chunk_ends")
         if row.chunks is None and ends is not None:
             # one space stands between two chunks
@@ -147,6 +148,7 @@ class Row:
         return row
 
 
+_ROW = TypeAdapter(Row)  # a value of another type is a ValueError
 _TYPES = {each.name: str(each.type) for each in fields(Row)}
 _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
 
@@ -243,7 +245,7 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
                 break
             try:
                 rows.append(Row.from_dict(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 got = f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}"
                 do = "delete that line, or run the experiment again"
                 raise DataError(got, "one JSON object a line", do) from None
@@ -252,12 +254,17 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
 
 def folder_name(name: str) -> str:
     """Return the name of a run as every system can have it for a folder: Windows refuses
-    "llama3:8b".
+    "llama3:8b" and "con". A name that is changed gets some letters of its own, so that no other
+    name has its folder.
 
     >>> folder_name("llama3:8b")
-    'llama3-8b'
+    'llama3-8b-0c9477'
     """
-    return re.sub(r'[<>:"|?*\\]', "-", name)
+    safe = re.sub(r'[<>:"|?*\\]', "-", name).rstrip(". ")
+    stem = safe.partition(".")[0].casefold()
+    if safe == name and not re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", stem):
+        return name
+    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:

@@ -108,7 +108,7 @@ def test_a_run_in_a_folder_of_ones_own_is_found_by_its_name(tmp_path, monkeypatc
     (tmp_path / "results" / "first-look" / "rows.jsonl").write_text("")
     assert run_folder("first-look") == Path("results/first-look")
     named = Experiment("llama3:8b", data="minihop", chunker="token_chunks", retriever="BM25", N=100)
-    assert named.home == tmp_path / "elsewhere" / "llama3-8b"  # Windows has no folder with a colon
+    assert named.home.name.startswith("llama3-8b-")  # Windows has no folder with a colon
     (named.home / "rows.jsonl").write_text("")
     assert run_folder("llama3:8b") == named.home
     with pytest.raises(DataError, match="no run 'second-look'"):
