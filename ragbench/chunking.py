@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document, check_records
 from ragbench.text.languages import UNSPACED
-from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
+from ragbench.text.sentences import Span, sentence_spans
 from ragbench.text.tokens import default_tokenizer, token_offsets
 
 PROFILES: dict[str, dict] = {
@@ -43,7 +43,6 @@ PROFILES: dict[str, dict] = {
         "max_tokens": 512,
     },
 }
-_RANGES = {"min_chars": (0, np.inf), "percentile": (0, 100), "threshold": (-1, 1)}
 UNITS = ("characters", "tokens")
 # Pieces of a text that are tokenised at a time, since what the tokenizer makes of a character takes
 # 150 bytes: they end after white space, where there is any.
@@ -63,24 +62,25 @@ def _chunks(document: Document, pieces: Iterable[str | Span]) -> list[Chunk]:
     """Return the chunks of a document from texts or spans; a piece without text leaves out its
     number, too.
     """
-    texts = (piece if isinstance(piece, str) else document.text[slice(*piece)] for piece in pieces)
-    named = enumerate(text.strip() for text in texts)
-    return [
-        Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text
-    ]
+    chunks = []
+    for number, piece in enumerate(pieces):
+        text = piece if isinstance(piece, str) else document.text[slice(*piece)]
+        if text.strip():
+            name = f"{document.id}#{number}"
+            chunks.append(Chunk(name, text.strip(), document.id, document.title))
+    return chunks
 
 
-def _token_starts(texts: Sequence[str]) -> list[np.ndarray]:
-    """Return where the tokens of each text begin, in characters."""
-    pieces = [(i, match) for i, text in enumerate(texts) for match in _PIECE.finditer(text)]
-    starts: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in texts]
+def _token_starts(text: str) -> np.ndarray:
+    """Return where the tokens of a text begin, in characters."""
+    pieces = list(_PIECE.finditer(text))
+    starts = [np.empty(0, np.int64)]
     for first in range(0, len(pieces), _PIECES):
         batch = pieces[first : first + _PIECES]
-        offsets = token_offsets(default_tokenizer(), [match.group() for _, match in batch])
-        for (i, match), spans in zip(batch, offsets, strict=True):
-            begins = np.array([begin for begin, _ in spans], np.int64)
-            starts[i].append(match.start() + begins)
-    return [np.concatenate(parts) for parts in starts]
+        offsets = token_offsets(default_tokenizer(), [piece[0] for piece in batch])
+        for piece, spans in zip(batch, offsets, strict=True):
+            starts.append(piece.start() + np.array([begin for begin, _ in spans], np.int64))
+    return np.concatenate(starts)
 
 
 def token_chunks(
@@ -106,15 +106,14 @@ def token_chunks(
         )
     step = max(1, size - round(size * overlap))
     chunks = []
-    documents = _documents(documents)
-    starts = _token_starts([document.text for document in documents])
-    for document, token_starts in zip(documents, starts, strict=True):
+    for document in _documents(documents):
         text = document.text
-        bounds = _bounds(token_starts, len(text))
+        bounds = _bounds(text)
+        last = len(bounds) - 1
         spans = []
         start = stop = 0
-        while stop < len(bounds) - 1:
-            stop = min(start + size, len(bounds) - 1)
+        while stop < last:
+            stop = min(start + size, last)
             if words:
                 stop = _word_boundary(text, bounds, start, stop) or stop
             spans.append((bounds[start], bounds[stop]))
@@ -135,11 +134,11 @@ def _word_boundary(text: str, bounds: np.ndarray, start: int, i: int) -> int:
     return i if i > start else 0
 
 
-def _bounds(starts: np.ndarray, stop: int) -> np.ndarray:
+def _bounds(text: str) -> np.ndarray:
     """Say where tokens begin and the last ends; what a tokenizer drops, as an accent, goes with the
     one before.
     """
-    return np.maximum.accumulate(np.concatenate([[0], starts[1:], [stop]]))
+    return np.maximum.accumulate(np.concatenate([[0], _token_starts(text)[1:], [len(text)]]))
 
 
 @dataclass(frozen=True)
@@ -161,24 +160,14 @@ class Segmentation:
         return tuple(int(i) for i in np.flatnonzero(self.distances > self.threshold))
 
 
-def _settings(profile: str, options: dict) -> dict:
-    """Return the profile's settings with the options in their place; ConfigError for a wrong
-    one.
-    """
+def _settings(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profile's settings with the options in their place."""
     check_known("chunking profile", [profile], PROFILES)
-    options = {name: value for name, value in options.items() if value is not None}
-    check_known("chunking setting", options, PROFILES[profile])
-    settings = dict(PROFILES[profile])
-    if {"percentile", "threshold"} <= options.keys():
-        raise ConfigError("both percentile and threshold", "one of them", "leave one out")
-    if {"percentile", "threshold"} & options.keys():  # one takes the other's place
-        settings |= {"percentile": None, "threshold": None}
-    settings |= options
-    for name, value in settings.items():
-        low, high = _RANGES.get(name, (1, np.inf))
-        if value is not None and not low <= value <= high:
-            do = f"leave {name} out for the profile's own"
-            raise ConfigError(f"{name}={value}", f"a value in [{low:g}, {high:g}]", do)
+    given = {name: value for name, value in options.items() if value is not None}
+    check_known("chunking setting", given, PROFILES[profile])
+    settings = {**PROFILES[profile], **given}
+    if "threshold" in given:
+        settings["percentile"] = None
     return settings
 
 
@@ -205,13 +194,7 @@ def segment(
     vectors = _unit_vectors(list(distinct), embedder)
     segmentations = []
     for spans, texts in zip(sentences, windows, strict=True):
-        distances = np.zeros(max(0, len(texts) - 1))
-        # The same text on both sides is no break, whatever rounding says.
-        differ = [i for i, (a, b) in enumerate(itertools.pairwise(texts)) if a != b]
-        if differ:
-            v = np.stack([vectors[text] for text in texts])
-            cosines = np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)
-            distances[differ] = 1.0 - cosines[differ]
+        distances = _distances(texts, vectors)
         threshold = 0.0
         if s["percentile"] is None:
             threshold = 1.0 - s["threshold"]
@@ -222,6 +205,20 @@ def segment(
         starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
         segmentations.append(Segmentation(tuple(spans), distances, threshold, starts))
     return segmentations
+
+
+def _distances(windows: Sequence[str], vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the cosine distance of each window from the next one.
+
+    The same text on both sides is no break, whatever rounding says.
+    """
+    distances = np.zeros(max(0, len(windows) - 1))
+    differ = [i for i, (a, b) in enumerate(itertools.pairwise(windows)) if a != b]
+    if differ:
+        v = np.stack([vectors[text] for text in windows])
+        cosines = np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)
+        distances[differ] = 1.0 - cosines[differ]
+    return distances
 
 
 def _windows(
@@ -274,7 +271,7 @@ def semantic_chunks(
     percentile : break where the distance is above this percentile of the document's own distances,
         0-100.
     threshold : break where the cosine similarity falls below this fixed value (the thesis gives
-        none; ours is 0.5).
+        none; ours is 0.5); it goes before a percentile.
     min_chars : merge sentences up to this length first.
     max_tokens : the thesis's maximum chunk size S (§2.2): longer chunks are cut at sentence ends,
         else between words.
@@ -285,16 +282,16 @@ def semantic_chunks(
     options = {"window": window, "stride": stride, "percentile": percentile}
     options |= {"threshold": threshold, "min_chars": min_chars, "max_tokens": max_tokens}
     limit = _settings(profile, options)["max_tokens"]
-    segmentations = segment(documents, embedder, profile, **options)
     chunks = []
+    segmentations = segment(documents, embedder, profile, **options)
     for document, cut in zip(documents, segmentations, strict=True):
         bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
-        groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
         spans: list[Span] = []
-        for group in groups:
-            if limit:
+        for first, after in itertools.pairwise(bounds):
+            group = cut.sentences[first:after]
+            if group and limit:
                 spans += _at_most(document.text, group, limit)
-            else:
+            elif group:
                 spans.append((group[0][0], group[-1][1]))
         chunks += _chunks(document, spans)
     return chunks
@@ -304,12 +301,12 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base = sentences[0][0]
     text = text[base : sentences[-1][1]]
-    (starts,) = _token_starts([text])
-    bounds = _bounds(starts, len(text))
+    bounds = _bounds(text)
+    last = len(bounds) - 1
     firsts = np.searchsorted(bounds[:-1], [start - base for start, _ in sentences]).tolist()
     spans = []
     start = 0
-    for begin, end in itertools.pairwise([*firsts, len(starts)]):
+    for begin, end in itertools.pairwise([*firsts, last]):
         if end - start > limit and begin > start:
             spans.append((start, begin))
             start = begin
@@ -317,9 +314,8 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
             stop = _word_boundary(text, bounds, start, start + limit) or start + limit
             spans.append((start, stop))
             start = stop
-    if start < len(starts) or not spans:
-        spans.append((start, len(bounds) - 1))
-    return [(base + bounds[a], base + bounds[b]) for a, b in spans]
+    spans.append((start, last))
+    return [(base + bounds[a], base + bounds[b]) for a, b in spans if a < b]
 
 
 def sentence_chunks(
@@ -334,35 +330,24 @@ def sentence_chunks(
     unit : ``"characters"``, or ``"tokens"`` of MiniLM's WordPiece (one per character in Chinese).
     language : ``"en"`` or ``"zh"``: how sentences end.
     """
-    if size < 1:
-        raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
     check_known("unit", [unit], UNITS)
-    check_known("language", [language], LANGUAGES)
-    documents = _documents(documents)
-    texts = [document.text for document in documents]
-    starts = _token_starts(texts) if unit == "tokens" else [None] * len(texts)
     chunks = []
-    for document, token_starts in zip(documents, starts, strict=True):
+    for document in _documents(documents):
+        text = document.text
+        starts = _token_starts(text) if unit == "tokens" else np.arange(len(text))
         spans: list[Span] = []
-        for span in sentence_spans(document.text, language):
-            start, end = _stripped(document.text, span)
+        for start, end in sentence_spans(text, language):
+            inside = text[start:end]
+            start += len(inside) - len(inside.lstrip())
+            end -= len(inside) - len(inside.rstrip())
             begin = spans[-1][0] if spans else start
-            length = end - begin
-            if token_starts is not None:
-                length = np.diff(np.searchsorted(token_starts, (begin, end)))[0]
-            if spans and length <= size:
+            first, after = np.searchsorted(starts, (begin, end))
+            if spans and after - first <= size:
                 spans[-1] = (begin, end)
             else:
                 spans.append((start, end))
         chunks += _chunks(document, spans)
     return chunks
-
-
-def _stripped(text: str, span: Span) -> Span:
-    """Return the span without the white space at either end."""
-    start, end = span
-    inside = text[start:end]
-    return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
 
 
 def split_chunks(
@@ -374,19 +359,15 @@ def split_chunks(
     ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text`` of
     LangChain.
     """
-    name = getattr(split, "__qualname__", type(split).__name__)
     chunks = []
-    if not callable(split):
-        raise ConfigError(
-            f"split is {name}", "a function text -> texts", "pass splitter.split_text"
-        )
     for document in _documents(documents):
-        returned = split(document.text)
-        listed = isinstance(returned, Iterable) and not isinstance(returned, str)
-        texts = [getattr(piece, "page_content", piece) for piece in returned] if listed else [None]
+        pieces = split(document.text) if callable(split) else split
+        texts = [None]
+        if isinstance(pieces, Iterable) and not isinstance(pieces, str):
+            texts = [getattr(piece, "page_content", piece) for piece in pieces]
         if not all(isinstance(text, str) for text in texts):
-            got = f"{name} returned {repr(returned)[:120]} for document {document.id!r}"
-            raise ConfigError(got, "a list of texts", "pass splitter.split_text")
+            got = f"split gave {pieces!r:.120} for document {document.id!r}"
+            raise ConfigError(got, "a function text -> texts", "pass splitter.split_text")
         chunks += _chunks(document, texts)
     return chunks
 

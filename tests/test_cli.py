@@ -289,8 +289,7 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
             "--labels",
             "ollama:llama3:8b",
         ]
-        with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
-            out = command(*score, "--host", server.url, "--to", to)
+        out = command(*score, "--host", server.url, "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
     assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [
         1.0,

@@ -3,9 +3,8 @@
 Malformed input is one error with file and line; nothing is loaded by halves.
 """
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.mtrag import load_mtrag
-from ragbench.data.nuggets import read_nuggets, write_nuggets
+from ragbench.data.nuggets import read_nuggets
 from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
 from ragbench.data.user import (
@@ -58,16 +57,16 @@ def load_dataset(
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
     """
-    if per_kind is not None and per_kind < 1:
-        got = f"per_kind={per_kind}"
-        raise ConfigError(got, "at least 1, or None for all questions", "leave it out")
-    if name == "auto" and table is not DATASETS:
-        loaders = list(table.values())
-    else:
-        if name not in table:
-            raise unknown_data(name, table if table is DATASETS else ["auto", *table])
-        loaders = [table[name]]
-    data = _first_here(loaders, options)
+    names = list(table) if name == "auto" else [name]
+    for each in names:
+        if each not in table:
+            raise unknown_data(name, ["auto", *table])
+        try:
+            data = table[each](**options)
+            break
+        except NotHereError:
+            if each == names[-1]:
+                raise
     if per_kind is None:
         return data
     counts: Counter[tuple] = Counter()
@@ -84,14 +83,6 @@ def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
     """Build the error for a name that is no data set's; for a file it says how files are loaded."""
     error = unknown("data set", name, known)
     if Path(name).suffix:
-        do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
-        return ConfigError(error.got, error.expected, do)
+        error.do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
+        return ConfigError(error.got, error.expected, error.do)
     return error
-
-
-def _first_here(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
-    """Load the first set that is on this machine; the last one's error where none is."""
-    for load in loaders[:-1]:
-        with contextlib.suppress(NotHereError):
-            return load(**options)
-    return loaders[-1](**options)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
+from pydantic import BaseModel, BeforeValidator
 
-from ragbench.data.files import raise_all
-from ragbench.data.tables import as_table, in_our_names, is_missing, written_list
+from ragbench.data.files import as_record, each_record
+from ragbench.data.tables import Table, as_table, filled_rows, in_our_names, is_missing, read_list
 from ragbench.errors import DataError
 from ragbench.records import as_id
 
@@ -36,13 +36,54 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "retrieved": ("retrieved_context_ids",),
     "relevant": ("reference_context_ids",),
 }
-_TEXTS = ("system", "question", "answer", "reference", "context")
-_LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
-_IDS = ("retrieved", "relevant")
-_MAY_BE_EMPTY = ("answer", "context")
 # In DeepEval's tables "context" is the list of ideal passages.
 _OF_DEEPEVAL = {"actual_output", "retrieval_context"}
 _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context",)}
+
+
+def _one_text(value: Any) -> Any:
+    """Return a list of one text as that text, and a number as one."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return as_id(value) if isinstance(value, bool | int | float) else value
+
+
+def _no_empty_text(value: Any) -> Any:
+    return None if value == "" else value
+
+
+def _texts(value: Any) -> Any:
+    """Return a list without its empty places; RAGChecker's texts are {"doc_id", "text"}."""
+    listed = read_list(value)
+    if not isinstance(listed, list):
+        return value
+    texts = [item.get("text") if isinstance(item, Mapping) else item for item in listed]
+    return [text for text in texts if not is_missing(text)]
+
+
+_MaybeEmpty = Annotated[str | None, BeforeValidator(_one_text)]
+_Text = Annotated[_MaybeEmpty, BeforeValidator(_no_empty_text)]
+_Texts = Annotated[list[str] | None, BeforeValidator(_texts), BeforeValidator(_no_empty_text)]
+# Of documents; gains by id are a mapping.
+_Ids = Annotated[list[Any] | None, BeforeValidator(_texts), BeforeValidator(_no_empty_text)]
+
+
+class _Row(BaseModel):
+    """What the columns hold that are read here."""
+
+    system: _Text = None
+    question: _Text = None
+    answer: _MaybeEmpty = None
+    reference: Annotated[list[str] | _Text, BeforeValidator(_one_text)] = None
+    chunks: _Texts = None
+    references: _Texts = None
+    keypoints: _Texts = None
+    context: _MaybeEmpty = None
+    retrieved: dict[Any, Any] | _Ids = None
+    relevant: dict[Any, Any] | _Ids = None
+
+
+_LISTS = ("reference", "chunks", "references", "keypoints", "retrieved", "relevant")
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -66,30 +107,30 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     table = as_table(source)
     if table.frame.empty:
         raise DataError(f"{table.name} has no row", "at least one answer", "check what made it")
-    frame = in_our_names(table, _aliases(table.frame), columns or {}, "columns")
-    if table.csv:
-        others = frame.columns.drop(list(_MAY_BE_EMPTY), errors="ignore")
-        frame[others] = frame[others].replace("", None)
+    aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
+    texts = ("answer", "context")
+    frame = in_our_names(table, aliases, columns or {}, "columns", _LISTS, texts)
     repairs: Counter[str] = Counter()
-    errors: list[DataError] = []
-    for column in frame.columns.intersection([*_TEXTS, *_LISTS]):
-        read = _text if column in _TEXTS else _list
-        cells: list[Any] = []
-        for place, value in zip(table.places, frame[column], strict=True):
-            try:
-                cells.append(read(value, column, repairs, table.csv))
-            except DataError as error:
-                errors.append(DataError(f"{place}: {error.got}", error.expected, error.do))
-        if column == "reference":
-            for place, cell in zip(table.places, cells, strict=False):
-                warn_of_no_word(cell, place)
-        if len(cells) == len(frame):
-            frame[column] = pd.Series(cells, frame.index, dtype=object)
-    raise_all(errors, table.name, len(frame))
-    _identify(frame, table.places)
-    frame.attrs = {"repairs": [f"{count} {what}" for what, count in repairs.items()]}
-    if repairs:
-        warnings.warn(f"{table.name}: {'; '.join(frame.attrs['repairs'])}", stacklevel=3)
+
+    def read(row: dict[str, Any], where: str) -> _Row:
+        record = as_record(_Row, row, where)
+        warn_of_no_word(record.reference, where)
+        for name in record.model_fields_set:
+            repairs[name] += getattr(record, name) not in (None, row[name])
+        return record
+
+    rows = zip(table.places, filled_rows(frame), strict=True)
+    records = each_record(table.name, rows, read)
+    for name in frame.columns.intersection(list(_Row.model_fields)):
+        cells = [getattr(record, name) for record in records]
+        frame[name] = pd.Series(cells, frame.index, dtype=object)
+    _identify(frame, table)
+    listed = [
+        f"{count} cells of {name!r} were put right" for name, count in repairs.items() if count
+    ]
+    frame.attrs = {"repairs": listed}
+    if listed:
+        warnings.warn(f"{table.name}: {'; '.join(listed)}", stacklevel=3)
     return frame
 
 
@@ -103,90 +144,18 @@ def warn_of_no_word(answer: Any, place: str) -> None:
         )
 
 
-def _aliases(frame: pd.DataFrame) -> Mapping[str, tuple[str, ...]]:
-    return _DEEPEVAL if _OF_DEEPEVAL.intersection(frame.columns) else COLUMNS
-
-
-def _identify(frame: pd.DataFrame, places: Sequence[str]) -> None:
+def _identify(frame: pd.DataFrame, table: Table) -> None:
     """Refuse an id that is used twice; number the questions where there is none."""
     if "question_id" not in frame:
         texts = frame.get("question", pd.Series(range(len(frame))))
         frame["question_id"] = [f"q{number + 1}" for number in pd.factorize(texts)[0]]
         return
     keys = frame[[name for name in ("question_id", "system") if name in frame]]
-    names = " and ".join(keys).replace("question_", "")
-    texts = keys.map(as_id)  # 1 and "1" are one id
-    for wrong, what in (
-        (keys.isna().any(axis=1), "lacks a part"),
-        (texts.duplicated(), "is used twice"),
-    ):
-        if wrong.any():
-            place = int(wrong.argmax())
-            got = f"{places[place]}: the {names} {tuple(texts.iloc[place])} {what}"
-            do = "rename one; or name the column of systems: columns={'system': 'model'}"
-            raise DataError(got, "an id that one system uses once", do)
-
-
-def _text(value: Any, column: str, repairs: Counter[str], csv: bool) -> Any:
-    """Return a cell as a text, or several true answers as a list of texts."""
-    is_list = isinstance(value, str) and (value.lstrip().startswith("[") or "||" in value)
-    if csv and column == "reference" and is_list:
-        value = _from_text(value, column, repairs, csv)
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
-        if column == "reference" and len(value) > 1:
-            return list(value)
-        if len(value) == 1:
-            repairs[f"cells of {column!r} held a list of one text: its text was taken"] += 1
-            value = value[0]
-    if is_missing(value) or (value == "" and column not in _MAY_BE_EMPTY):
-        return None
-    if isinstance(value, bool | int | float):
-        repairs[f"cells of {column!r} held a number: written as text"] += 1
-        return as_id(value)
-    if not isinstance(value, str):
-        raise _bad(value, repr(column), "a text (of a conversation: the last question and answer)")
-    return value
-
-
-def _list(value: Any, column: str, repairs: Counter[str], csv: bool) -> Any:
-    """Return a cell as a list of texts, or of ids; gains by id stay a mapping."""
-    if isinstance(value, Mapping) and column in _IDS:
-        return value
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, str):
-        value = _from_text(value, column, repairs, csv)
-    if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        raise _bad(value, repr(column), "a list of texts")
-    items = []
-    for item in value:
-        if isinstance(item, Mapping) and isinstance(item.get("text"), str):
-            item = item["text"]  # RAGChecker's {"doc_id", "text"}
-        if is_missing(item):
-            repairs[f"empty places in lists of {column!r} were left out"] += 1
-        elif isinstance(item, str) or column in _IDS:
-            items.append(item)
-        else:
-            raise _bad(item, f"item {len(items)} of {column!r}", "a text")
-    return items
-
-
-def _from_text(text: str, column: str, repairs: Counter[str], csv: bool) -> list[Any]:
-    try:
-        items = written_list(text, csv=csv)
-    except ValueError as error:
-        got = f"{column!r} begins like a list and cannot be read as one: {text[:40]!r}"
-        do = "write the cell with json.dumps, or save the table as JSON lines or Parquet"
-        raise DataError(got, str(error), do) from None
-    if text.lstrip().startswith("["):
-        repairs[f"cells of {column!r} held a list written as text: read as lists"] += 1
-    elif len(items) == 1:
-        repairs[f"cells of {column!r} held one text, no list: taken as a list of one"] += 1
-    return items
-
-
-def _bad(value: Any, what: str, expected: str) -> DataError:
-    got = f"{what} is {type(value).__name__} {str(value)[:40]!r}"
-    return DataError(got, expected, "correct that cell")
+    # 1 and "1" are one id
+    wrong = keys.isna().any(axis=1) | keys.map(as_id).duplicated()
+    if wrong.any():
+        place = int(wrong.argmax())
+        names = " and ".join(keys).replace("question_", "")
+        got = f"{table.name}, {table.places[place]}: the {names} {tuple(keys.iloc[place])}"
+        do = "rename one; or name the column of systems: columns={'system': 'model'}"
+        raise DataError(f"{got} is empty or used twice", "an id that one system uses once", do)

@@ -9,32 +9,12 @@ scores are higher here and not the paper's.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
-
-from ragbench.data.files import FileRecord, Filled, read_records, shared_file
+from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.data.hotpotqa import Paragraphs
 from ragbench.records import Dataset, Question
 
 _FILE = "clapnq_dev_answerable.jsonl"
-
-
-class _Passage(FileRecord):
-    title: Filled
-    text: Filled
-
-
-class _Output(FileRecord):
-    answer: str
-    selected_sentences: tuple[Filled, ...]
-
-
-class _Asked(FileRecord):
-    id: Filled
-    input: Filled
-    passages: Annotated[tuple[_Passage, ...], Field(min_length=1)]
-    output: Annotated[tuple[_Output, ...], Field(min_length=1)]
 
 
 def load_clapnq(path: str | Path | None = None) -> Dataset:
@@ -54,23 +34,25 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
     """
     do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
-    given = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)
+    file = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)
     documents = Paragraphs()
-    questions = []
-    excluded = []
-    for row in read_records(given, _Asked, once=lambda row: [f"the id {row.id!r}"]):
+
+    def question(row: dict, where: str) -> Question:
         gold = [
-            documents.add(passage.title.strip(), passage.text.strip()) for passage in row.passages
+            documents.add(page["title"].strip(), page["text"].strip()) for page in row["passages"]
         ]
-        written = [output for output in row.output if output.answer.strip()]
-        if not written:
-            excluded.append((row.id, "no annotator wrote an answer"))
-            continue
-        answers = tuple(output.answer.strip() for output in written)
-        selected = tuple(sentence.strip() for sentence in written[0].selected_sentences)
-        meta = {"doc_ids": tuple(gold), "answers": answers}
-        questions.append(Question(row.id, row.input.strip(), answers[0], selected, meta=meta))
-    meta = {"file": given.name, "setting": "gold passages only"}
-    return Dataset(
-        "clapnq", tuple(questions), tuple(documents.documents.values()), tuple(excluded), meta
-    )
+        written = [output for output in row["output"] if output["answer"].strip()]
+        answers = tuple(output["answer"].strip() for output in written)
+        selected = ()
+        if written:
+            selected = tuple(text.strip() for text in written[0]["selected_sentences"])
+        meta = {"doc_ids": tuple(page.id for page in gold), "answers": answers}
+        answer = answers[0] if answers else ""
+        return Question(row["id"], row["input"].strip(), answer, selected, meta=meta)
+
+    every = each_record(file, read_jsonl(file), question, lambda question: question.id)
+    questions = tuple(question for question in every if question.answer)
+    unanswered = (question for question in every if not question.answer)
+    excluded = tuple((question.id, "no annotator wrote an answer") for question in unanswered)
+    meta = {"file": file.name, "setting": "gold passages only"}
+    return Dataset("clapnq", questions, documents.documents, excluded, meta)

@@ -9,11 +9,9 @@ here. The seven question types go by one name in both languages, the paper's (Ta
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AliasChoices, Field, StrictInt
-
-from ragbench.data.files import FileRecord, Filled, read_records, shared_file
+from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
@@ -39,49 +37,8 @@ QUESTION_TYPES = {
     "unanswerable": ("Irrelevant Unsolvable Question", "无关无解问", "Unanswerable Question"),
 }
 _TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
+_TITLES = ("company_name", "court_name", "hospital_patient_name")
 _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
-_Texts = tuple[Filled, ...]
-
-
-class _Place(FileRecord):
-    domain: Literal[tuple(_DOMAIN)]  # type: ignore[valid-type]
-    language: Literal[LANGUAGES]  # type: ignore[valid-type]
-
-    def meta(self) -> dict[str, Any]:
-        return {"domain": _DOMAIN[self.domain], "language": self.language}
-
-
-class _Text(_Place):
-    doc_id: StrictInt
-    content: Filled
-    title: Annotated[
-        Filled,
-        Field(validation_alias=AliasChoices("company_name", "court_name", "hospital_patient_name")),
-    ]
-
-
-class _Query(FileRecord):
-    query_id: StrictInt | str | None = None
-    query_type: Literal[tuple(_TYPE)]  # type: ignore[valid-type]
-    content: Filled
-
-
-class _Truth(FileRecord):
-    doc_ids: tuple[StrictInt, ...] = ()
-    content: Filled
-    references: _Texts
-    keypoints: _Texts | None = None
-
-
-class _Prediction(FileRecord):
-    content: str
-    references: _Texts
-
-
-class _Asked(_Place):
-    query: _Query
-    ground_truth: _Truth
-    prediction: _Prediction | None = None
 
 
 def load_dragonball(
@@ -106,16 +63,16 @@ def load_dragonball(
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
     file = _questions_file(path)
-    documents = read_records(
-        file.parent / _DOCUMENTS, _Text, _document, lambda document: [f"the id {document.id}"]
+    documents = each_record(
+        file.parent / _DOCUMENTS, read_jsonl(file.parent / _DOCUMENTS), _document, lambda d: d.id
     )
+    questions = each_record(file, read_jsonl(file), _question, lambda question: question.id)
     ids = {document.id for document in documents}
-    questions = read_records(
-        file,
-        _Asked,
-        lambda row, where: _question(row, where, ids),
-        lambda question: [f"the id {question.id}"],
-    )
+    for question in questions:
+        if absent := set(question.meta["doc_ids"]) - ids:
+            got = f"{file}: {min(absent)} of question {question.id} is no document"
+            do = f"check that {_DOCUMENTS} belongs to this questions file"
+            raise DataError(got, "the doc_id of a document", do)
 
     def is_wanted(record: Question | Document) -> bool:
         return all(value in (None, record.meta[name]) for name, value in wanted.items())
@@ -144,10 +101,6 @@ def _questions_file(path: str | Path | None) -> Path:
     raise DataError(got, f"one of {', '.join(_QUESTIONS)}", "check the path")
 
 
-def _document(row: _Text, where: str) -> Document:
-    return Document(str(row.doc_id), row.title, row.content, (), row.meta())
-
-
 def load_dragonball_answers(
     path: str | Path | None = None,
 ) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
@@ -165,35 +118,39 @@ def load_dragonball_answers(
     their prefix.
     """
     do = "name a file with load_dragonball_answers(path)"
-    path = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
-    generator = path.name.split(".")[0].rsplit("_", 1)[-1]
+    file = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
+    generator = file.name.split(".")[0].rsplit("_", 1)[-1]
 
-    def pair(row: _Asked, where: str) -> tuple[Question, Answer]:
-        if row.prediction is None:
-            raise DataError(
-                f"{where}: no field 'prediction'", "a recorded answer", "name a file with answers"
-            )
-        question = _question(row, where, None)
-        passages = {"passages": row.prediction.references}
-        return question, Answer(question.id, row.prediction.content, generator, meta=passages)
+    def pair(row: dict, where: str) -> tuple[Question, Answer]:
+        question = _question(row, where)
+        passages = {"passages": tuple(row["prediction"]["references"])}
+        return question, Answer(question.id, row["prediction"]["content"], generator, meta=passages)
 
-    pairs = read_records(path, _Asked, pair, lambda pair: [f"the id {pair[0].id}"])
+    pairs = each_record(file, read_jsonl(file), pair, lambda pair: pair[0].id)
     return tuple(question for question, _ in pairs), tuple(answer for _, answer in pairs)
 
 
-def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
-    query = row.query
-    truth = row.ground_truth
-    doc_ids = tuple(map(str, truth.doc_ids))
-    for name in doc_ids:
-        if ids is not None and name not in ids:
-            got = f"{where}: document {name} is not among the {len(ids)} documents"
-            do = f"check that {_DOCUMENTS} belongs to this questions file"
-            raise DataError(got, "the doc_id of a document", do)
+def _place(row: dict) -> dict[str, Any]:
+    return {"domain": _DOMAIN[row["domain"]], "language": row["language"]}
+
+
+def _document(row: dict, where: str) -> Document:
+    (title,) = (row[name] for name in _TITLES if name in row)
+    return Document(str(row["doc_id"]), title, row["content"], (), _place(row))
+
+
+def _question(row: dict, where: str) -> Question:
+    query = row["query"]
+    truth = row["ground_truth"]
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
-    place = where.rpartition(", ")[2].replace(" ", "-")
-    name = place if query.query_id is None else str(query.query_id)
-    meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
-    return Question(
-        name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta
-    )
+    name = query.get("query_id")
+    if name is None:
+        name = where.rpartition(", ")[2].replace(" ", "-")
+    points = truth.get("keypoints")
+    meta = _place(row) | {
+        "doc_ids": tuple(map(str, truth.get("doc_ids", ()))),
+        "keypoints": None if points is None else tuple(points),
+    }
+    kind = _TYPE[query["query_type"]]
+    references = tuple(truth["references"])
+    return Question(str(name), query["content"], truth["content"], references, kind, meta=meta)

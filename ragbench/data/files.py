@@ -7,9 +7,8 @@ import functools
 import gzip
 import io
 import json
-import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,7 +22,6 @@ EXPORT = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
 MAX_UNPACKED = 2**30  # bytes of a compressed file
 _LISTED = 8
 _OFFICE = (b"PK\3\4", b"\xd0\xcf\x11\xe0")  # how a spreadsheet begins
-_LINE_END = re.compile(r"\r\n|\r|\n")
 Record = TypeVar("Record")
 
 
@@ -61,8 +59,9 @@ def read_text(path: str | Path) -> str:
         if raw.startswith(b"\x1f\x8b"):
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_UNPACKED + 1)
     except FileNotFoundError:
-        near = ", ".join(closest(path.parent, path.name)) if path.parent.is_dir() else ""
-        got = f"there is no file {path}" + (f"; the folder holds {near}" if near else "")
+        got = f"there is no file {path}"
+        if path.parent.is_dir():
+            got += f"; the folder holds {', '.join(closest(path.parent, path.name))}"
         raise DataError(got, "an existing file", "check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         got = f"{path} cannot be read: {error}"
@@ -100,12 +99,11 @@ def _parsed(text: str, path: str | Path, line: int | None = None) -> Any:
         return value
     except json.JSONDecodeError as error:
         got = f"{path}, line {line or error.lineno}, column {error.colno}: {error.msg}"
-        do = "correct that place; a file with one record a line is named .jsonl"
     except (RecursionError, UnicodeEncodeError) as error:
-        what = "nests too deeply" if isinstance(error, RecursionError) else "half a surrogate pair"
-        got = f"{path}, line {line or 1}: {what}"
-        do = "check that this is the right file"
-    raise DataError(got, "one JSON object per line" if line else "valid JSON", do)
+        got = f"{path}, line {line or 1}: {error}"
+    expected = "one JSON object per line" if line else "valid JSON"
+    do = "correct that place; a file with one record a line is named .jsonl"
+    raise DataError(got, expected, do)
 
 
 def read_json(path: str | Path) -> Any:
@@ -117,30 +115,20 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
     """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line
     that is no object.
     """
-    for number, line in enumerate(_LINE_END.split(read_text(path)), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         row = _parsed(line, path, number)
         if not isinstance(row, dict):
             got = f"{path}, line {number} is a JSON {type(row).__name__}"
-            expected = 'an object such as {"question": ...}'
-            raise DataError(got, expected, "write one object per line, or name a list .json")
+            do = "write one object per line, or name a list .json"
+            raise DataError(got, 'an object such as {"question": ...}', do)
         yield f"line {number}", row
 
 
-def _numbered(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """Yield ("record 1", value) of a file that holds a JSON list."""
-    rows = read_json(path)
-    if not isinstance(rows, list) or not rows:
-        got = f"{path} holds a JSON {type(rows).__name__}"
-        raise DataError(got, "a list of records", "check that this is the right file")
-    for number, row in enumerate(rows, 1):
-        yield f"record {number}", row
-
-
 def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
-    """Make a record of a JSON value; a DataError names the fields that do not fit, in pydantic's
-    words.
+    """Make a record of a JSON value; a DataError names the first field that does not fit, in
+    pydantic's words.
 
     Parameters
     ----------
@@ -151,22 +139,14 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
     try:
         return _adapter(shape).validate_python(row)
     except ValidationError as error:
-        faults = error.errors(include_url=False)
-    listed = [_fault(fault) for fault in faults[:_LISTED]]
-    got = f"{where}: {'; '.join(dict.fromkeys(listed))}"
-    do = "correct that record"
-    if faults[0]["type"] == "missing":
-        do = add.replace("{field}", str(faults[0]["loc"][-1]))
-    raise DataError(got, faults[0]["msg"], do)
-
-
-def _fault(fault: dict[str, Any]) -> str:
-    """Say what is wrong with one field."""
+        fault = error.errors(include_url=False)[0]
     field = ".".join(map(str, fault["loc"])) or "the record"
     value = fault["input"]
     if fault["type"] == "missing":
-        return f"no field {field!r} (it has {', '.join(map(repr, value))})"
-    return f"{field!r} is {value!r:.60}" if str(value).strip() else f"{field!r} is empty"
+        got = f"{where}: no field {field!r} (it has {', '.join(map(repr, value))})"
+        raise DataError(got, fault["msg"], add.replace("{field}", field.rpartition(".")[2]))
+    shown = "empty" if not str(value).strip() else f"{value!r:.60}"
+    raise DataError(f"{where}: {field!r} is {shown}", fault["msg"], "correct that record")
 
 
 @functools.cache
@@ -176,17 +156,12 @@ def _adapter(shape: Any) -> TypeAdapter:
 
 def read_records(
     path: str | Path,
-    shape: type[Any],
-    make: Callable[[Any, str], Record] = lambda record, where: record,
-    once: Callable[[Record], Sequence[str]] = lambda record: (),
+    shape: type[Record],
+    once: Callable[[Record], Any] = lambda record: None,
 ) -> list[Record]:
-    """Read a file of JSON lines, or a JSON list (.json, .json.gz): each entry is `as_record` of a
-    shape, and ``make`` of that; see `each_record`.
-    """
-    is_list = str(path).removesuffix(".gz").endswith(".json")
-    rows = _numbered(path) if is_list else read_jsonl(path)
+    """Read a file of JSON lines, each `as_record` of a shape; ``once`` as of `each_record`."""
     return each_record(
-        path, rows, lambda row, where: make(as_record(shape, row, where), where), once
+        path, read_jsonl(path), lambda row, where: as_record(shape, row, where), once
     )
 
 
@@ -194,7 +169,7 @@ def each_record(
     path: str | Path,
     rows: Iterable[tuple[str, Any]],
     make: Callable[[Any, str], Record],
-    once: Callable[[Record], Sequence[str]] = lambda record: (),
+    once: Callable[[Record], Any] = lambda record: None,
 ) -> list[Record]:
     """Make a record of every row; the bad ones are reported together, and nothing is loaded by
     halves.
@@ -202,8 +177,9 @@ def each_record(
     Parameters
     ----------
     rows : (place, row).
-    make : row and where -> record; DataError for a bad one.
-    once : what may occur only once of a record, in words, such as "the id 'a'".
+    make : row and where -> record; DataError, or the KeyError and TypeError of a row of another
+        shape, for a bad one.
+    once : what may occur only once of a record, such as its id; None for nothing.
     """
     records = []
     errors = []
@@ -214,28 +190,32 @@ def each_record(
         where = f"{path}, {place}"
         try:
             record = make(row, where)
-            for key in once(record):
-                if first.setdefault(key, place) != place:
-                    got = f"{where}: {key} was there before ({first[key]})"
-                    raise DataError(got, "each one once", "rename or remove one of the two")
-            records.append(record)
         except DataError as error:
             errors.append(error)
+            continue
+        except (KeyError, TypeError) as error:
+            got = f"{where} has another shape: {type(error).__name__} {error}"
+            errors.append(DataError(got, "the published file", "download it again"))
+            continue
+        key = once(record)
+        if key is not None and first.setdefault(key, place) != place:
+            got = f"{where}: {key!r} was there before ({first[key]})"
+            errors.append(DataError(got, "each one once", "rename or remove one of the two"))
+        records.append(record)
     raise_all(errors, path, total)
     return records
 
 
 def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str = "records") -> None:
     """Raise one error that lists bad records; nothing when there is none."""
-    if not errors:
-        return
     if len(errors) == 1:
         raise errors[0]
-    listed = [error.got for error in errors[:_LISTED]]
-    if len(errors) > _LISTED:
-        listed.append(f"and {len(errors) - _LISTED} more")
-    lines = "\n    ".join([f"{path}: {len(errors)} of {total} {noun} are bad", *listed])
-    raise DataError(lines, errors[0].expected, errors[0].do)
+    if errors:
+        listed = [error.got for error in errors[:_LISTED]]
+        if len(errors) > _LISTED:
+            listed.append(f"and {len(errors) - _LISTED} more")
+        head = f"{path}: {len(errors)} of {total} {noun} are bad"
+        raise DataError("\n    ".join([head, *listed]), errors[0].expected, errors[0].do)
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,9 +42,7 @@ def find_hotpotqa() -> Path | None:
     return fetched if fetched.is_file() else shared_data(*_SUBSET)
 
 
-def load_hotpotqa(
-    path: str | Path | None = None, limit: int | None = None, *, whole: bool = False
-) -> Dataset:
+def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> Dataset:
     """Load HotpotQA (distractor) questions and the paragraphs of their contexts.
 
     Parameters
@@ -52,7 +51,6 @@ def load_hotpotqa(
         1,886 questions of the subset, from the official file in ``RAGBENCH_DATA`` or in the cache,
         or from the subset in ``RAGBENCH_DATA``.
     limit : keep the first so many questions, and only their paragraphs.
-    whole : without ``path``, all 7,404 usable questions of the official file, as in the thesis.
 
     Returns
     -------
@@ -61,18 +59,17 @@ def load_hotpotqa(
     a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404
     of 7,405).
     """
-    only_subset = path is None and not whole
-    path = path or find_hotpotqa()
-    if path is None or (whole and str(path).endswith(_SUBSET[-1])):
+    file = Path(path) if path else find_hotpotqa()
+    if file is None:
         raise NotHereError(
             "HotpotQA's dev set is not on this machine",
             f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or in the cache",
             "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop()",
         )
-    official = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
-    listed = as_record(Annotated[list[Any], Field(min_length=1)], read_json(path), str(path))
+    is_official = hashlib.sha256(read_text(file).encode()).hexdigest() == OFFICIAL_SHA256
+    listed = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
     rows: Iterable[tuple[str, Any]] = [(f"record {n}", row) for n, row in enumerate(listed, 1)]
-    if only_subset and official:
+    if path is None and is_official:
         rows = _of_subset(rows)
     paragraphs = Paragraphs()
     excluded: list[tuple[str, str]] = []
@@ -82,29 +79,25 @@ def load_hotpotqa(
         try:
             return _question(asked, paragraphs, where)
         except DataError as error:
-            if not official or excluded:
+            if not is_official:
                 raise
             excluded.append((asked.id, error.got))
-            print(f"HotpotQA: question {asked.id} is left out ({error.got})")
             return None
 
-    records = each_record(
-        path, itertools.islice(rows, limit), question, lambda q: [f"the id {q.id!r}"] if q else []
-    )
+    records = each_record(file, itertools.islice(rows, limit), question, lambda q: q and q.id)
     questions = tuple(record for record in records if record is not None)
-    setting = "official" if official else Path(path).name
-    if only_subset or str(path).endswith(_SUBSET[-1]):
+    setting = "official" if is_official else file.name
+    if path is None or file.name == _SUBSET[-1]:
         setting = "subset"
-    meta = {"file": Path(path).name, "setting": setting}
-    documents = tuple(paragraphs.documents.values())
-    return Dataset("hotpotqa", questions, documents, tuple(excluded), meta)
+    meta = {"file": file.name, "setting": setting}
+    return Dataset("hotpotqa", questions, paragraphs.documents, tuple(excluded), meta)
 
 
 def _question(asked: _Asked, paragraphs: Paragraphs, where: str) -> Question:
-    pages = {}
-    for title, sentences in dict(asked.context).items():
-        name = paragraphs.add(title, "".join(sentences), sentences)
-        pages[title] = Document(name, title, "", sentences)
+    pages = {
+        title: paragraphs.add(title, "".join(sentences), sentences)
+        for title, sentences in asked.context
+    }
     references, meta = supporting_sentences(asked.supporting_facts, pages, f"{where} ({asked.id})")
     return Question(
         asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta
@@ -118,12 +111,10 @@ def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
     subset = read_json(packaged_data("hotpotqa", "subset.json"))
     wanted = set(subset["ids"])
     for where, row in rows:
-        if row.get("_id") not in wanted:
-            continue
-        titles = subset["paragraphs"].get(row["_id"])
-        if titles:
-            row = row | {"context": [page for page in row["context"] if page[0] in titles]}
-        yield where, row
+        if row["_id"] in wanted:
+            titles = subset["paragraphs"].get(row["_id"])
+            context = [page for page in row["context"] if not titles or page[0] in titles]
+            yield where, {**row, "context": context}
 
 
 class _Asked(FileRecord):
@@ -137,25 +128,27 @@ class _Asked(FileRecord):
 
 
 class Paragraphs:
-    """The distinct (title, text) pairs, as documents by id."""
+    """The distinct (title, text) pairs, as documents. An id is the title, with a number from the
+    second paragraph of that title on.
+    """
 
     def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
-        self._ids: dict[tuple[str, str], str] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
+        self._counts: Counter[str] = Counter()
 
-    def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> str:
-        """Return the id of a paragraph: its title, with a number from the second paragraph of that
-        title on.
-        """
-        if (title, text) not in self._ids:
-            name = title
-            number = 1
-            while name in self.documents:
-                number += 1
-                name = f"{title} #{number}"
-            self._ids[title, text] = name
-            self.documents[name] = Document(name, title, text, tuple(sentences))
-        return self._ids[title, text]
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """All of them, in the order in which they came."""
+        return tuple(self._documents.values())
+
+    def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> Document:
+        """Return the document of a paragraph."""
+        if (title, text) not in self._documents:
+            self._counts[title] += 1
+            number = self._counts[title]
+            name = title if number == 1 else f"{title} #{number}"
+            self._documents[title, text] = Document(name, title, text, tuple(sentences))
+        return self._documents[title, text]
 
 
 def supporting_sentences(
@@ -169,11 +162,11 @@ def supporting_sentences(
     for title, index in facts:
         count = len(pages[title].sentences) if title in pages else 0
         if not 0 <= index < count:
-            missing = f"{title!r} is no document's title"
-            if title in pages:
-                missing = f"that document has {count} sentences"
+            fault = f"that document has {count} sentences"
+            if title not in pages:
+                fault = f"{title!r} is no document's title"
             raise DataError(
-                f"{where}: supporting fact [{title!r}, {index}] points nowhere: {missing}",
+                f"{where}: supporting fact [{title!r}, {index}] points nowhere: {fault}",
                 "the title of a document and the index of one of its sentences, counted from 0",
                 "correct it; or pass documents with a list of 'sentences' as second argument",
             )

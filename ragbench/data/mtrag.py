@@ -8,14 +8,10 @@ answers were given to each: the reference, and those of two large models.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, Field
 
-from ragbench.data.files import as_record, read_json
-from ragbench.errors import DataError
+from ragbench.data.files import read_json
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
 
@@ -30,38 +26,6 @@ RECORDED_SCORES = {
     "rb_agg": "RAD-Bench's overlap and vectors",
 }
 _FILE = "reference_subset_with_human_evaluations.json.gz"
-
-
-class _Turn(BaseModel):
-    speaker: str
-    text: str
-
-
-class _Passage(BaseModel):
-    document_id: str
-    title: str = ""
-    text: str = ""
-
-
-class _Task(BaseModel):
-    task_id: str
-    input: list[_Turn] = Field(min_length=1)
-    contexts: list[_Passage]
-    targets: list[_Turn] = Field(min_length=1)
-    answerability: list[str] = Field(alias="Answerability")
-
-
-class _Evaluation(BaseModel):
-    task_id: str
-    model_id: str
-    model_response: str
-    annotations: dict[str, dict[str, Any]]
-
-
-class _File(BaseModel):
-    documents: list[_Passage]
-    tasks: list[_Task]
-    evaluations: list[_Evaluation]
 
 
 @dataclass(frozen=True)
@@ -96,54 +60,52 @@ class PeoplesGrades:
         return [texts[name] for name in self.dataset.question(question_id).meta["doc_ids"]]
 
 
-def load_mtrag(path: str | Path | None = None) -> PeoplesGrades:
-    """Load the part of MTRAG that people graded: 159 tasks of 20 conversations, 477 answers.
-
-    Parameters
-    ----------
-    path : MTRAG's ``reference_subset_with_human_evaluations.json``; default the copy that comes
-        with ragbench.
+def load_mtrag() -> PeoplesGrades:
+    """Load the part of MTRAG that people graded, which comes with ragbench: 159 tasks of 20
+    conversations, 477 answers.
 
     Source: arXiv 2501.03468, the human evaluation of faithfulness, completeness, appropriateness
     and naturalness, 1 to 4.
     """
-    path = packaged_data("mtrag", _FILE) if path is None else Path(path)
-    content = as_record(_File, read_json(path), str(path))
-    questions = tuple(_question(task) for task in content.tasks)
+    content = read_json(packaged_data("mtrag", _FILE))
+    tasks = {task["task_id"]: task for task in content["tasks"]}
+    questions = tuple(_question(task) for task in content["tasks"])
     documents = tuple(
-        Document(passage.document_id, passage.title, passage.text) for passage in content.documents
+        Document(page["document_id"], page.get("title", ""), page["text"])
+        for page in content["documents"]
     )
-    conversation = {question.id: question.meta["topic"] for question in questions}
-    answerability = {task.task_id: " ".join(task.answerability) for task in content.tasks}
     answers = []
     grades = []
-    for evaluation in content.evaluations:
-        if evaluation.task_id not in conversation:
-            got = f"{path}: an answer to {evaluation.task_id!r}, which is no task of the file"
-            raise DataError(got, "answers to tasks of the file", "load the whole file")
-        key = {"question_id": evaluation.task_id, "system": evaluation.model_id}
+    for evaluation in content["evaluations"]:
+        name = evaluation["task_id"]
+        key = {"question_id": name, "system": evaluation["model_id"]}
         answer = key | {
-            "answer": evaluation.model_response,
-            "conversation": conversation[evaluation.task_id],
-            "answerability": answerability[evaluation.task_id],
+            "answer": evaluation["model_response"],
+            "conversation": _conversation(name),
+            "answerability": " ".join(tasks[name]["Answerability"]),
         }
-        for name in RECORDED_SCORES:
-            (score,) = evaluation.annotations[name].values()
-            answer[name] = float(score["value"])
+        for score in RECORDED_SCORES:
+            (recorded,) = evaluation["annotations"][score].values()
+            answer[score] = float(recorded["value"])
         answers.append(answer)
         for measure in MEASURES:
-            for rater, given in evaluation.annotations[measure].items():
-                grade = {"measure": measure, "rater": rater, "grade": int(given["value"])}
-                grades.append(key | grade)
-    data = Dataset("mtrag", questions, documents, meta={"file": path.name})
+            for rater, grade in evaluation["annotations"][measure].items():
+                value = int(grade["value"])
+                grades.append(key | {"measure": measure, "rater": rater, "grade": value})
+    data = Dataset("mtrag", questions, documents, meta={"file": _FILE})
     return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades))
 
 
-def _question(task: _Task) -> Question:
-    conversation, _, _ = task.task_id.partition("<::>")
+def _conversation(task_id: str) -> str:
+    return task_id.partition("<::>")[0]
+
+
+def _question(task: dict) -> Question:
     meta = {
-        "turns": tuple((turn.speaker, turn.text) for turn in task.input),
-        "doc_ids": tuple(passage.document_id for passage in task.contexts),
-        "topic": conversation,
+        "turns": tuple((turn["speaker"], turn["text"]) for turn in task["input"]),
+        "doc_ids": tuple(passage["document_id"] for passage in task["contexts"]),
+        "topic": _conversation(task["task_id"]),
     }
-    return Question(task.task_id, task.input[-1].text, task.targets[0].text, meta=meta)
+    return Question(
+        task["task_id"], task["input"][-1]["text"], task["targets"][0]["text"], meta=meta
+    )

@@ -4,18 +4,14 @@ that people compared.
 One record per question: question, reference answer, response, retrieved texts; then, as far as the
 work has gone, the claims of both texts, the label of every claim against every text, and the
 metrics. All three label words are kept apart; only the metrics make them two.
-
-RAGChecker (0.1.9) expects triples: when it reads a claim that is a sentence it takes it for a list,
-and writes its letters. Labels and metrics do not suffer; read here again, the letters are a
-sentence again.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,34 +74,13 @@ _HUMAN = "human_labeled_data.json"
 _RECORDED = "baseline_ragchecker.json"
 
 
-def _claim(value: Any) -> Claim:
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        if len(value) == 3:
-            return (value[0], value[1], value[2])
-        if value and all(len(part) == 1 for part in value):
-            return "".join(value)
-    if not isinstance(value, str):
-        raise ValueError("a sentence, or a triple [subject, predicate, object] of texts")
-    return value
+def _or_nan(value: Any) -> Any:
+    return math.nan if value is None else value
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | None):
-        raise ValueError("a number, or null where undefined")
-    return float("nan") if value is None else value
-
-
-def _gathered(row: Any, *known: str) -> Any:
-    """Put the fields that RAGChecker does not know under ``extra``."""
-    if not isinstance(row, dict) or row.keys() <= set(known):
-        return row
-    extra = {name: value for name, value in row.items() if name not in known}
-    return {name: value for name, value in row.items() if name in known} | {"extra": extra}
-
-
-_Claims = tuple[Annotated[Any, BeforeValidator(_claim)], ...]
+_Claims = tuple[Claim, ...]
 _Labels = tuple[Literal[LABELS] | None, ...]  # type: ignore[valid-type]
-_Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
+_Numbers = dict[str, Annotated[float, BeforeValidator(_or_nan)]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +91,6 @@ class RetrievedText:
 
     text: str
     doc_id: str | StrictInt | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-_Chunk = Annotated[RetrievedText, BeforeValidator(lambda row: _gathered(row, "text", "doc_id"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +100,7 @@ class RagResult:
 
     ``response_in_reference`` and ``reference_in_response`` have one label per claim,
     ``response_in_chunks`` and ``reference_in_chunks`` one row per claim with one label per
-    retrieved text.
+    retrieved text. ``extra`` holds the fields of a file that RAGChecker does not know.
     """
 
     __pydantic_config__ = ConfigDict(alias_generator=lambda name: _NAMES.get(name, name))
@@ -138,7 +109,7 @@ class RagResult:
     question: str
     reference: str
     response: str
-    chunks: Annotated[tuple[_Chunk, ...], BeforeValidator(lambda texts: texts or ())] = ()
+    chunks: tuple[RetrievedText, ...] = ()
     response_claims: _Claims | None = None
     reference_claims: _Claims | None = None
     response_in_reference: _Labels | None = None
@@ -171,7 +142,6 @@ class RagResults:
 
     results: tuple[RagResult, ...]
     metrics: Mapping[str, Mapping[str, float]] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _File(FileRecord):
@@ -199,58 +169,40 @@ def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
     """Build results from parsed RAGChecker JSON; ``where`` begins the error messages. As
     `read_ragchecker`.
     """
-    whole = as_record(
-        _File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file'
-    )
+    add = 'write {"results": [...]}, or check that this is RAGChecker\'s file'
+    whole = as_record(_File, data, where, add=add)
     rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
-    results = each_record(where, rows, _result, lambda result: [f"the id {str(result.id)!r}"])
-    return RagResults(tuple(results), whole.metrics, whole.model_extra or {})
+    results = each_record(where, rows, _result, lambda result: str(result.id))
+    return RagResults(tuple(results), whole.metrics)
 
 
 def _result(data: Any, where: str) -> RagResult:
     if isinstance(data, dict):
         where = f"{where} (id {data.get('query_id')!r})"
-        if "retrieved_context" not in data:
-            raise DataError(
-                f"{where}: no field 'retrieved_context'", "a list of texts", "write [] for none"
-            )
-    row = as_record(
-        RagResult,
-        _gathered(data, *_NAMES.values()),
-        where,
-        add='add it; write "" for an empty text',
-    )
-    for claims, labels, labels_in_chunks in _SIDES:
-        _check_rows(row, labels_in_chunks, where)
-        sizes = _sizes(row, (claims, labels, labels_in_chunks))
-        if len(set(sizes.values())) > 1:
-            got = f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}"
-            do = "check that result again; do not pad the labels"
-            raise DataError(got, "the same number of claims in each", do)
+        extra = {name: value for name, value in data.items() if name not in _NAMES.values()}
+        data = {**data, "retrieved_context": data["retrieved_context"] or (), "extra": extra}
+    row = as_record(RagResult, data, where, add='add it; write "" for an empty text')
+    for names in _SIDES:
+        _check_sizes(row, names, where)
     return row
 
 
-def _check_rows(result: RagResult, name: str, where: str) -> None:
-    """Each claim has one label per retrieved text."""
-    width = len(result.chunks)
-    for place, labels in enumerate(getattr(result, name) or ()):
-        if len(labels) != width:
-            got = f"{where}: {_NAMES[name]}[{place}] has {len(labels)} labels"
-            do = "check that rows are claims"
-            raise DataError(got, f"{width} labels, one per retrieved text", do)
-
-
-def _sizes(result: RagResult, names: tuple[str, str, str]) -> dict[str, int]:
-    """Numbers of claims by RAGChecker's names of those steps that have been done.
+def _check_sizes(row: RagResult, names: Sequence[str], where: str) -> None:
+    """Check that as many claims are in each step that has been done, and a label per retrieved
+    text.
 
     Without a retrieved text there is nothing to hold a row per claim: an empty list is right.
     """
-    sizes = {}
-    for name in names:
-        part = getattr(result, name)
-        if part is not None and (part or result.chunks or name != names[-1]):
-            sizes[_NAMES[name]] = len(part)
-    return sizes
+    done = {_NAMES[name]: getattr(row, name) for name in names}
+    rows = getattr(row, names[-1]) or ()
+    if not row.chunks:
+        del done[_NAMES[names[-1]]]
+    sizes = {name: len(part) for name, part in done.items() if part is not None}
+    if len({*sizes.values()}) > 1 or any(len(labels) != len(row.chunks) for labels in rows):
+        listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        got = f"{where}: {listed}, or not {len(row.chunks)} labels in each row"
+        expected = "as many claims in each, and a label per retrieved text"
+        raise DataError(got, expected, "check that result again; do not pad the labels")
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
@@ -259,8 +211,8 @@ def to_ragchecker(results: RagResults) -> dict[str, Any]:
     """
     data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
     if results.metrics is not None:
-        data["metrics"] = {group: _plain(part) for group, part in results.metrics.items()}
-    return {**results.extra, **data}
+        data["metrics"] = {group: _or_null(part) for group, part in results.metrics.items()}
+    return json.loads(json.dumps(data))  # lists for tuples
 
 
 def write_ragchecker(results: RagResults, path: str | Path) -> Path:
@@ -274,29 +226,22 @@ def write_ragchecker(results: RagResults, path: str | Path) -> Path:
 
 
 def _row(result: RagResult) -> dict[str, Any]:
-    row = {
-        theirs: value
-        for ours, theirs in _NAMES.items()
-        if (value := getattr(result, ours)) is not None and ours not in result.missing()
-    }
+    row = dict(result.extra)
+    for ours, theirs in _NAMES.items():
+        value = getattr(result, ours)
+        if value is not None and ours not in result.missing():
+            row[theirs] = value
     row["retrieved_context"] = [
-        {
-            **({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}),
-            "text": chunk.text,
-            **chunk.extra,
-        }
+        {name: value for name, value in asdict(chunk).items() if value is not None}
         for chunk in result.chunks
     ]
-    for name in (_NAMES[name] for side in _SIDES for name in side):
-        if name in row:
-            row[name] = [item if isinstance(item, str) else list(item) for item in row[name]]
     if result.metrics is not None:
-        row["metrics"] = _plain(result.metrics)
-    return {**result.extra, **row}
+        row["metrics"] = _or_null(result.metrics)
+    return row
 
 
-def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: None if value != value else value for name, value in numbers.items()}
+def _or_null(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else value for name, value in numbers.items()}
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
@@ -321,41 +266,34 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     folder = shared_file(
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
     )
-    try:
-        return _compared(folder)
-    except (KeyError, TypeError) as error:
-        got = f"{folder}: a pair lacks {error}"
-        raise DataError(got, "RAGChecker's files", "download them again") from None
-
-
-def _compared(folder: Path) -> pd.DataFrame:
-    scores = {}
-    if list(folder.glob(f"{_RECORDED}*")):
-        for row in _pairs(folder, _RECORDED):
-            for side in (row["model1"], row["model2"]):
-                key = (row["instance_id"], side["model_name"], side["response"])
-                scores[key] = side.get("ragchecker", {})
-    pairs: dict[Any, dict[str, Any]] = {}
-    for row in _pairs(folder, _HUMAN):
-        pair = pairs.setdefault(row["instance_id"], {aspect: [] for aspect in ASPECTS})
-        sides = (row["model1"], row["model2"])
-        pair |= {"id": str(row["instance_id"]), "domain": row["dataset"]}
-        pair |= {"query_id": row["query_id"], "question": row["query"]}
-        pair["reference"] = row["gt_answer"]
-        pair["models"] = tuple(side["model_name"] for side in sides)
-        pair["responses"] = tuple(side["response"] for side in sides)
+    recorded = {}
+    for row in _pairs(folder, _RECORDED):
+        for side in (row["model1"], row["model2"]):
+            scores = side.get("ragchecker", {})
+            recorded[row["instance_id"], side["model_name"], side["response"]] = scores
+    pairs = []
+    people = pd.DataFrame(_pairs(folder, _HUMAN))
+    for instance, rows in people.groupby("instance_id", sort=False):
+        first = rows.iloc[0]
+        sides = [first["model1"], first["model2"]]
+        pair = {
+            "id": str(instance),
+            "domain": first["dataset"],
+            "query_id": first["query_id"],
+            "question": first["query"],
+            "reference": first["gt_answer"],
+            "models": tuple(side["model_name"] for side in sides),
+            "responses": tuple(side["response"] for side in sides),
+        }
+        scores = [recorded.get((instance, s["model_name"], s["response"]), {}) for s in sides]
         for aspect in ASPECTS:
-            pair[aspect].append(row[f"{aspect}_label"])
-            pair[f"recorded {aspect}"] = [
-                float(scores.get((row["instance_id"], *key), {}).get(f"{aspect}_label", math.nan))
-                for key in zip(pair["models"], pair["responses"], strict=True)
-            ]
-    if len({len(pair["overall"]) for pair in pairs.values()}) > 1:
-        got = f"{folder / _HUMAN}: numbers of annotators that differ"
-        raise DataError(got, "the same for every pair")
-    return pd.DataFrame(list(pairs.values()))
+            label = f"{aspect}_label"
+            pair[aspect] = rows[label].tolist()
+            pair[f"recorded {aspect}"] = [float(score.get(label, math.nan)) for score in scores]
+        pairs.append(pair)
+    return pd.DataFrame(pairs)
 
 
 def _pairs(folder: Path, name: str) -> list[dict[str, Any]]:
-    path = folder / name
-    return read_json(path if path.is_file() else folder / f"{name}.gz")
+    files = sorted(folder.glob(f"{name}*"))
+    return read_json(files[0]) if files else []

@@ -6,16 +6,15 @@ run and judgements, for `ragbench.score` and its ranking metrics.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
-from ragbench.data.files import FileRecord, Filled, as_record, each_record, read_records, read_text
+from ragbench.data.files import FileRecord, Filled, read_records, read_text
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
 from ragbench.text.layout import holders
@@ -23,22 +22,9 @@ from ragbench.text.layout import holders
 _BLANK = "%20"  # a blank of an id in TREC's files, whose cells blanks divide
 
 
-class _Judgement(FileRecord):
-    query: Filled
-    document: Filled
-    gain: int
-
-
-class _Ranked(FileRecord):
-    query: Filled
-    document: Filled
-    score: FiniteFloat
-    tag: str
-
-
 class _Text(FileRecord):
     id: Annotated[Filled, Field(alias="_id")]
-    title: Any = None
+    title: str | None = None
     text: str
 
 
@@ -50,20 +36,19 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """
     folder = Path(folder).expanduser()
     path = folder / "qrels" / f"{split}.tsv"
-    judged = _by_query(_lines(path, _Judgement, "query document gain", "\t"))
     pages = read_records(folder / "corpus.jsonl", _Text)
     queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Text)}
     ids = {page.id for page in pages}
     questions = []
-    for query, gains in judged.items():
-        for noun, absent in (("query", {query} - {*queries}), ("document", gains.keys() - ids)):
-            if absent:
-                got = f"{path}: {noun} {min(absent)!r} is not in the folder"
-                raise DataError(got, "an id of the folder", "correct it")
+    for query, gains in _read_lines(path, (0, 1, 2), int, "\t").items():
+        absent = ({query} - queries.keys()) | (gains.keys() - ids)
+        if absent:
+            got = f"{path}: {min(absent)!r} is not in the folder"
+            raise DataError(got, "ids of queries and of documents of the folder", "correct it")
         relevant = tuple(document for document, gain in gains.items() if gain > 0)
         meta = {"relevant": gains, "doc_ids": relevant}
         questions.append(Question(query, queries[query], "", meta=meta))
-    documents = tuple(Document(page.id, str(page.title or ""), page.text) for page in pages)
+    documents = tuple(Document(page.id, page.title or "", page.text) for page in pages)
     return Dataset(folder.name, tuple(questions), documents, meta={"setting": "own"})
 
 
@@ -93,15 +78,12 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
-    return _by_query(_lines(path, _Judgement, "query 0 document gain"))
+    judged = _read_lines(path, (0, 2, 3), int, None)
+    # some of TREC's are below 0
+    return {q: {name: max(gain, 0) for name, gain in gains.items()} for q, gains in judged.items()}
 
 
-def trec_rows(
-    run: str | Path,
-    qrels: str | Path | Mapping[str, Mapping[str, int]],
-    *,
-    ignore_identical_ids: bool = False,
-) -> pd.DataFrame:
+def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
     """Make the rows that `ragbench.score` takes for ``["ranking"]`` of a run and its judgements.
 
     As in trec_eval the score gives the order, ties by document id from the last one; a judged query
@@ -110,20 +92,19 @@ def trec_rows(
     Parameters
     ----------
     run : a file of ``query Q0 document rank score tag`` lines.
-    ignore_identical_ids : leave out the document that has the query's id, as BEIR does: in some of
-        its sets (ArguAna, Quora) the queries are documents.
 
     Returns
     -------
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant.
     """
-    hits = _lines(run, _Ranked, "query Q0 document rank score tag")
-    retrieved = defaultdict(list)
-    for hit in sorted(hits, key=lambda hit: (hit.score, hit.document), reverse=True):
-        if not (ignore_identical_ids and hit.document == hit.query):
-            retrieved[hit.query].append(hit.document)
+    scores = _read_lines(run, (0, 2, 4), float, None)
+    tag = read_text(run).split(maxsplit=6)[5]
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
-    rows = [(query, hits[0].tag, retrieved[query], dict(gains)) for query, gains in judged.items()]
+    rows = []
+    for query, gains in judged.items():
+        found = sorted(scores.get(query, {}).items(), key=lambda item: (item[1], item[0]))
+        retrieved = [document for document, _ in reversed(found)]
+        rows.append((query, tag, retrieved, dict(gains)))
     return pd.DataFrame(rows, columns=["question_id", "system", "retrieved", "relevant"])
 
 
@@ -132,22 +113,19 @@ def write_trec_run(
 ) -> Path:
     """Write hits by question as a run; return the path.
 
-    Of several chunks of one document the first is written. Scores are the hits' own if they fall
-    with the rank; else they count down, so that trec_eval keeps the order. A blank in an id is
-    written as %20.
+    Of several chunks of one document the first is written. Scores count down, so that trec_eval
+    keeps the order. A blank in an id is written as %20.
     """
     lines = []
     for query, hits in results.items():
-        scores: dict[str, float] = {}
+        documents: dict[str, None] = {}
         for hit in hits:
             chunk = hit.chunk if isinstance(hit, Hit) else hit
-            document = chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)
-            scores.setdefault(document, hit.score if isinstance(hit, Hit) else 0.0)
-        if any(after >= before for before, after in itertools.pairwise(scores.values())):
-            scores = {name: float(len(scores) - place) for place, name in enumerate(scores)}
-        for rank, (name, score) in enumerate(scores.items(), 1):
-            cells = [_trec_id(query), "Q0", _trec_id(name), str(rank), repr(score), _trec_id(tag)]
-            lines.append(" ".join(cells) + "\n")
+            documents[chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)] = None
+        for rank, name in enumerate(documents, 1):
+            score = len(documents) - rank + 1
+            ids = [_trec_id(each) for each in (query, name, tag)]
+            lines.append(f"{ids[0]} Q0 {ids[1]} {rank} {score} {ids[2]}\n")
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
@@ -162,29 +140,24 @@ def _trec_id(name: Any) -> str:
     return written
 
 
-def _by_query(judged: Iterable[_Judgement]) -> dict[str, dict[str, int]]:
-    gains: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in judged:
-        gains[row.query][row.document] = max(row.gain, 0)  # some of TREC's are below 0
-    return dict(gains)
-
-
-def _lines(path: str | Path, shape: type[Any], columns: str, separator: str | None = None) -> list:
-    """Read cells that blanks or a separator divide; each query and document occur once together."""
-
-    def record(line: str, where: str) -> Any:
+def _read_lines(
+    path: str | Path, places: Sequence[int], number: Callable[[str], Any], separator: str | None
+) -> dict[str, dict[str, Any]]:
+    """Read lines of cells: query -> document -> number, from the cells in these places."""
+    read: dict[str, dict[str, Any]] = defaultdict(dict)
+    for count, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip() or line.startswith("query-id"):
+            continue
         cells = [cell.replace(_BLANK, " ") for cell in line.split(separator)]
-        if len(cells) != len(columns.split()):
-            raise DataError(f"{where}: {len(cells)} cells", columns, "correct that line")
-        return as_record(shape, dict(zip(columns.split(), cells, strict=True)), where)
-
-    lines = enumerate(read_text(path).splitlines(), 1)
-    rows = [(f"line {number}", line) for number, line in lines if line.strip()]
-    if rows[0][1].startswith("query-id"):
-        rows = rows[1:]
-    return each_record(
-        path, rows, record, lambda row: [f"document {row.document!r} of query {row.query!r}"]
-    )
+        try:
+            query, document, value = (cells[place] for place in places)
+            if document in read[query]:
+                raise ValueError(f"{document!r} was there before for {query!r}")
+            read[query][document] = number(value)
+        except (IndexError, ValueError) as error:
+            got = f"{path}, line {count}: {error}"
+            raise DataError(got, "a query, a document, a number", "correct that line") from None
+    return dict(read)
 
 
 def document_clusters(dataset: Dataset) -> dict[str, int]:

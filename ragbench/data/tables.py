@@ -24,19 +24,15 @@ from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
 CSVS = (".csv", ".tsv")
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
 # An item of a list as Python or numpy writes it; numpy writes no commas.
-_ITEM = (
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
-    r"|-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?=[\s,\]])"
-)
+_ITEM = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
 _WRITTEN_LIST = re.compile(rf"\s*\[[\s,]*(?:(?:{_ITEM})[\s,]*)*\]\s*", re.DOTALL)
 
 
 class Table(NamedTuple):
-    """Rows, what the table and each row are called in messages, and whether lists are texts with ||
-    between them.
+    """Rows, what the table and each row are called in messages, and whether it is a CSV, in which
+    lists are texts with || between them.
     """
 
     name: str
@@ -48,6 +44,17 @@ class Table(NamedTuple):
 def is_missing(value: Any) -> bool:
     """Tell whether a cell is empty: None, NaN or pandas' NA."""
     return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
+
+
+def plain(value: Any) -> Any:
+    """Return a cell as a value of Python: lists for arrays, tuples and sets; None where it is
+    empty.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return None if is_missing(value) else value
 
 
 def as_table(source: Any) -> Table:
@@ -63,33 +70,38 @@ def as_table(source: Any) -> Table:
     if hasattr(source, "to_pandas"):
         source = source.to_pandas()
     if isinstance(source, pd.DataFrame):
-        places = [f"row {label!r}" for label in source.index]
-        return Table("the table", places, source.reset_index(drop=True))
-    if isinstance(source, Mapping):
+        frame = source.reset_index(drop=True)
+    elif isinstance(source, Mapping):
         frame = _of_columns(source)
     else:
-        one = _is_object(source) or not isinstance(source, Iterable)
-        frame = pd.DataFrame([_as_dict(row) for row in ([source] if one else source)], dtype=object)
-    return Table("the rows", [f"row {i}" for i in range(len(frame))], frame)
+        is_one = _has_fields(source) or not isinstance(source, Iterable)
+        rows = [source] if is_one else source
+        frame = pd.DataFrame([_as_dict(row) for row in rows], dtype=object)
+    return Table("the table", [f"row {i}" for i in range(len(frame))], frame)
 
 
-def _is_object(row: Any) -> bool:
+def _has_fields(row: Any) -> bool:
     """Tell whether a row is an object with named fields, as ragas and DeepEval keep theirs."""
-    return isinstance(row, BaseModel) or dataclasses.is_dataclass(row)
+    is_object = isinstance(row, BaseModel) or dataclasses.is_dataclass(row)
+    return is_object and not isinstance(row, type)
 
 
 def _as_dict(row: Any) -> dict[str, Any]:
     """Return a row by name: of an object the fields that hold something."""
-    if isinstance(row, RagResult):
-        return _of_result(row)
     if isinstance(row, Mapping):
         return dict(row)
-    if isinstance(row, type) or not _is_object(row):
-        expected = "a data frame, a list of dicts or of objects with fields, or a path"
-        got = f"a table as {type(row).__name__}"
-        raise DataError(got, expected, "bring it into one of these forms")
+    if not _has_fields(row):
+        raise _no_table(row)
+    if isinstance(row, RagResult):
+        return _of_result(row)
     values = dict(row) if isinstance(row, BaseModel) else dataclasses.asdict(row)
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _no_table(source: Any) -> DataError:
+    expected = "a data frame, a list of dicts or of objects with fields, or a path"
+    do = "bring it into one of these forms; of several sets pass one"
+    return DataError(f"a table as {type(source).__name__}", expected, do)
 
 
 def _of_result(result: RagResult) -> dict[str, Any]:
@@ -106,39 +118,23 @@ def _of_result(result: RagResult) -> dict[str, Any]:
 
 
 def _of_columns(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Make a table of a list per column; of texts and numbers alone, one row."""
-    sizes = {}
-    for name, cells in columns.items():
-        if hasattr(cells, "to_pandas"):
-            got = f"a table as dict of {type(cells).__name__}"
-            raise DataError(got, "one of the sets", f"pass it alone: data[{name!r}]")
-        is_one = isinstance(cells, str | Mapping) or not isinstance(cells, Iterable)
-        sizes[name] = None if is_one else len(list(cells))
-    if set(sizes.values()) == {None}:
-        return pd.DataFrame([columns], dtype=object)
-    if len(set(sizes.values())) > 1:
-        lengths = ["one cell" if size is None else f"{size} cells" for size in sizes.values()]
-        got = ", ".join(f"{name!r}: {length}" for name, length in zip(sizes, lengths, strict=True))
-        do = "write [row] for one answer, or as many cells in every column"
-        raise DataError(f"columns of different lengths: {got}", "a list per column", do)
-    return pd.DataFrame(
-        {name: pd.Series(list(cells), dtype=object) for name, cells in columns.items()}
-    )
+    try:
+        return pd.DataFrame(dict(columns), dtype=object)
+    except ValueError as error:
+        wrong = _no_table(columns)
+        raise DataError(f"{wrong.got}: {error}", wrong.expected, wrong.do) from None
 
 
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending == ".parquet":
-        frame = _read_parquet(path)
-        return Table(str(path), [f"{path}, row {i}" for i in range(len(frame))], frame)
     if ending in _READERS:
         rows = list(_READERS[ending](path))
         frame = pd.DataFrame([row for _, row in rows], dtype=object)
-        return Table(str(path), [f"{path}, {place}" for place, _ in rows], frame, ending in CSVS)
+        return Table(str(path), [place for place, _ in rows], frame, ending in CSVS)
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
-    error = unknown("kind of file", ending or path.name, [*_READERS, ".parquet"])
+    error = unknown("kind of file", ending or path.name, _READERS)
     raise ConfigError(error.got, error.expected, EXPORT)
 
 
@@ -146,7 +142,7 @@ def _read_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ("[0]", record) of a JSON list, or of RAGChecker's results."""
     rows = read_json(path)
     if isinstance(rows, dict) and "results" in rows:
-        rows = [_as_dict(result) for result in from_ragchecker(rows, str(path)).results]
+        rows = [_of_result(result) for result in from_ragchecker(rows, str(path)).results]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         expected = 'a list such as [{"question": ..., "answer": ...}], or RAGChecker\'s results'
         raise DataError(f"{path} holds no list of objects", expected, "write one object per answer")
@@ -161,28 +157,58 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     DataError for a row with too few or too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(2**31 - 1)  # the module's own is shorter than a document
-    text = read_text(path).lstrip("\r\n")
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
-    # Most columns win; a comma wins a tie.
-    separator = max(_SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s))))
+    text = read_text(path)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     columns = list(reader.fieldnames or ())
-    _check_columns(path, columns)
     try:
+        if len({*columns}) < len(columns):
+            raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
         for row in reader:
-            line = f"line {reader.line_num}"
             if None in row or None in row.values():
-                got = f"{path}, {line}: the number of cells differs from the header"
-                do = (
-                    f"put cells that hold {_SEPARATORS[separator]} or line breaks in double "
-                    'quotes, and write a quote as ""'
-                )
-                raise DataError(got, f"{len(columns)} cells, one per column", do)
+                raise csv.Error(f"the number of cells differs from the header's {len(columns)}")
             if any(row.values()):
-                yield line, row
+                yield f"line {reader.line_num}", row
     except csv.Error as error:
         got = f"{path}, line {reader.line_num}: {error}"
-        raise DataError(got, "CSV cells, quotes closed", "correct that line") from None
+        do = (
+            f"put cells that hold {separator!r} or line breaks in double quotes, and write a quote "
+            'as ""'
+        )
+        raise DataError(got, "one cell for each column, quotes closed", do) from None
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ("row 0", record) of a Parquet file, of which the number of cells is bounded first,
+    then the bytes.
+    """
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        do = 'pip install "ragbench-lab[parquet]"'
+        raise ConfigError(f"{path} without pyarrow", "that package", do) from None
+    try:
+        with pq.ParquetFile(path) as file:
+            head = file.metadata
+            cells = head.num_rows * max(head.num_columns, 1)
+            if cells > _MAX_CELLS:
+                got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
+                raise DataError(got, f"at most {_MAX_CELLS:,} cells", "split it into several files")
+            # No cell is longer than the group of rows that holds it.
+            groups = [head.row_group(i).total_byte_size for i in range(head.num_row_groups)]
+            longest = max(groups, default=1)
+            frames = []
+            size = 0
+            for batch in file.iter_batches(max(1, min(1024, files.MAX_UNPACKED // longest))):
+                size += batch.nbytes
+                check_unpacked(path, size)
+                frames.append(batch.to_pandas())
+    except (OSError, ValueError) as error:
+        got = f"{path} cannot be read: {error}"
+        raise DataError(got, "a Parquet file", "check that it was written completely") from None
+    rows = (row for frame in frames for row in frame.to_dict("records"))
+    for number, row in enumerate(rows):
+        yield f"row {number}", row
 
 
 _READERS: dict[str, Callable[[Path], Iterable[tuple[str, dict[str, Any]]]]] = {
@@ -190,53 +216,17 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[str, dict[str, Any]]]]] = {
     ".tsv": _read_csv,
     ".jsonl": read_jsonl,
     ".json": _read_json,
+    ".parquet": _read_parquet,
 }
 
 
-def _check_columns(name: str | Path, columns: Sequence[str]) -> None:
-    for column in columns:
-        if columns.count(column) > 1:
-            got = f"{name} has two columns {column!r}"
-            raise DataError(got, "each column once", "rename one, or drop it")
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read a Parquet file, of which the number of cells is bounded first, then the bytes."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        do = 'pip install "ragbench-lab[parquet]"'
-        raise ConfigError(f"{path} without pyarrow", "that package", do) from None
-    try:
-        with pq.ParquetFile(path) as file:
-            cells = file.metadata.num_rows * max(file.metadata.num_columns, 1)
-            if cells > _MAX_CELLS:
-                got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
-                raise DataError(got, f"at most {_MAX_CELLS:,} cells", "split it into several files")
-            groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-            longest = max((group.total_byte_size for group in groups), default=1)  # of any cell
-            batches = []
-            size = 0
-            for batch in file.iter_batches(max(1, min(1024, files.MAX_UNPACKED // longest))):
-                batches.append(batch)
-                size += batch.nbytes
-                check_unpacked(path, size)
-            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
-    except (OSError, ValueError) as error:
-        got = f"{path} cannot be read: {error}"
-        raise DataError(got, "a Parquet file", "check that it was written completely") from None
-
-
-def _plain_name(column: str) -> str:
-    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is
-    "ground_truth".
-    """
-    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
-
-
 def in_our_names(
-    table: Table, aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str], option: str
+    table: Table,
+    aliases: Mapping[str, Sequence[str]],
+    columns: Mapping[str, str],
+    option: str,
+    lists: Sequence[str],
+    texts: Sequence[str],
 ) -> pd.DataFrame:
     """Return a table's frame with its columns in our names.
 
@@ -247,49 +237,86 @@ def in_our_names(
     columns : our name -> the user's own, which goes before what is recognised. A column that has
         our name without being meant becomes ``given_NAME``.
     option : what the user's names are called in messages.
+    lists : our names of the columns in which a cell of a CSV may hold several texts.
+    texts : those whose empty cells in a CSV are texts; other empty ones are None.
 
     DataError for two columns that mean the same, and for a name that is not there.
     """
-    there = [str(column) for column in table.frame.columns]
+    frame = table.frame.set_axis(_our_names(table, aliases, columns, option), axis=1)
+    if table.csv:
+        for name in frame.columns.drop(list(texts), errors="ignore"):
+            read = _csv_list if name in lists else _csv_text
+            frame[name] = pd.Series([read(cell) for cell in frame[name]], dtype=object)
+    return frame
+
+
+def filled_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame without their empty cells."""
+    rows = []
+    for cells in frame.to_dict("records"):
+        values = {name: plain(cell) for name, cell in cells.items()}
+        rows.append({name: value for name, value in values.items() if value is not None})
+    return rows
+
+
+def _our_names(
+    table: Table, aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str], option: str
+) -> list[str]:
+    there = list(table.frame.columns.map(str))
     for ours, theirs in columns.items():
         if theirs not in there:
             got = f"{table.name}: {option} names the column {theirs!r} for {ours!r}"
-            expected = f"one of {', '.join(there)}"
-            raise DataError(
-                got,
-                expected,
-                f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours",
-            )
-    plain = [_plain_name(column) for column in there]
+            do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
+            raise DataError(got, f"one of {', '.join(there)}", do)
+    simple = [_simple_name(column) for column in there]
     recognised = {ours: ours for ours in aliases}
     for ours, others in aliases.items():
-        if not (ours.endswith("id") and ours in plain):
+        if not (ours.endswith("id") and ours in simple):
             recognised |= dict.fromkeys(others, ours)
     own = {theirs: ours for ours, theirs in columns.items()}
-    names = []
-    for column, name in zip(there, plain, strict=True):
-        ours = own.get(column) or recognised.get(name, column)
+    names: dict[str, str] = {}  # ours -> the column
+    for column in there:
+        ours = own.get(column) or recognised.get(_simple_name(column), column)
         if ours in columns and column not in own:
             ours = f"given_{ours}"
         if ours in names:
-            got = f"{table.name}: the columns {there[names.index(ours)]!r} and {column!r}"
-            do = f"say which: {option}={{{ours!r}: {column!r}}}"
-            raise DataError(f"{got} both mean {ours!r}", "one of them", do)
-        names.append(ours)
-    return table.frame.set_axis(names, axis=1)
+            got = f"{table.name}: the columns {names[ours]!r} and {column!r} both mean {ours!r}"
+            raise DataError(got, "one of them", f"say which: {option}={{{ours!r}: {column!r}}}")
+        names[ours] = column
+    return list(names)
 
 
-def written_list(text: str, *, csv: bool) -> list[Any]:
-    """Read a list that is written as text: by JSON, Python or numpy, or (in a CSV cell) texts with
-    || between them. Another text is a list of one; ValueError for a list that cannot be read.
+def _simple_name(column: str) -> str:
+    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is
+    "ground_truth".
     """
-    if not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split("||") if part.strip()] if csv else [text]
+    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
+
+
+def _csv_text(text: str) -> str | None:
+    return text or None
+
+
+def _csv_list(text: str) -> Any:
+    if text.lstrip().startswith("["):
+        return read_list(text)
+    if "||" in text:
+        return [part.strip() for part in text.split("||") if part.strip()]
+    return text or None
+
+
+def read_list(value: Any) -> Any:
+    """Read a list that is written as text, by JSON, Python or numpy; another text is a list of one.
+
+    What cannot be read, and what is no text, is returned as it is.
+    """
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [value]
     with contextlib.suppress(json.JSONDecodeError, RecursionError):  # brackets by the thousand
-        return json.loads(text)
-    if not _WRITTEN_LIST.fullmatch(text):
-        raise ValueError('a list of texts in quotes: ["first", "second"]')
-    return [
-        None if item == "nan" else ast.literal_eval(item)
-        for item in re.findall(_ITEM, text, re.DOTALL)
-    ]
+        return json.loads(value)
+    if not _WRITTEN_LIST.fullmatch(value):
+        return value
+    items = re.findall(_ITEM, value, re.DOTALL)
+    return [None if item == "nan" else ast.literal_eval(item) for item in items]

@@ -9,37 +9,27 @@ in ``meta``.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 from pydantic import BeforeValidator, StrictInt
 
 from ragbench.data.answers import warn_of_no_word
 from ragbench.data.documents import is_document, read_documents
 from ragbench.data.files import FileRecord, Filled, as_record, each_record
 from ragbench.data.hotpotqa import supporting_sentences
-from ragbench.data.tables import (
-    CSVS,
-    Table,
-    as_table,
-    in_our_names,
-    is_missing,
-    written_list,
-)
+from ragbench.data.tables import CSVS, Table, as_table, filled_rows, in_our_names, read_list
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
 from ragbench.text.layout import Form, holders
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
-_ENDINGS = (".jsonl", *CSVS)
 # Our name -> other names that are recognised.
 _QUESTION: Mapping[str, tuple[str, ...]] = {
     "id": ("_id",),
@@ -63,16 +53,9 @@ _DOCUMENT: Mapping[str, tuple[str, ...]] = {
     "sentences": (),
 }
 _QUESTION_FIELDS = {"id", "question", "answer", "references", "supporting_facts", "type", "level"}
-_LISTS = ("references", "supporting_facts", "claims", "sentences")
 _ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
 _WORD = re.compile(r"[^\W_]+")
-
-
-def _read_list(value: Any) -> Any:
-    return written_list(value, csv=False) if isinstance(value, str) else value
-
-
-_Listed = BeforeValidator(_read_list)
+_Listed = BeforeValidator(read_list)
 
 
 class _Asked(FileRecord):
@@ -121,36 +104,48 @@ def load_questions(
     if isinstance(questions, str | Path):
         path = Path(questions).expanduser()
         if path.is_dir():
-            if documents is None and _tables(path, "documents"):
+            if documents is None and _table_in(path, "documents"):
                 documents = path
-            path = next(iter(_tables(path, "questions")), path / "questions.jsonl")
+            path = _table_in(path, "questions") or path / "questions.jsonl"
         name = path.stem
-        meta = {"file": path.name, "setting": "own"}
+        meta["file"] = path.name
         questions = path
     listed = () if documents is None else load_documents(documents, fields=fields)
-    by_title = {document.title: document for document in reversed(listed)}  # the first of a title
-    table = as_table(questions)
-    own = {ours: theirs for ours, theirs in (fields or {}).items() if ours in _QUESTION}
-    frame = in_our_names(table, _QUESTION, own, "fields")
-    _check_unanswered(table.name, frame)
-    records = _records(
-        table,
-        frame,
-        ["question", "answer"],
-        lambda row, where: _question(row, where, by_title),
-    )
-    records = _once(records, table.name) if "id" not in frame else records
-    asked = tuple(records[:limit])
-    _warn_of_no_references(meta.get("file", name), asked)
-    drafts = [question for question in asked if "drafted_by" in question.meta]
+    records = _read_questions(questions, fields or {}, listed)[:limit]
+    _warn_of_no_references(meta.get("file", name), records)
+    drafts = [question for question in records if "drafted_by" in question.meta]
     accepted = sum(bool(question.meta.get("accepted_by")) for question in drafts)
     if accepted < len(drafts):
-        meta["drafts"] = (
-            f"{len(drafts) - accepted} of {len(asked)} questions are a model's drafts; accepted by "
-            f"a person: {accepted}"
-        )
+        what = f"{len(drafts) - accepted} of {len(records)} questions are a model's drafts"
+        meta["drafts"] = f"{what}; accepted by a person: {accepted}"
         warnings.warn(f"{meta.get('file', name)}: {meta['drafts']}", stacklevel=2)
-    return Dataset(name, asked, listed, meta=meta)
+    return Dataset(name, tuple(records), listed, meta=meta)
+
+
+def _read_questions(
+    source: Source, fields: Mapping[str, str], documents: Sequence[Document]
+) -> list[Question]:
+    by_title = {
+        document.title: document for document in reversed(documents)
+    }  # the first of a title
+    needed = ["question", "answer"]
+    table = _in_our_names(as_table(source), _QUESTION, fields, needed)
+    if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
+        got = f"{table.name}: columns of answers that were already given"
+        expected = "questions with their true answers: 'answer' here is what a system said"
+        do = "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}"
+        raise DataError(f"{got} ({', '.join(table.frame)})", expected, do)
+    questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
+    if "id" in table.frame:
+        return questions
+    repeats = table.frame[needed].astype(str).duplicated()
+    if repeats.any():
+        warnings.warn(
+            f"{table.name}: {repeats.sum()} of {len(repeats)} rows repeat a question and its "
+            "answer and are left out: each is one question. Give them ids to keep them",
+            stacklevel=3,
+        )
+    return [question for question, repeat in zip(questions, repeats, strict=True) if not repeat]
 
 
 def load_documents(
@@ -170,18 +165,17 @@ def load_documents(
         return tuple(path)
     if isinstance(path, str | Path):
         path = Path(path).expanduser()
-        tables = _tables(path, "documents")
-        if tables:
-            path = tables[0]
-        elif path.is_dir() or is_document(path):
+        table_file = _table_in(path, "documents")
+        if table_file is None and (path.is_dir() or is_document(path)):
             return tuple(read_documents(path))
+        path = table_file or path
     table = as_table(path)
-    own = {ours: theirs for ours, theirs in (fields or {}).items() if ours in _DOCUMENT}
+    own = dict(fields or {})
     if own.get("id") not in table.frame:
         own.pop("id", None)  # it is the questions'
-    frame = in_our_names(table, _DOCUMENT, own, "fields")
-    needed = "sentences" if "sentences" in frame else "text"
-    return tuple(_records(table, frame, [needed], _document))
+    table = _in_our_names(table, _DOCUMENT, own, ["text"])
+    needed = "sentences" if "sentences" in table.frame else "text"
+    return tuple(_records(table, [needed], _document))
 
 
 def load_minihop(limit: int | None = None) -> Dataset:
@@ -193,7 +187,8 @@ def load_minihop(limit: int | None = None) -> Dataset:
     ((title, index) pairs), ``reasoning``, ``both_hops`` and, for about a third, ``long_answer`` and
     ``claims``.
     """
-    return _packaged("minihop", "questions.jsonl", {"setting": "shipped"}, limit)
+    data = _packaged("minihop", "questions.jsonl", limit)
+    return replace(data, meta={**data.meta, "setting": "shipped"})
 
 
 def load_minihop_probes() -> Dataset:
@@ -203,88 +198,53 @@ def load_minihop_probes() -> Dataset:
     The ``level`` of an unanswerable one is "not in the documents" or "false premise". It has no
     references.
     """
-    return _packaged("minihop probes", "probe_questions.jsonl", {})
+    return _packaged("minihop probes", "probe_questions.jsonl")
 
 
-def _packaged(name: str, file: str, meta: Mapping[str, str], limit: int | None = None) -> Dataset:
+def _packaged(name: str, file: str, limit: int | None = None) -> Dataset:
     folder = packaged_data("minihop")
     data = load_questions(folder / file, folder / "documents.jsonl", limit=limit)
-    return Dataset(name, data.questions, data.documents, meta={"file": file, **meta})
+    return replace(data, name=name, meta={"file": file})
 
 
-def _tables(folder: Path, stem: str) -> list[Path]:
-    paths = [folder / f"{stem}{ending}" for ending in _ENDINGS]
-    return [path for path in paths if path.is_file()]
+def _table_in(folder: Path, stem: str) -> Path | None:
+    for ending in (".jsonl", *CSVS):
+        path = folder / f"{stem}{ending}"
+        if path.is_file():
+            return path
+    return None
+
+
+def _in_our_names(
+    table: Table, names: Mapping[str, Any], fields: Mapping[str, str], needed: Sequence[str]
+) -> Table:
+    """Return a table in our names; an empty cell of a needed column of a CSV stays, so that it is
+    named as empty and not as missing.
+    """
+    own = {ours: theirs for ours, theirs in fields.items() if ours in names}
+    lists = ("references", "supporting_facts", "claims", "sentences")
+    frame = in_our_names(table, names, own, "fields", lists, needed)
+    return table._replace(frame=frame)
 
 
 def _records(
-    table: Table,
-    frame: pd.DataFrame,
-    needed: Sequence[str],
-    make: Callable[[dict[str, Any], str], Any],
+    table: Table, needed: Sequence[str], make: Callable[[dict[str, Any], str], Any]
 ) -> list[Any]:
-    """Make a record of each row, without the row's empty cells.
-
-    An empty cell of a needed column stays, so that it is named as empty and not as missing.
-    """
-    if frame.empty:
+    """Make a record of each row."""
+    if table.frame.empty:
         do = "check that it was written completely"
         raise DataError(f"{table.name} holds no record", "at least one", do)
     for field in needed:
-        if field not in frame:
-            got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, frame))})"
+        if field not in table.frame:
+            got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, table.frame))})"
             raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
-    rows = json.loads(json.dumps(frame.to_dict("records"), default=_plain))
-    for row in rows:
-        for name, value in list(row.items()):
-            if is_missing(value) or (table.csv and value == "" and name not in needed):
-                del row[name]
-            elif table.csv and name in _LISTS and not value.lstrip().startswith("["):
-                row[name] = written_list(value, csv=True)
-    places = [place.removeprefix(f"{table.name}, ") for place in table.places]
-    if table.name == "the table":  # labels of a frame's rows may repeat
-        places = [f"row {number}" for number in range(len(rows))]
-    return each_record(
-        table.name,
-        zip(places, rows, strict=True),
-        make,
-        lambda record: [f"the id or title {record.id!r}"],
-    )
+    rows = zip(table.places, filled_rows(table.frame), strict=True)
+    return each_record(table.name, rows, make, lambda record: record.id)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of numpy or pandas as one of Python."""
-    if is_missing(value):
-        return None
-    return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _once(questions: Sequence[Question], name: str) -> list[Question]:
-    """Leave out questions without ids that repeat an earlier one and its answer."""
-    first = {(" ".join(q.text.split()), q.answer): q for q in reversed(questions)}
-    ids = {question.id for question in first.values()}
-    kept = [question for question in questions if question.id in ids]
-    if len(kept) < len(questions):
-        warnings.warn(
-            f"{name}: {len(questions) - len(kept)} of {len(questions)} rows repeat a question and "
-            "its answer and are left out: each is one question. Give them ids to keep them",
-            stacklevel=3,
-        )
-    return kept
-
-
-def _check_unanswered(name: str, frame: pd.DataFrame) -> None:
-    """Refuse a table of answers, ragas' or RAGChecker's: its "answer" is what a system said."""
-    if {"contexts", "ground_truth", "answer"} <= {*frame}:
-        got = f"{name}: columns of answers that were already given ({', '.join(map(repr, frame))})"
-        expected = "questions with their true answers: 'answer' here is what a system said"
-        do = "score them with rb.score, or name the true answer: fields={'answer': 'ground_truth'}"
-        raise DataError(got, expected, do)
-
-
-def _place_id(where: str) -> str:
-    """Name a record without an id by its place: "line-3"."""
-    return where.rpartition(", ")[2].replace(" ", "-")
+def _name(row: Mapping[str, Any], where: str) -> str:
+    """Return a record's id; without one its place: "line-3"."""
+    return as_id(row.get("id", where.rpartition(", ")[2].replace(" ", "-")))
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
@@ -295,7 +255,7 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     if references:
         meta |= about
     return Question(
-        as_id(row.get("id", _place_id(where))),
+        _name(row, where),
         asked.question,
         asked.answer,
         asked.references or references,
@@ -306,13 +266,13 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
 
 
 def _document(row: dict, where: str) -> Document:
-    title = str(row.get("title", as_id(row.get("id", _place_id(where)))))
+    title = str(row.get("title", _name(row, where)))
     meta = {name: value for name, value in row.items() if name not in _DOCUMENT}
     # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    sentences = list(as_record(_Page, row, where).sentences)
-    for i, sentence in enumerate(sentences[1:], 1):
-        if not sentence[0].isspace():
-            sentences[i] = f" {sentence}"
+    sentences: list[str] = []
+    for sentence in as_record(_Page, row, where).sentences:
+        joined = not sentences or sentence[0].isspace()
+        sentences.append(sentence if joined else f" {sentence}")
     text = "".join(sentences) or as_record(_Text, row, where, add=_ADD).text
     return Document(as_id(row.get("id", title)), title, text, tuple(sentences), meta)
 
@@ -320,7 +280,7 @@ def _document(row: dict, where: str) -> Document:
 def _warn_of_no_references(name: str, asked: Sequence[Question]) -> None:
     if any(q.references or "unanswerable" in q.kind.lower() for q in asked):
         return
-    columns = [column for question in asked[:1] for column in question.meta]
+    columns = list(asked[0].meta)
     if columns:
         warnings.warn(
             f"{name}: no question has supporting texts, so there is no IR score. Columns that were "
@@ -369,48 +329,40 @@ def validate(
     texts = [document.text for document in dataset.documents]
     references = [text for question in dataset.questions for text in question.references]
     in_documents = dict(zip(references, holders(references, texts, form), strict=True))
-    absent = {text for text, places in in_documents.items() if texts and not places}
-    problems: list[Problem] = []
     uses = Counter(question.id for question in dataset.questions)
+    problems = []
     for question in dataset.questions:
         if uses[question.id] > 1:
             what = "the id is used more than once"
             problems.append(Problem(question.id, what, "rename one of them"))
-        if question.references:
-            problems += _evidence_problems(question, absent, min_documents)
-        elif "unanswerable" not in question.kind.lower():
-            do = "add references or supporting_facts"
-            problems.append(Problem(question.id, "no supporting text", do))
+        for text in question.references:
+            if texts and not in_documents[text]:
+                what = f"supporting text not found in any document: {text[:60]!r}"
+                problems.append(Problem(question.id, what, "copy it from the document as it is"))
+        problems += _evidence_problems(question, min_documents)
     return problems
 
 
-def _evidence_problems(
-    question: Question, absent: set[str], min_documents: int
-) -> Iterator[Problem]:
-    for text in question.references:
-        if text in absent:
-            what = f"supporting text not found in any document: {text[:60]!r}"
-            yield Problem(question.id, what, "copy it from the document as it is")
+def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:
+    if not question.references:
+        if "unanswerable" not in question.kind.lower():
+            do = "add references or supporting_facts"
+            yield Problem(question.id, "no supporting text", do)
+        return
     count = len(set(question.meta.get("doc_ids", ())))
     if 0 < count < min_documents:
         what = f"evidence from {count} document(s), {min_documents} wanted"
         yield Problem(question.id, what, "add the missing hop, or lower min_documents")
-    if not _is_answered(question):
+    # An answer stands in the evidence, is yes or no, a choice that the question names, or reasoned.
+    answer = plain_words(question.answer)
+    texts = [" ".join(question.references), "yes", "no"]
+    if question.kind == "comparison":
+        texts.append(question.text)
+    stands = any(answer in plain_words(text) for text in texts)
+    if not stands and not str(question.meta.get("reasoning", "")).strip():
         what = f"the answer {question.answer!r} is not in its evidence word for word"
         do = (
             "correct it if it is wrong; if it is right in other words, a column 'reasoning' may "
             "say how it follows"
         )
         yield Problem(question.id, what, do, note=True)
-
-
-def _is_answered(question: Question) -> bool:
-    """Tell whether an answer is a string of the evidence, a yes or no, a choice that the question
-    names, or reasoned.
-    """
-    answer = plain_words(question.answer)
-    if answer.strip() in ("yes", "no") or answer in plain_words(" ".join(question.references)):
-        return True
-    if question.kind == "comparison" and answer in plain_words(question.text):
-        return True
-    return bool(str(question.meta.get("reasoning", "")).strip())

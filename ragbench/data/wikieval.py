@@ -6,24 +6,25 @@ results are agreement with the construction, never with people.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
-
-from ragbench.data.files import Filled, as_record, each_record, read_jsonl, shared_file
+from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.errors import check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
-DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
+# Dimension -> the better text, the worse one, and what faithfulness is judged against.
+_COMPARED = {
+    "faithfulness": ("answer", "ungrounded_answer", "context_v1"),
+    "answer_relevance": ("answer", "poor_answer", None),
+    "context_relevance": ("context_v1", "context_v2", None),
+}
+DIMENSIONS = tuple(_COMPARED)
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
-_without_prefix = AfterValidator(lambda text: _PREFIX.sub("", text, count=1).strip())
-_Passages = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class WikiEvalRow:
     """
 
     id: str
-    question: Annotated[Filled, _without_prefix]
-    context_v1: _Passages
-    context_v2: _Passages
-    answer: Annotated[str, _without_prefix]
-    ungrounded_answer: Annotated[str, _without_prefix]
-    poor_answer: Annotated[str, _without_prefix]
-    source: Annotated[str, BeforeValidator(lambda value: str(value or ""))] = ""
+    question: str
+    context_v1: tuple[str, ...]
+    context_v2: tuple[str, ...]
+    answer: str
+    ungrounded_answer: str
+    poor_answer: str
+    source: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
 
 
@@ -87,13 +88,19 @@ class WikiEval:
         return [_pair(row, dimension) for row in self.rows]
 
 
-def _pair(row: WikiEvalRow, dimension: Dimension) -> Pair:
-    first = _passages(row.context_v1)
-    if dimension == "faithfulness":
-        return Pair(row.id, row.question, row.answer, row.ungrounded_answer, first)
-    if dimension == "answer_relevance":
-        return Pair(row.id, row.question, row.answer, row.poor_answer)
-    return Pair(row.id, row.question, first, _passages(row.context_v2))
+def _pair(row: WikiEvalRow, dimension: str) -> Pair:
+    better, worse, context = (_text(row, name) for name in _COMPARED[dimension])
+    return Pair(row.id, row.question, better, worse, context)
+
+
+def _text(row: WikiEvalRow, name: str | None) -> str:
+    """Return a text of a row; passages with a blank line between them."""
+    if name is None:
+        return ""
+    text = getattr(row, name)
+    if isinstance(text, str):
+        return text
+    return "\n\n".join(passage.strip() for passage in text if passage.strip())
 
 
 def load_wikieval(path: str | Path | None = None) -> WikiEval:
@@ -109,18 +116,18 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
     given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
-    known = {part.name for part in fields(WikiEvalRow)}
+    numbers = itertools.count(1)
 
     def record(row: dict, where: str) -> WikiEvalRow:
-        meta = {name: value for name, value in row.items() if name not in known}
-        return replace(as_record(WikiEvalRow, {**row, "id": ""}, where), meta=meta)
+        texts = {name: row.pop(name) for name in ("context_v1", "context_v2")}
+        contexts = {
+            name: (text,) if isinstance(text, str) else tuple(text) for name, text in texts.items()
+        }
+        for name in ("question", "answer", "ungrounded_answer", "poor_answer"):
+            texts[name] = _PREFIX.sub("", row.pop(name), count=1).strip()
+        source = str(row.pop("source", "") or "")
+        return WikiEvalRow(
+            **{**texts, **contexts}, id=f"wikieval-{next(numbers):02d}", source=source, meta=row
+        )
 
-    rows = each_record(given, read_jsonl(given), record)
-    return WikiEval(
-        "wikieval", tuple(replace(row, id=f"wikieval-{n:02d}") for n, row in enumerate(rows, 1))
-    )
-
-
-def _passages(passages: Sequence[str]) -> str:
-    """Join passages, a blank line between them."""
-    return "\n\n".join(passage.strip() for passage in passages if passage.strip())
+    return WikiEval("wikieval", tuple(each_record(given, read_jsonl(given), record)))

@@ -61,7 +61,7 @@ def load_graded_answers(
         if path is None
         else Path(path)
     )
-    rows = read_records(path, GradedAnswer, once=lambda row: [f"id {row.id!r}"])
+    rows = read_records(path, GradedAnswer, once=lambda row: row.id)
     dev = {row.question_id for row in rows if row.split == "dev"}
     test = {row.question_id for row in rows if row.split == "test"}
     if dev & test:

@@ -64,17 +64,14 @@ def language_of(texts: Iterable[str]) -> str | None:
     unspaced = total(ANY_UNSPACED)
     words = counts.total() - unspaced
     if unspaced > 2 * words:  # a word of these scripts has about two characters
-        return (
-            "chinese"
-            if 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced
-            else None
-        )
+        is_chinese = 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced
+        return "chinese" if is_chinese else None
     shares = {}
     for language, known in _KNOWN.items():
         hits = [counts[word] for word in known if word in counts]
         if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
-            shares[language] = sum(hits) / words
-    most = [language for language, share in shares.items() if share == max(shares.values())]
+            shares[language] = sum(hits)
+    most = [language for language, hits in shares.items() if hits == max(shares.values())]
     return most[0] if len(most) == 1 else None
 
 

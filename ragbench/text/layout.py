@@ -55,7 +55,6 @@ _WIDE = (
     r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
 )
-_FIRST_WIDE = 0x3001
 _BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
 # By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is
 # hidden.
@@ -79,11 +78,9 @@ class Normalised:
         """Cut positions of the original (int array, any shape) in the normalised text: what ends
         before them.
         """
-        return (
-            positions
-            if self.stops is None
-            else np.searchsorted(self.stops, positions, side="right")
-        )
+        if self.stops is None:
+            return positions
+        return np.searchsorted(self.stops, positions, side="right")
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Start and end in the original of ``text[start:stop]``, which is not empty."""
@@ -103,23 +100,14 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     >>> normalise("the  quick\\nbrown fox jum-\\nped").text
     'the quick brown fox jumped'
     """
-    normal = unicodedata.is_normalized(form, text)
-    if normal and "  " not in text and not _odd(text):
-        return Normalised(text)
     normalised = Normalised(text)
-    if _any(_HIDDEN, text):
-        normalised = _edited(normalised, ((*m.span(), "") for m in _UNSEEN.finditer(text)))
-        normal = unicodedata.is_normalized(form, normalised.text)
-    if _any(_LIGATURES, normalised.text):
-        normalised = _edited(normalised, _unligated(normalised.text))
-        normal = unicodedata.is_normalized(form, normalised.text)
-    if not normal:
-        normalised = _edited(normalised, _compositions(normalised.text, form))
+    if unicodedata.is_normalized(form, text) and "  " not in text and not _odd(text):
+        return normalised
+    for edits in (_unseen, _unligated, _compositions):
+        normalised = _edited(normalised, edits(normalised.text, form))
     if _any(BREAKS, normalised.text):
         normalised = _edited(normalised, _divisions(normalised.text, facts))
-        if (_codes(normalised.text) >= _FIRST_WIDE).any():
-            runs = _BETWEEN_WIDE.finditer(normalised.text)
-            normalised = _edited(normalised, ((*m.span(), "") for m in runs if _any(BREAKS, m[0])))
+        normalised = _edited(normalised, _unspaced(normalised.text))
     return _single_spaced(normalised)
 
 
@@ -132,9 +120,8 @@ def comparable(
     """
     if form is None:
         return list(facts), Normalised(text)
-    return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(
-        text, form, facts
-    )
+    plain = [normalise(fact, form, facts).text.strip() for fact in facts]
+    return plain, normalise(text, form, facts)
 
 
 def holders(
@@ -168,13 +155,9 @@ def undivided(text: str) -> str:
     """
     if not _any(BREAKS, text):
         return text
-    text = _UNSEEN.sub("", text) if "\u00ad" in text else text
-    pieces = []
-    at = 0
-    for start, stop, _ in _divisions(text, ()):
-        pieces.append(text[at:start])
-        at = stop
-    return "".join([*pieces, text[at:]])
+    if "\u00ad" in text:
+        text = _UNSEEN.sub("", text)
+    return _edited(Normalised(text), _divisions(text, ())).text
 
 
 def _any(characters: str, text: str) -> bool:
@@ -188,11 +171,6 @@ def _odd(text: str) -> bool:
     return bool(_ODD[np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)].any())
 
 
-def _codes(text: str) -> np.ndarray:
-    """Code points: uint32 array, shape (len(text),)."""
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-
-
 def _single_spaced(normalised: Normalised) -> Normalised:
     """Make each run of white space one space, which stands for the first character of the run."""
     text = normalised.text
@@ -200,13 +178,12 @@ def _single_spaced(normalised: Normalised) -> Normalised:
         text = text.replace(blank, " ")
     if "  " not in text:
         return Normalised(text, normalised.starts, normalised.stops)
-    blank = _codes(text) == ord(" ")
-    kept = np.flatnonzero(~(blank & np.append(False, blank[:-1])))
-    starts, stops = (
-        (kept, kept + 1)
-        if normalised.starts is None
-        else (normalised.starts[kept], normalised.stops[kept])
-    )
+    is_kept = np.ones(len(text), bool)
+    for run in re.finditer("  +", text):
+        is_kept[run.start() + 1 : run.end()] = False
+    kept = np.flatnonzero(is_kept)
+    starts = kept if normalised.starts is None else normalised.starts[kept]
+    stops = kept + 1 if normalised.stops is None else normalised.stops[kept]
     return Normalised(re.sub("  +", " ", text), starts, stops)
 
 
@@ -217,21 +194,29 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     edits = list(edits)
     if not edits:
         return normalised
-    starts = np.arange(len(normalised.text)) if normalised.starts is None else normalised.starts
-    stops = np.arange(1, len(normalised.text) + 1) if normalised.stops is None else normalised.stops
+    length = len(normalised.text)
+    starts = np.arange(length) if normalised.starts is None else normalised.starts
+    stops = np.arange(1, length + 1) if normalised.stops is None else normalised.stops
     pieces = []
     firsts = []
     lasts = []
     at = 0
-    for start, stop, new in [*edits, (len(normalised.text), len(normalised.text), "")]:
+    for start, stop, new in [*edits, (length, length, "")]:
         pieces += [normalised.text[at:start], new]
-        firsts += [starts[at:start], *[starts[start : start + 1]] * len(new)]
-        lasts += [stops[at:start], *[stops[stop - 1 : stop]] * len(new)]
+        firsts += [starts[at:start], np.repeat(starts[start : start + 1], len(new))]
+        lasts += [stops[at:start], np.repeat(stops[stop - 1 : stop], len(new))]
         at = stop
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
-def _unligated(text: str) -> Iterator[_Edit]:
+def _unseen(text: str, form: Form) -> Iterator[_Edit]:
+    """Leave out what is not seen."""
+    if _any(_HIDDEN, text):
+        for match in _UNSEEN.finditer(text):
+            yield *match.span(), ""
+
+
+def _unligated(text: str, form: Form) -> Iterator[_Edit]:
     """Write the letters of each ligature."""
     for ligature in _LIGATURE.finditer(text):
         yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
@@ -267,9 +252,14 @@ def _divisions(text: str, facts: Iterable[str]) -> Iterator[_Edit]:
         at = run.start()
         before = _WORD_BEFORE.search(text, max(0, at - 60), at)
         if before and _any(BREAKS, run[1]):
-            kept = (
-                not before[0][-1].isalpha()
-                or not run[2][0].islower()
-                or (before[0], run[2]) in compounds
-            )
-            yield at + kept, run.end(), ""
+            divided = before[0][-1].isalpha() and run[2][0].islower()
+            if not divided or (before[0], run[2]) in compounds:
+                at += 1  # the hyphen stays
+            yield at, run.end(), ""
+
+
+def _unspaced(text: str) -> Iterator[_Edit]:
+    """Leave out line breaks between two Chinese or Japanese characters."""
+    for run in _BETWEEN_WIDE.finditer(text):
+        if _any(BREAKS, run[0]):
+            yield *run.span(), ""

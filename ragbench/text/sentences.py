@@ -138,14 +138,21 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
             start = gap.end()
     spans.append((start, len(text)))
     merged: list[Span] = []
-    for start, end in ((a, b) for a, b in spans if rule.holds.search(text, a, b)):
-        if merged and merged[-1][1] - merged[-1][0] < min_chars:
+    for start, end in spans:
+        if not rule.holds.search(text, start, end):
+            continue
+        if merged and _length(merged[-1]) < min_chars:
             merged[-1] = (merged[-1][0], end)
         else:
             merged.append((start, end))
-    if len(merged) > 1 and merged[-1][1] - merged[-1][0] < min_chars:
-        merged[-2:] = [(merged[-2][0], merged[-1][1])]
+    if len(merged) > 1 and _length(merged[-1]) < min_chars:
+        last = merged.pop()
+        merged[-1] = (merged[-1][0], last[1])
     return merged
+
+
+def _length(span: Span) -> int:
+    return span[1] - span[0]
 
 
 @lru_cache(maxsize=65536)

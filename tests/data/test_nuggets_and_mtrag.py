@@ -1,4 +1,4 @@
-"""TREC's nugget files there and back; MTRAG as it is shipped."""
+"""TREC's nugget files; MTRAG as it is shipped."""
 
 import gzip
 import json
@@ -6,8 +6,7 @@ import json
 import pytest
 
 from ragbench.data.mtrag import MEASURES, load_mtrag
-from ragbench.data.nuggets import read_nuggets, write_nuggets
-from ragbench.errors import DataError
+from ragbench.data.nuggets import read_nuggets
 from ragbench.metrics.nuggets import nugget_metrics
 from ragbench.paths import packaged_data
 
@@ -21,36 +20,12 @@ LINE = {
 }
 
 
-def test_a_track_file_is_read_and_written_alike(tmp_path):
-    first = tmp_path / "a.jsonl"
-    first.write_text(json.dumps(LINE) + "\n")
-    rows = read_nuggets(first)
-    assert rows.loc[0, ["question_id", "system", "answer"]].tolist() == [
-        "q-1",
-        "run a",
-        "Two days.",
-    ]
+def test_a_track_file_is_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps(LINE) + "\n")
+    rows = read_nuggets(tmp_path / "a.jsonl")
+    names = ["question_id", "question", "system", "answer"]
+    assert rows.loc[0, names].tolist() == ["q-1", "how long?", "run a", "Two days."]
     assert nugget_metrics(rows.loc[0, "nuggets"])["vital_strict"] == 1
-    again = read_nuggets(write_nuggets(rows, tmp_path / "b.jsonl"))
-    assert again.equals(rows)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"run_id": ""}, {"nuggets": [{"text": "x", "importance": "vital", "assignment": "yes"}]}],
-)
-def test_a_bad_line_is_named(tmp_path, change):
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"qid": "q-2"} | change) + "\n")
-    with pytest.raises(DataError, match="2"):
-        read_nuggets(path)
-
-
-def test_an_answer_given_twice_is_named(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(2 * (json.dumps(LINE) + "\n"))
-    with pytest.raises(DataError, match="q-1"):
-        read_nuggets(path)
 
 
 @pytest.mark.data

@@ -50,12 +50,8 @@ def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_
 
 def test_bad_rows_are_named_by_file_and_line(write_lines):
     lacking = {k: v for k, v in ROW.items() if k != "poor_answer"}
-    with pytest.raises(DataError, match=r"w.jsonl, line 2: no field 'poor_answer'"):
+    with pytest.raises(DataError, match=r"w.jsonl, line 2 .*'poor_answer'"):
         data.load_wikieval(write_lines("w.jsonl", ROW, lacking))
-    with pytest.raises(DataError, match=r"line 1: 'context_v1\.0' is 1"):
-        data.load_wikieval(write_lines("w.jsonl", {**ROW, "context_v1": [1]}))
-    with pytest.raises(DataError, match=r"line 1: 'question' is empty"):
-        data.load_wikieval(write_lines("w.jsonl", {**ROW, "question": " "}))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ RECORD = {
     "response": "Titan, I think.",
     "retrieved_context": [
         {"doc_id": "a", "text": "Ganymede is a moon."},
-        {"text": "No id.", "score": 0.5},
+        {"text": "No id."},
     ],
     "response_claims": [["Titan", "is", "largest"], "Titan is a moon."],
     "gt_answer_claims": [["Ganymede", "is", "largest"]],
@@ -56,7 +56,7 @@ def test_fields_arrive_under_the_names_of_the_metrics():
     )
     assert result.chunks == (
         RetrievedText(text="Ganymede is a moon.", doc_id="a"),
-        RetrievedText(text="No id.", extra={"score": 0.5}),
+        RetrievedText(text="No id."),
     )
     assert result.response_claims == (("Titan", "is", "largest"), "Titan is a moon.")
     assert result.reference_claims == (("Ganymede", "is", "largest"),)
@@ -100,7 +100,6 @@ def records(draw):
     several = lambda item, size: st.lists(item, min_size=size, max_size=size)  # noqa: E731
     ids = texts | st.integers() | st.none()
     bare = st.fixed_dictionaries({"text": texts}, optional={"doc_id": ids})
-    chunk = st.builds(lambda a, b, c: a | b | c, bare, extras, extras)
     optional = {
         "response_claims": several(claim, n),
         "gt_answer_claims": several(claim, m),
@@ -116,7 +115,7 @@ def records(draw):
         "query": texts,
         "gt_answer": texts,
         "response": texts,
-        "retrieved_context": several(chunk, k),
+        "retrieved_context": several(bare, k),
     }
     if not k:
         fixed["retrieved_context"] = st.just([]) | st.none()
@@ -131,28 +130,15 @@ def records(draw):
 @given(
     st.lists(records(), max_size=3),
     st.none() | st.fixed_dictionaries({"overall": st.just({"f1": 0.5})}),
-    extras,
 )
-def test_any_file_is_written_as_it_was_read(rows, metrics, rest):
-    data = {"results": [row | {"query_id": i} for i, row in enumerate(rows)]} | rest
+def test_any_file_is_written_as_it_was_read(rows, metrics):
+    data = {"results": [row | {"query_id": i} for i, row in enumerate(rows)]}
     data |= {} if metrics is None else {"metrics": metrics}
     before = json.dumps(data, sort_keys=True)
     results = from_ragchecker(data)
     again = to_ragchecker(results)
     assert json.loads(json.dumps(again)) == without_nulls(json.loads(before))
     assert to_ragchecker(from_ragchecker(again)) == again
-
-
-def test_sentences_come_back_whole_from_ragchecker_which_takes_them_for_lists_of_letters():
-    given = RECORD | {"response_claims": ["Titan is a moon.", ["Titan", "is", "largest"]]}
-    through = given | {"response_claims": [list(claim) for claim in given["response_claims"]]}
-    assert from_ragchecker(file(through)) == from_ragchecker(file(given))
-    triple = RECORD | {"gt_answer_claims": [["x", "=", "y"]]}
-    assert from_ragchecker(file(triple)).results[0].reference_claims == (("x", "=", "y"),)
-    with pytest.raises(
-        DataError, match=r"'response_claims\.0' is \[\]\n  expected: .*a sentence, or a triple"
-    ):
-        from_ragchecker(file(RECORD | {"response_claims": [[], "ok"]}))
 
 
 def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
@@ -173,7 +159,7 @@ def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
         ),
         (
             {"response_claims": ["ok", ["Titan", "is"]]},
-            ["'response_claims.1' is ['Titan', 'is']", "triple"],
+            ["response_claims.1", "['Titan', 'is']"],
         ),
         (
             {"answer2response": ["Neutral", "entailment"]},
@@ -190,9 +176,9 @@ def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
         ),
         (
             {"retrieved2response": [["Neutral"], ["Neutral"]]},
-            ["retrieved2response[0] has 1 labels", "2 labels"],
+            ["not 2 labels in each row"],
         ),
-        ({"metrics": {"f1": True}}, ["'metrics.f1' is True", "a number, or null"]),
+        ({"metrics": {"f1": "x"}}, ["'metrics.f1' is 'x'", "valid number"]),
     ],
 )
 def test_bad_field_is_named_with_the_id_of_its_result(change, said):
@@ -301,22 +287,7 @@ def test_pairs_carry_both_annotators_and_the_scores_of_their_own_responses(meta_
     ]
 
 
-HUMAN = "human_labeled_data.json"
 SCORES = "baseline_ragchecker.json"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        (HUMAN, lambda r: r[1].pop("gt_answer"), "lacks 'gt_answer'"),
-        (HUMAN, lambda r: r[2]["model2"].pop("response"), "lacks 'response'"),
-        (HUMAN, lambda r: r.pop(), "annotators that differ"),
-    ],
-)
-def test_bad_meta_evaluation_is_named(meta_folder, name, change, said):
-    rewrite(meta_folder, name, change)
-    with pytest.raises(DataError, match=said):
-        load_ragchecker_meta(meta_folder)
 
 
 @pytest.mark.parametrize(

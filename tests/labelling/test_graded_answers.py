@@ -75,7 +75,7 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(write_lines):
         ({"grade": True}, "line 2: 'grade' is True"),
         ({"second_grade": 9}, "line 2: 'second_grade' is 9"),
         ({"split": "train"}, "line 2: 'split' is 'train'"),
-        ({"id": "a"}, "line 2: id 'a' was there before"),
+        ({"id": "a"}, "line 2: 'a' was there before"),
         ({"split": "test"}, "g.jsonl: question_id 'q' is in both splits"),
     ],
 )

@@ -399,7 +399,6 @@ def dragonball() -> Dataset:
     ("call", "message"),
     [
         (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
-        (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
         (lambda: sentence_chunks([], 0), "size=0"),
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
         (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
