@@ -183,10 +183,12 @@ def _ollama() -> Check:
     from ollama import Client
 
     from ragbench.llm.failures import START_OLLAMA, printable
+    from ragbench.llm.models import ollama_settings
 
     do = f"{START_OLLAMA}; then for instance `ollama pull llama3:8b`. Without it: smollm2"
     try:
-        names = [printable(str(model.model)) for model in Client(timeout=2).list().models]
+        host, settings = ollama_settings(None, {}, 2.0)
+        names = [printable(str(model.model)) for model in Client(host, **settings).list().models]
     except Exception:  # of ollama, httpx, json and pydantic
         return Check(
             "Ollama",

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import hashlib
 import inspect
-import os
 import reprlib
 import sqlite3
 import threading
@@ -20,7 +19,6 @@ from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -157,10 +155,12 @@ class OllamaEmbedder(_Arrays):
     def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
         from ollama import Client
 
+        from ragbench.llm.models import ollama_settings
+
         self.name = name
         self.deadline_s = deadline_s
-        self._host = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
-        self._client = Client(host, timeout=deadline_s)
+        self._host, settings = ollama_settings(host, {}, deadline_s)
+        self._client = Client(self._host, **settings)
 
     def __repr__(self) -> str:
         return f"OllamaEmbedder({self.name!r})"
@@ -231,9 +231,7 @@ class OllamaEmbedder(_Arrays):
     def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
         from ragbench.llm.failures import failure
 
-        # without a user or password
-        server = urlsplit(self._host if "//" in self._host else f"//{self._host}")
-        where = f"{server.hostname}:{server.port or 11434}"
+        where = self._host.partition("//")[2]
         return failure(kind, detail, where, f"ollama:{self.name}", do=do or _DO.get(kind, ""))
 
 

@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import json
+import os
 import random
 import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -45,6 +48,7 @@ class Call:
     body: dict[str, Any]
     headers: dict[str, str]
     prompt: str
+    reader: asyncio.StreamReader
     written: float | None = None
 
 
@@ -77,6 +81,10 @@ def at_call(number: int, act: Callable[[], Any]) -> Callable[[dict[str, Any]], s
         return default_reply(request)
 
     return reply
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
@@ -124,7 +132,8 @@ class FakeOllama:
     counted : what ``/v1/chat/completions`` counts, where it is not the prompt's tokens.
     remote_host : where its models really run, as a name for a model of the cloud says.
     window : of a loaded model, where it is not num_ctx.
-    modelfile : the parameters of each model, as ``/api/show`` says them.
+    modelfile, template : the parameters and the chat template of each model, as ``/api/show`` says
+        them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
         get the 500 that llama.cpp's Python server gives.
     """
@@ -141,6 +150,7 @@ class FakeOllama:
     openai_schema: str = "json_schema"
     version: str = "0.24.0"
     modelfile: str = ""
+    template: str = ""
     window: int | None = None
     thinks: bool = True
     remote_host: str = ""
@@ -213,19 +223,19 @@ class FakeOllama:
                 pairs = (line.partition(":") for line in head[1:] if line)
                 headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                await self._answer(method, path, headers, json.loads(body) if body else {}, writer)
+                asked = json.loads(body) if body else {}
+                prompt = str((asked.get("messages") or [{}])[0].get("content", ""))
+                await self._answer(method, Call(path, asked, headers, prompt, reader), writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError, Hangup):
             pass
         finally:
             self._writers.discard(writer)
             writer.close()
 
-    async def _answer(
-        self, method: str, path: str, headers: dict[str, str], body: dict, out: asyncio.StreamWriter
-    ) -> None:
-        messages = body.get("messages") or [{}]
-        prompt = str(messages[0].get("content", ""))
-        call = Call(path, body, headers, prompt)
+    async def _answer(self, method: str, call: Call, out: asyncio.StreamWriter) -> None:
+        path = call.path
+        body = call.body
+        headers = call.headers
         if self.api_key and headers.get("authorization") != f"Bearer {self.api_key}":
             given = headers.get("authorization", "none")
             self.calls.append(call)
@@ -271,7 +281,7 @@ class FakeOllama:
             can = (
                 "embedding" if self.embed or full_name(body["model"]) == EMBEDDER else "completion"
             )
-            shown = {"modelfile": "", "parameters": self.modelfile, "template": "", "details": {}, "model_info": info,
+            shown = {"modelfile": "", "parameters": self.modelfile, "template": self.template, "details": {}, "model_info": info,
                      "capabilities": [can]}  # fmt: skip
             return await send_json(out, shown)
         if path == "/api/embed":
@@ -318,8 +328,14 @@ class FakeOllama:
         try:
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
-            if fault and fault.name in BEFORE:
-                return await BEFORE[fault.name](out, fault.value)
+            if fault and fault.name in REFUSALS:
+                return await _refuse(out, fault)
+            if fault and fault.name in BODIES:
+                return await send(out, *BODIES[fault.name])
+            if fault and fault.name in ("no_bytes", "hang_up"):
+                with contextlib.suppress(TimeoutError):  # say nothing, until the client goes away
+                    await asyncio.wait_for(call.reader.read(1), fault.value or 0)
+                raise Hangup
             if call.path == "/api/chat" and (refusal := self._refusal(body)):
                 return await send_json(out, {"error": refusal[1]}, refusal[0])
             if call.path == "/api/chat" and not body["messages"]:
@@ -519,44 +535,33 @@ async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | Non
     return None
 
 
-async def _no_bytes(out: asyncio.StreamWriter, seconds: float) -> None:
-    await asyncio.sleep(seconds)
-    raise Hangup
-
-
-async def _hang_up(out: asyncio.StreamWriter, _: Any) -> None:
-    raise Hangup
-
-
 _PAGE = (
     b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Corporate proxy</body></html>"
 )
-BEFORE: dict[str, Callable[[asyncio.StreamWriter, Any], Any]] = {
-    "500": lambda out, _: send_json(
-        out, {"error": "an error was encountered while running the model: EOF"}, 500
-    ),
-    "oom": lambda out, _: send_json(
-        out,
-        {"error": "model requires more system memory (9.3 GiB) than is available (3.1 GiB)"},
-        500,
-    ),
-    "429": lambda out, value: send_json(
-        out, {"error": "too many requests"}, 429, f"Retry-After: {value}\r\n"
-    ),
-    "503": lambda out, _: send_json(
-        out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
-    ),
-    "404": lambda out, _: send_json(out, {"error": "model 'llama3:8b' not found"}, 404),
-    "402": lambda out, _: send_json(out, {"error": "insufficient balance"}, 402),
-    "401": lambda out, _: send_json(out, {"error": "unauthorized"}, 401),
-    "400": lambda out, _: send_json(out, {"error": "invalid options: mirostat"}, 400),
-    "garbage": lambda out, _: send(out, 200, b"\x00\x01 not json at all", "application/x-ndjson"),
-    "no_reply": lambda out, _: send(out, 200, b'{"hello": "world"}\n', "application/x-ndjson"),
-    "html": lambda out, _: send(out, 200, _PAGE, "text/html"),
-    "html_502": lambda out, _: send(out, 502, _PAGE, "text/html"),
-    "no_bytes": _no_bytes,
-    "hang_up": _hang_up,
+# Status and words of a refusal.
+REFUSALS = {
+    "500": (500, "an error was encountered while running the model: EOF"),
+    "oom": (500, "model requires more system memory (9.3 GiB) than is available (3.1 GiB)"),
+    "429": (429, "too many requests"),
+    "503": (503, "server busy, please try again.  maximum pending requests exceeded"),
+    "404": (404, "model 'llama3:8b' not found"),
+    "402": (402, "insufficient balance"),
+    "401": (401, "unauthorized"),
+    "400": (400, "invalid options: mirostat"),
+    "refused": (400, ""),  # with the fault's own words
 }
+BODIES = {
+    "garbage": (200, b"\x00\x01 not json at all", "application/x-ndjson"),
+    "no_reply": (200, b'{"hello": "world"}\n', "application/x-ndjson"),
+    "html": (200, _PAGE, "text/html"),
+    "html_502": (502, _PAGE, "text/html"),
+}
+
+
+async def _refuse(out: asyncio.StreamWriter, fault: Fault) -> None:
+    status, words = REFUSALS[fault.name]
+    wait = f"Retry-After: {fault.value}\r\n" if status == 429 else ""
+    await send_json(out, {"error": words or fault.value}, status, wait)
 
 
 def main() -> None:

@@ -17,22 +17,15 @@ from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
-from ragbench.llm.context import Call, estimate_tokens
-from ragbench.llm.endpoints import (
-    FINISHED,
-    LONGEST_PAUSE_S,
-    Endpoint,
-    Received,
-    endpoint_of,
-    served_digest,
-)
+from ragbench.llm.context import estimate_tokens
+from ragbench.llm.endpoints import Endpoint, Received, endpoint_of
 from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
-from ragbench.llm.models import BOUNDS, DEADLINE_S
-from ragbench.llm.reply import CUT_SHORT, Reply, Usage
+from ragbench.llm.models import BOUNDS
+from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
 from ragbench.llm.structured import (
     as_messages,
+    is_json,
     json_schema_of,
-    json_values,
     read_reply,
     repair_messages,
     repeats,
@@ -43,9 +36,11 @@ log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
 _LONG = 200  # tokens of a prompt whose count is looked at
 _MOST_UNUSABLE = 20
-_UNREADABLE = ("unusable", "truncated")
+_LONGEST_PAUSE_S = 30.0  # between two tries
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
+CHECK_S = 10.0  # between two questions for the digest
+_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts", "form")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -113,46 +108,26 @@ def ask(
     under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
     the cassette has it too.
     """
-    endpoint = endpoint_of(model, num_predict)
+    endpoint = endpoint_of(model, num_predict, deadline_s)
     check_known("on_miss", [on_miss], ("raise", "reply"))
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    job = _Job(
-        endpoint,
-        _tasks(prompts, schema, ids, groups),
-        tape,
-        step,
-        on_length == "keep",
-        concurrency=concurrency or endpoint.concurrency,
-        deadline_s=deadline_s or endpoint.deadline_s or DEADLINE_S,
-        retries=retries,
-        patience_s=patience_s,
-        backoff_s=backoff_s,
-    )
+    tasks = _tasks(prompts, schema, ids, groups)
+    job = _Job(endpoint, tasks, tape, step, on_length == "keep", retries, patience_s, backoff_s)
     if tape is not None and tape.mode == "replay":
-        job.replay(tape, on_miss == "raise")
-    elif job.tasks:
-        _run(job, progress)
+        job.replay(strict=on_miss == "raise")
+    elif tasks:
+        job.run(concurrency or endpoint.concurrency, progress)
     replies = job.all_replies()
-    _report(step, replies)
+    failed = [reply for reply in replies if reply.error and reply.error.kind != "miss"]
+    for kind in dict.fromkeys(reply.error.kind for reply in failed):
+        some = [reply for reply in failed if reply.error.kind == kind]
+        count = f"{step + ': ' if step else ''}{len(some)} of {len(replies)}"
+        first = some[0]
+        log.warning("%s prompts failed (%s). First (%s): %s", count, kind, first.id, first.error)
     return replies
-
-
-def _report(step: str, replies: Sequence[Reply]) -> None:
-    """Log one line for each kind of failure, with the words of its first."""
-    failed: dict[str, list[Reply]] = {}
-    for reply in replies:
-        if reply.error is not None:
-            failed.setdefault(reply.error.kind, []).append(reply)
-    failed.pop("miss", None)  # asked for by on_miss
-    for kind, some in failed.items():
-        where = f"{step}: " if step else ""
-        count = f"{where}{len(some)} of {len(replies)}"
-        log.warning(
-            "%s prompts failed (%s). First (%s): %s", count, kind, some[0].id, some[0].error
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -196,28 +171,6 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any) -> list[_Task]:
     ]
 
 
-def _run(job: _Job, progress: bool | None) -> None:
-    from tqdm.auto import tqdm
-
-    # None: shown in a terminal
-    hidden = (len(job.tasks) < _BAR_FROM or None) if progress is None else not progress
-    # None: a bar below another one goes when it is done
-    about = {"desc": job.step or "ask", "unit": "prompt", "disable": hidden, "leave": None}
-    with tqdm(total=len(job.tasks), **about) as job.bar:
-        try:
-            job.run()
-        except KeyboardInterrupt:
-            job.stop(job.endpoint.fail("interrupted", "not answered yet"))
-            replies = job.all_replies()
-            errors = [reply.error.kind for reply in replies if reply.error is not None]
-            done = len(replies) - errors.count("interrupted")
-            kept = "in .replies"
-            if job.cassette is not None:
-                kept = f"recorded on {job.cassette.path.name}, run again to go on"
-            what = f"{done} of {len(replies)} replies are done ({kept})"
-            raise Interrupted(what, replies) from None
-
-
 @dataclass
 class _Job:
     """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
@@ -227,8 +180,6 @@ class _Job:
     cassette: Cassette | None
     step: str
     keep_cut: bool
-    concurrency: int
-    deadline_s: float
     retries: int
     patience_s: float
     backoff_s: float
@@ -239,51 +190,45 @@ class _Job:
     bar: Any = None
     cut_prompt_said: bool = False
     unusable: int | None = 0  # replies to schemas, until the first that can be read
+    unsure: list[_Task] = field(default_factory=list)  # done since the digest was asked for
+    checked: float = 0.0  # when that was
 
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
         self.stopped = threading.Event()
-        self.under_way: dict[int, Call] = {}  # by thread
-
-    def stop(self, reason: Exception) -> None:
-        """Ask for nothing more, and let go of what is under way."""
-        with self.lock:
-            self.over = self.over or reason
-            self.stopped.set()
-            for call in self.under_way.values():
-                call.end = 0.0
 
     # -- from the cassette
 
-    def replay(self, tape: Cassette, strict: bool) -> None:
+    def replay(self, strict: bool) -> None:
         """Serve everything from the cassette, without a socket; what is missing is a failure, or
         raised if strict.
         """
         about = (self.endpoint.model, len(self.tasks))
-        missing = self._look_up(tape, self.endpoint.pinned_digest)
+        missing = self._look_up(self.endpoint.pinned_digest)
         if missing and strict:
             ids = [self.tasks[place].id for task in missing for place in task.places]
-            raise tape.miss(ids, *about)
+            raise self.cassette.miss(ids, *about)
         for task in missing:
-            self._settle(task, self._reply(task, tape.miss([task.id], *about)))
+            self._settle(task, self._reply(task, self.cassette.miss([task.id], *about)))
 
-    def _look_up(self, tape: Cassette, on_server: str | None) -> list[_Task]:
+    def _look_up(self, on_server: str | None) -> list[_Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode
         only.
         """
-        asked = (self.endpoint.provider, self.endpoint.name)
-        digest = tape.choose_digest(*asked, on_server)
+        endpoint = self.endpoint
+        name = (endpoint.provider, endpoint.name)
+        digest = self.cassette.choose_digest(*name, on_server)
         if digest is None:
             return self.tasks
         self.digest = digest
-        self.keys = Keys(*asked, digest, self.endpoint.options)
+        self.keys = Keys(*name, digest, endpoint.options)
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
-        recorded = tape.get(task.key for task in self.tasks)
+        recorded = self.cassette.get(task.key for task in self.tasks)
         missing: dict[str, _Task] = {}
         for task in self.tasks:
             answer = recorded.get(task.key)
-            if answer is not None and (answer["ok"] or tape.mode == "replay"):
+            if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
                 self._settle(task, self._served(task, answer))
             elif task.key in missing:
                 # The same request twice: asked once, as a second run would find it on the cassette.
@@ -310,37 +255,64 @@ class _Job:
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             what = "the recorded reply was cut off"
             error = self.endpoint.fail("truncated", what, raw=answer["raw"])
-        kept = {name: answer[name] for name in _KEPT}
-        kept |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
+        kept = {name: answer.get(name, "") for name in _KEPT}
+        kept["usage"] = Usage.from_dict(answer["usage"])
         return self._reply(task, error, parsed=parsed, cached=True, host="", **kept)
 
     # -- from the server
 
-    def run(self) -> None:
+    def run(self, concurrency: int, progress: bool | None) -> None:
         """Serve what is recorded, ask for the rest in some threads, and settle every task."""
+        from tqdm.auto import tqdm
+
+        # None: shown in a terminal
+        hidden = (len(self.tasks) < _BAR_FROM or None) if progress is None else not progress
+        # None: a bar below another one goes when it is done
+        about = {"desc": self.step or "ask", "unit": "prompt", "disable": hidden, "leave": None}
+        with tqdm(total=len(self.tasks), **about) as self.bar:
+            try:
+                self._ask_missing(concurrency)
+            except KeyboardInterrupt:
+                self.stop(self.endpoint.fail("interrupted", "not answered yet"))
+                replies = self.all_replies()
+                errors = [reply.error.kind for reply in replies if reply.error is not None]
+                done = len(replies) - errors.count("interrupted")
+                kept = "in .replies"
+                if self.cassette is not None:
+                    kept = f"recorded on {self.cassette.path.name}, run again to go on"
+                what = f"{done} of {len(replies)} replies are done ({kept})"
+                raise Interrupted(what, replies) from None
+            finally:
+                if self.cassette is not None:
+                    self.cassette.release()
+
+    def _ask_missing(self, concurrency: int) -> None:
         # As long as everything is on the cassette, no server needs to be there.
-        on_server = served_digest(self.endpoint, self.patience_s, self.backoff_s)
+        endpoint = self.endpoint
+        on_server = endpoint.meet()
         missing = self.tasks
         if self.cassette is None:
             self.digest = on_server or ""
         else:
-            missing = self._look_up(self.cassette, on_server)
+            missing = self._look_up(on_server)
             if missing and on_server is not None:
-                asked = (self.endpoint.provider, self.endpoint.name)
-                self.cassette.register(*asked, self.digest)
-        if self.endpoint.dead is None:
-            self._work_through(_in_order(missing))
+                name = (endpoint.provider, endpoint.name)
+                self.cassette.register(*name, self.digest, endpoint.version)
+        if endpoint.dead is None and missing:
+            self._work_through(_in_order(missing), concurrency)
+            self._check_model(0.0)
         if self.over is not None and not isinstance(self.over, CallError):
             raise self.over  # a full disk ends the run
         for task in missing:
             if task.places[0] not in self.replies:
-                self._settle(task, self._reply(task, self.over or self.endpoint.dead))
+                self._settle(task, self._reply(task, self.over or endpoint.dead))
         if self.over is not None:
             log.warning("%s", self.over)
 
-    def _work_through(self, queue: deque[_Task]) -> None:
+    def _work_through(self, queue: deque[_Task], concurrency: int) -> None:
         """Ask in threads, which end with the process: a call under way holds nobody up."""
-        count = min(self.concurrency, self.endpoint.most_concurrent or self.concurrency, len(queue))
+        count = min(concurrency, self.endpoint.most_concurrent or concurrency, len(queue))
+        self.checked = time.monotonic()
         threads = []
         for _ in range(max(1, count)):
             context = contextvars.copy_context()
@@ -350,22 +322,74 @@ class _Job:
         for work in threads:
             while work.is_alive():
                 work.join(1.0)  # with a limit, or Ctrl-C waits for it on Windows
+                if self.cassette is not None:
+                    self.cassette.renew()
 
     def _work(self, queue: deque[_Task]) -> None:
         """Ask for one reply after the other, until there is none, or the server is gone."""
         try:
             while self.over is None and self.endpoint.dead is None:
                 task = queue.popleft()
-                if (reply := self._asked(task)) is None:
-                    return
-                self._check_model()
-                with self.lock:
-                    if self.over is None:
-                        self._finish(task, reply)
+                if self.keys is not None and not self.cassette.claim(task.key):
+                    self._take_from_others(task, queue)
+                elif (reply := self._asked(task)) is not None:
+                    ended = time.monotonic()
+                    self._check_model(CHECK_S)
+                    self._finish(task, reply, ended)
         except IndexError:
             return  # the queue is empty
         except Exception as error:  # of the cassette, on a full disk
             self.stop(error)
+
+    def _take_from_others(self, task: _Task, queue: deque[_Task]) -> None:
+        """Take the reply that another process has recorded, or look again later."""
+        answer = self.cassette.get([task.key]).get(task.key)
+        if answer is not None and answer["ok"]:
+            self._settle(task, self._served(task, answer))
+        else:
+            queue.append(task)
+            self.stopped.wait(0.05)
+
+    def stop(self, reason: Exception) -> None:
+        """Ask for nothing more, and let go of what is under way."""
+        with self.lock:
+            self.over = self.over or reason
+        self.stopped.set()
+        self.endpoint.let_go()
+
+    def _check_model(self, seconds: float) -> None:
+        """Ask for the digest where that was not done for so long.
+
+        What lies between two different ones is kept as neither: it is withdrawn.
+        """
+        endpoint = self.endpoint
+        if not endpoint.changes or not endpoint.found or endpoint.pinned_digest is not None:
+            return
+        began = time.monotonic()
+        with self.lock:
+            if self.over is not None or began - self.checked < seconds:
+                return
+            unsure = self.unsure
+            self.unsure = []
+        try:
+            now = endpoint.digest()
+        except CallError:  # away, or the model was deleted: the next call says so
+            with self.lock:
+                self.unsure += unsure
+            return
+        if now == endpoint.found:
+            self.checked = began
+            return
+        what = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
+        what = f"the model was replaced under its name in mid-run: {what}"
+        do = "pull the old one again, or run again with a new cassette file"
+        error = endpoint.fail("digest", what, do=do)
+        self.stop(error)
+        with self.lock:
+            for task in unsure + self.unsure:
+                self._settle(task, self._reply(task, error))
+            if self.cassette is not None:
+                self.cassette.withdraw(task.key for task in unsure + self.unsure)
 
     def _asked(self, task: _Task) -> Reply | None:
         """Ask for one reply; None where the server is to be asked no more."""
@@ -380,20 +404,21 @@ class _Job:
             said = f"{type(unnamed).__name__} while it was read: {unnamed}"
             return self._reply(task, self.endpoint.fail("unusable", said))
 
-    def _check_model(self) -> None:
-        """Ask for the digest again: what lies between two different ones is recorded as neither."""
-        endpoint = self.endpoint
-        if not (endpoint.changes and endpoint.found and endpoint.pinned_digest is None):
-            return
-        try:
-            now = endpoint.digest()
-        except CallError:
-            return  # away, or the model was deleted: the next call says so
-        if now != endpoint.found:
-            digests = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
-            what = f"the model was replaced under its name in mid-run: {digests}"
-            do = "pull the old one again, or run again with a new cassette file"
-            self.stop(endpoint.fail("digest", what, do=do))
+    def _answer(self, task: _Task) -> Reply:
+        """Ask for one reply, and again where that may help. Raises CallError."""
+        pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
+
+        def wait(state: RetryCallState) -> float:
+            # What the server asks for, and never less than a pause: 0 is no licence to hammer.
+            return max(pause(state), state.outcome.exception().retry_after or 0)  # type: ignore[union-attr]
+
+        # A pause ends when the run does.
+        settings = {"sleep": self.stopped.wait, "reraise": True}
+        reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
+        if not self.endpoint.answered:
+            self.endpoint.answered = self.endpoint.spoke = True
+            self.endpoint.loaded()
+        return reply
 
     def _again(self, state: RetryCallState) -> bool:
         """Whether another try may help."""
@@ -409,34 +434,6 @@ class _Job:
         retries = min(1, self.retries) if error.kind == "timeout" else self.retries
         return state.attempt_number <= retries
 
-    def _answer(self, task: _Task) -> Reply:
-        """Ask for one reply, and again where that may help. Raises CallError."""
-        pause = wait_random_exponential(self.backoff_s, max=LONGEST_PAUSE_S)
-
-        def wait(state: RetryCallState) -> float:
-            # What the server asks for, and never less than a pause: 0 is no licence to hammer.
-            return max(pause(state), state.outcome.exception().retry_after or 0)  # type: ignore[union-attr]
-
-        # A pause ends when the run does.
-        settings = {"sleep": self.stopped.wait, "reraise": True}
-        reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
-        if not self.endpoint.answered:
-            self.endpoint.answered = True
-            self.endpoint.loaded()
-        self.endpoint.spoke = True
-        return reply
-
-    def _call(self, messages: list[dict], schema: dict | None) -> Received:
-        call = Call(self.deadline_s)
-        thread = threading.get_ident()
-        self.under_way[thread] = call
-        if self.over is not None:
-            raise self.endpoint.fail("interrupted", "not answered yet")
-        try:
-            return self.endpoint.call(messages, schema, call)
-        finally:
-            del self.under_way[thread]
-
     def _attempt(self, task: _Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes
         back.
@@ -444,13 +441,13 @@ class _Job:
         messages = task.messages
         schema = json.loads(task.json_schema) if task.json_schema else None
         is_repair = False
-        while True:
+        while self.over is None:
             task.attempts += 1
             start = time.perf_counter()
-            received = self._call(messages, schema)
+            received = self.endpoint.call(messages, schema)
             task.spent += received.usage(time.perf_counter() - start)
             self._check_count(messages, received)
-            parsed, text, problem = _judge(self.endpoint, received, task.schema, self.keep_cut)
+            parsed, text, problem = self._judge(received, task.schema)
             if not problem:
                 about = {"raw": received.text, "finish": received.finish, "form": received.form}
                 return self._reply(task, text=text, parsed=parsed, **about)
@@ -460,6 +457,7 @@ class _Job:
                 raise self.endpoint.fail(kind, what, raw=received.text)
             is_repair = task.repaired = True
             messages = repair_messages(messages, received.text, problem, task.json_schema)
+        raise self.endpoint.fail("interrupted", "not answered yet")
 
     def _check_count(self, messages: list[dict], received: Received) -> None:
         """Say once where a server counts far fewer tokens than a prompt has."""
@@ -470,6 +468,34 @@ class _Job:
             do = "give num_ctx, and name a model of Ollama ollama:NAME"
             what = "%s counted %d tokens of a prompt of about %d, and may have cut it: %s"
             log.warning(what, self.endpoint.model, counted, sent, do)
+
+    def _judge(self, received: Received, schema: Any) -> tuple[Any, str, str]:
+        """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
+        endpoint = self.endpoint
+        text = received.text
+        thought = received.thinking.strip()
+        if problem := _broken(received, endpoint.num_ctx):
+            kind, what = problem
+            raise endpoint.fail(kind, what, raw=text)
+        if received.finish in CUT_SHORT and not (self.keep_cut and schema is None):
+            if schema is not None and is_json(text):
+                return read_reply(text, schema)  # a whole value, and white space up to the limit
+            limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
+            what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
+            if thought and not text.strip():
+                what += ", all of them thinking: switch it off (reasoning=False)"
+            if schema is None:
+                raise endpoint.fail("truncated", what, raw=text)
+            return None, "", what
+        if schema is not None and is_json(text):
+            return read_reply(text, schema)
+        said = without_thinking(text)
+        if not said:
+            thought = thought or said is None
+            what = "nothing but thinking, no answer after it" if thought else "an empty answer"
+            do = "raise num_predict, or switch thinking off (reasoning=False)"
+            raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
+        return (None, said, "") if schema is None else read_reply(text, schema)
 
     def _reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
         """Build the reply to a task: an answer, or the failure that ``error`` is."""
@@ -491,35 +517,41 @@ class _Job:
 
     # -- settling
 
-    def _finish(self, task: _Task, reply: Reply) -> None:
+    def _finish(self, task: _Task, reply: Reply, ended: float) -> None:
         """Record a reply that was just made, then settle it."""
-        if self.cassette is not None and self.keys is not None:
-            request = self.keys.request(task.messages, task.json_schema)
-            about = {"step": self.step, "prompt_id": task.id}
-            if not self.cassette.put(task.key, request, _to_answer(reply), **about):
-                # Another process was first: its answer stays, and is what a replay will give.
-                reply = self._served(task, self.cassette.get([task.key])[task.key])
-        self._settle(task, reply)
-        self._count_unusable(task, reply)
+        with self.lock:
+            if self.over is not None:
+                return
+            if self.keys is not None:
+                request = self.keys.request(task.messages, task.json_schema)
+                about = {"step": self.step, "prompt_id": task.id}
+                if not self.cassette.put(task.key, request, _to_answer(reply), **about):
+                    # Another process was first: its answer stays, and is what a replay will give.
+                    reply = self._served(task, self.cassette.get([task.key])[task.key])
+            if self.checked < ended:
+                self.unsure.append(task)
+            self._settle(task, reply)
+            self._count_unusable(task, reply)
 
     def _count_unusable(self, task: _Task, reply: Reply) -> None:
         """End a run where none of the first labels can be read: the others would not be either."""
         if task.schema is None or self.unusable is None:
             return
-        self.unusable = None if reply.ok else self.unusable + (reply.error.kind in _UNREADABLE)
+        if reply.ok:
+            self.unusable = None
+            return
+        self.unusable += reply.error.kind in ("unusable", "truncated")
         if self.unusable == _MOST_UNUSABLE:
-            what = (
-                f"none of the first {_MOST_UNUSABLE} replies could be read. The last: {reply.error}"
-            )
-            self.stop(self.endpoint.fail(reply.error.kind, what))
+            what = f"none of the first {_MOST_UNUSABLE} replies could be read. The last: "
+            self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
 
     def _settle(self, task: _Task, reply: Reply) -> None:
         first, *equal = task.places
+        if self.bar is not None and first not in self.replies:
+            self.bar.update(len(task.places))
         self.replies[first] = reply
         for place in equal:
             self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id)
-        if self.bar is not None:
-            self.bar.update(len(task.places))
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
@@ -535,59 +567,19 @@ def _in_order(tasks: Sequence[_Task]) -> deque[_Task]:
     return deque(sorted(tasks, key=lambda task: (turn[task.group], len(str(task.messages)))))
 
 
-Judged = tuple[Any, str, str]
-
-
-def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) -> Judged:
-    """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
-    _check_whole(endpoint, received)
-    text = received.text
-    if received.finish in CUT_SHORT and not (keep_cut and schema is None):
-        return _judge_cut(endpoint, received, schema)
-    if schema is not None and json_values(text)[:1] == [text.strip()]:
-        return read_reply(text, schema)  # nothing but JSON: a "<think>" inside is a word of it
-    said = without_thinking(text)
-    if not said:
-        what = "an empty answer"
-        if received.thinking.strip() or said is None:
-            what = "nothing but thinking, no answer after it"
-        do = "raise num_predict, or switch thinking off (reasoning=False)"
-        raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
-    return (None, said, "") if schema is None else read_reply(text, schema)
-
-
-def _check_whole(endpoint: Endpoint, received: Received) -> None:
-    """Raise CallError for a prompt that filled the window, and for a reply without its end."""
-    text = received.text
-    num_ctx = endpoint.num_ctx
-    if num_ctx and received.prompt_tokens is not None and received.prompt_tokens >= num_ctx:
+def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
+    """Say what is wrong with a prompt that filled the window, or a reply without its end."""
+    length = len(received.text)
+    if num_ctx and received.prompt_tokens and received.prompt_tokens >= num_ctx:
         what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
-        raise endpoint.fail("truncated", what, raw=text, do="raise num_ctx, or shorten the prompt")
+        return "truncated", what
+    if not received.finish and repeats(received.text):
+        return "truncated", f"the reply repeats itself, and ends after {length} characters"
     if not received.finish:
-        if repeats(text):
-            what = f"the reply repeats itself, and ends after {len(text)} characters"
-            raise endpoint.fail("truncated", what, raw=text)
-        what = f"the stream ended after {len(text)} characters, without its end mark"
-        raise endpoint.fail("server", what, raw=text)
+        return "server", f"the stream ended after {length} characters, without its end mark"
     if received.finish not in FINISHED | CUT_SHORT:
-        what = f"the server stopped for the reason {received.finish!r}"
-        raise endpoint.fail("unusable", what, raw=text)
-
-
-def _judge_cut(endpoint: Endpoint, received: Received, schema: Any) -> Judged:
-    text = received.text
-    if schema is not None and json_values(text) == [text.strip()]:
-        return read_reply(text, schema)  # a whole value, and white space up to the limit
-    limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
-    what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
-    if received.thinking.strip() and not text.strip():
-        what += ", all of them thinking: switch it off (reasoning=False), or raise num_predict"
-    if schema is None:
-        raise endpoint.fail("truncated", what, raw=text)
-    return None, "", what
-
-
-_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
+        return "unusable", f"the server stopped for the reason {received.finish!r}"
+    return None
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
@@ -595,8 +587,8 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     repeated.
     """
     answer = {name: getattr(reply, name) for name in ("ok", *_KEPT)}
-    if reply.form:
-        answer["form"] = reply.form
+    if not reply.form:
+        del answer["form"]
     answer |= {"usage": reply.usage.to_dict(), "error": None}
     if reply.error is not None:
         stored = reply.error.without_address()

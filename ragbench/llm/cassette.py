@@ -11,14 +11,15 @@ import contextlib
 import gzip
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,9 +28,11 @@ from ragbench.llm.failures import CallError, failure
 from ragbench.llm.structured import canonical_schema
 from ragbench.paths import written_whole
 
+log = logging.getLogger("ragbench.llm")
 FORMAT = "ragbench-cassette-1"
 MODES = ("record", "replay", "off")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
+_WHO = ("provider", "model", "digest", "options")
 _COLUMNS = (
     "key", "ok", "step", "prompt_id", "provider", "model", "digest", "request", "answer", "checksum", "recorded_at"
 )  # fmt: skip
@@ -42,6 +45,7 @@ CREATE TABLE IF NOT EXISTS replies (
     model TEXT NOT NULL, digest TEXT NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL, checksum TEXT NOT NULL,
     recorded_at TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL);
 INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
 COMMIT;
 """
@@ -52,25 +56,22 @@ _INSERT = (
     f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} "
     "WHERE replies.ok = 0"
 )
-_WAIT_S = 60.0
-_BATCH_SIZE = 1000  # rows read together
-_DAMAGED = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    EOFError,
-    zlib.error,
-    gzip.BadGzipFile,
+# A prompt is asked by one process at a time, and once: no claim where an answer is.
+_CLAIM = (
+    "INSERT INTO claims SELECT :key, :owner, :until "
+    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND ok = 1) "
+    "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
 )
+_CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
+_WAIT_S = 60.0
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError)
+_DAMAGED += (zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's
 # log.
 _inherited: list[sqlite3.Connection] = []
 
 
 # -- keys
-# --------------------------------------------------------------------------------------------------------------
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -119,42 +120,24 @@ class Keys:
     def request(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the request as stored: all that the key was made of."""
         whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
-        text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-        try:
-            text.encode()
-        except (
-            UnicodeEncodeError
-        ):  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
-            return json.dumps(whole, separators=(",", ":"))
-        return text
-
-
-def _rebuilt(request: Mapping[str, Any]) -> tuple[Keys, Sequence[dict], str]:
-    keys = Keys(*(request[name] for name in ("provider", "model", "digest", "options")))
-    return keys, request["messages"], canonical_schema(request["schema"])
+        return json.dumps(whole, separators=(",", ":"))
 
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _problems(key: str, request: str, answer: str, noted: str) -> list[str]:
-    """List what is wrong with a row: its key against its request, its answer against its checksum."""
-    try:
-        keys, *asked = _rebuilt(json.loads(request))
-        belongs = keys.key(*asked) == key
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        belongs = False
-    problems = [] if belongs else ["the key does not belong to the request"]
-    return (
-        problems
-        if _checksum(answer) == noted
-        else [*problems, "the answer was changed after recording"]
-    )
+def _problem(key: str, asked: Mapping[str, Any], answer: str, noted: str) -> str:
+    """Say what is wrong with a row: its key against its request, its answer against its checksum;
+    "" for nothing.
+    """
+    keys = Keys(*(asked[name] for name in _WHO))
+    if keys.key(asked["messages"], canonical_schema(asked["schema"])) != key:
+        return "the key does not belong to the request"
+    return "" if _checksum(answer) == noted else "the answer was changed after recording"
 
 
 # -- the file
-# ----------------------------------------------------------------------------------------------------------
 
 
 class Cassette:
@@ -191,6 +174,7 @@ class Cassette:
         self.digest = digest
         self.command = command
         self._lock = threading.RLock()
+        self._owner = uuid.uuid4().hex  # of claims
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         if mode != "off":
@@ -232,10 +216,9 @@ class Cassette:
         if self.mode != "record" and not self.path.exists():
             expected = "a recorded cassette (SQLite file)"
             raise DataError(f"{self.path}: no such cassette", expected, self._how_to_record())
+        open_it = _open_to_write if self.mode == "record" else _open_to_read
         try:
-            self._db = (
-                _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
-            )
+            self._db = open_it(self.path)
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from None
         self._pid = os.getpid()
@@ -243,47 +226,31 @@ class Cassette:
 
     def _unreadable(self, error: Exception) -> DataError:
         do = "give another path, or restore the file from its JSONL export"
-        return DataError(
-            f"{self.path}: not readable as a cassette ({error})",
-            "a cassette written by ragbench",
-            do,
-        )
+        what = f"{self.path}: not readable as a cassette ({error})"
+        return DataError(what, f"a cassette of format {FORMAT}", do)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
         with self._lock:
-            try:
-                return self._connection().execute(sql, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise self._unreadable(error) from None
+            return list(self._each(sql, values))
 
-    def _each(self, columns: Sequence[str]) -> Iterator[tuple]:
-        """Yield all rows in the order of their keys, a thousand in memory; the first column is the
-        key.
-        """
-        sql = (
-            f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT "
-            f"{_BATCH_SIZE}"
-        )
-        some = self.rows(sql, ("",))
-        while some:
-            yield from some
-            some = self.rows(sql, (some[-1][0],))
+    def _each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple]:
+        """Yield rows as they are read: a file of any size needs the memory of one."""
+        try:
+            yield from self._connection().execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from None
 
-    def _write(self, sql: str, values: Sequence[Any]) -> int:
+    def _write(self, sql: str, values: Any) -> int:
         with self._lock:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
-                do = (
-                    "make room or change the rights, then run again: what is recorded is not "
-                    "asked again"
-                )
+                do = "make room or change the rights, then run again: what is recorded stays"
                 what = f"{self.path}: cannot be written ({error})"
                 raise DataError(what, "a cassette that can be written", do) from None
 
     # -- for ask
-    # -------------------------------------------------------------------------------------------------------
 
     def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
         """Say which weights are meant by a model name; None when nothing is recorded and the server
@@ -294,60 +261,72 @@ class Cassette:
         """
         sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
         recorded = [row[0] for row in self.rows(sql, (provider, model))]
-        of_model = partial(failure, "digest", model=f"{provider}:{model}")
-        if self.digest is not None:
-            if on_server not in (None, self.digest):
-                raise of_model(
-                    f"the server has {_short(on_server)}, Cassette(digest=...) says "
-                    f"{_short(self.digest)}"
-                )
-            return self.digest
-        if recorded == [""]:
-            return (
-                ""  # recorded of a server that did not say what it has; there is nothing to compare
-            )
-        if len(recorded) > 1:
-            many = (
-                f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
-            )
-            raise of_model(f"{self.path.name} holds replies of {many}")
-        if recorded and on_server not in (None, recorded[0]):
-            what = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
-            do = (
-                f"record into a new file, choose with Cassette(..., digest={on_server!r}), or "
-                "pull the old model again"
-            )
-            raise of_model(f"two digests under one name: {self.path.name} was {what}", do=do)
-        return next(iter(recorded), on_server)
+        known = recorded if self.digest is None else [self.digest]
+        if known == [""]:
+            return ""  # of a server that did not say what it has: there is nothing to compare
+        if len(known) == 1 and on_server in (None, "", known[0]):
+            return known[0]
+        if not known:
+            return on_server
+        has = "" if on_server is None else f", the server now has {_short(on_server)}"
+        shown = " and ".join(map(_short, known))
+        what = f"two digests under one name: {self.path.name} was recorded with {shown}{has}"
+        do = (
+            f"record into a new file, choose with Cassette(..., digest={on_server or known[0]!r}), "
+            "or pull the old model again"
+        )
+        raise failure("digest", what, model=f"{provider}:{model}", do=do)
 
-    def register(self, provider: str, model: str, digest: str) -> None:
-        """Note the digest of a model beside its name."""
+    def register(self, provider: str, model: str, digest: str, version: str = "") -> None:
+        """Note the digest of a model beside its name, and the version of its server.
+
+        A server that was upgraded since the last recording is warned of.
+        """
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
+        name = f"server of {provider}:{model}"
+        before = self.rows("SELECT value FROM about WHERE name = ?", (name,))
+        if version and before != [(version,)]:
+            self._write("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, version))
+            if before:
+                what = "%s: recorded with version %s of the %s, which is now %s: replies may differ"
+                log.warning(what, self.path.name, before[0][0], name, version)
+
+    def claim(self, key: str) -> bool:
+        """Take a prompt for this process; False where it is answered, or another one asks it."""
+        now = time.time()
+        values = {"key": key, "owner": self._owner, "now": now, "until": now + _CLAIM_S}
+        return self._write(_CLAIM, values) == 1
+
+    def renew(self) -> None:
+        """Say that this process is still asking."""
+        until = time.time() + _CLAIM_S
+        self._write("UPDATE claims SET until = ? WHERE owner = ?", (until, self._owner))
+
+    def release(self) -> None:
+        """Give up what this process has claimed and not answered."""
+        with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
+            self._write("DELETE FROM claims WHERE owner = ?", (self._owner,))
+
+    def withdraw(self, keys: Iterable[str]) -> None:
+        """Take replies out again."""
+        for key in keys:
+            self._write("DELETE FROM replies WHERE key = ?", (key,))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply
         that was changed.
         """
-        wanted = list(keys)
+        sql = (
+            "SELECT key, answer, checksum, prompt_id FROM replies "
+            "WHERE key IN (SELECT value FROM json_each(?))"
+        )
         answers: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(wanted), _BATCH_SIZE):
-            some = wanted[start : start + _BATCH_SIZE]
-            sql = (
-                "SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN "
-                f"({','.join('?' * len(some))})"
-            )
-            for key, answer, noted, prompt_id in self.rows(sql, some):
-                if _checksum(answer) != noted:
-                    what = (
-                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after "
-                        "recording"
-                    )
-                    do = (
-                        f"restore the file, or take out the row with key {key} to have the "
-                        "prompt asked again"
-                    )
-                    raise DataError(what, "replies as they were recorded", do)
-                answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
+        for key, answer, noted, prompt_id in self.rows(sql, (json.dumps(list(keys)),)):
+            if _checksum(answer) != noted:
+                what = f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording"
+                do = f"restore the file, or take out the row with key {key} to ask again"
+                raise DataError(what, "replies as they were recorded", do)
+            answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
         return answers
 
     def put(
@@ -368,7 +347,9 @@ class Cassette:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         names = (asked["provider"], asked["model"], asked["digest"])
         row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now)
-        return self._write(_INSERT, row) == 1
+        recorded = self._write(_INSERT, row) == 1
+        self._write("DELETE FROM claims WHERE key = ?", (key,))
+        return recorded
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
         """Build the error for prompts that are not on the cassette, in replay mode."""
@@ -383,7 +364,6 @@ class Cassette:
         return f"record it, with the model's server running: {MODE_VARIABLE}=record {command}"
 
     # -- for people
-    # ----------------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
         """Write the rows (of these keys, or all) as JSON Lines, ``.gz`` too; return how many.
@@ -392,11 +372,11 @@ class Cassette:
         """
         written = 0
         with written_whole(path) as part, _lines(part, "w") as out:
-            for row in self._each(_COLUMNS):
-                if keys is None or row[0] in keys:
-                    record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-                    parsed = {name: json.loads(record[name]) for name in ("request", "answer")}
-                    record |= {"ok": bool(record["ok"]), **parsed}
+            for row in self._each(f"SELECT {', '.join(_COLUMNS)} FROM replies ORDER BY key"):
+                record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+                if keys is None or record["key"] in keys:
+                    record["ok"] = bool(record["ok"])
+                    record |= {name: json.loads(record[name]) for name in ("request", "answer")}
                     out.write((json.dumps(record) + "\n").encode())
                     written += 1
         return written
@@ -408,9 +388,9 @@ class Cassette:
         DataError with file and line for a damaged line; nothing of the file is then taken over.
         """
         if self.mode != "record":
-            raise ConfigError(
-                f"import into {self!r}", "a cassette in record mode", "open it with mode='record'"
-            )
+            got = f"import into {self!r}"
+            do = "open it with mode='record'"
+            raise ConfigError(got, "a cassette in record mode", do)
         number = added = 0
         with self._lock:
             db = self._connection()
@@ -418,9 +398,7 @@ class Cassette:
             try:
                 with _lines(path, "r") as lines:
                     for number, line in enumerate(lines, 1):  # noqa: B007
-                        row = _row(json.loads(line))
-                        added += self._write(_INSERT, row) == 1
-                        self.register(*row[4:7])
+                        added += self._take_over(json.loads(line))
                 db.execute("COMMIT")
             except BaseException as error:
                 db.rollback()  # or the replies that follow would be part of it, and lost
@@ -431,6 +409,19 @@ class Cassette:
                 raise DataError(what, expected, "take the export again") from None
         return added
 
+    def _take_over(self, record: dict[str, Any]) -> bool:
+        """Write one exported line; whether it was new. ValueError for a damaged one."""
+        asked = record["request"]
+        answer = json.dumps(record["answer"], separators=(",", ":"))
+        if problem := _problem(record["key"], asked, answer, record["checksum"]):
+            raise ValueError(problem)
+        keys = Keys(*(asked[name] for name in _WHO))
+        request = keys.request(asked["messages"], canonical_schema(asked["schema"]))
+        cells = {**record, **asked, "request": request, "answer": answer}
+        cells["ok"] = int(record["ok"])
+        self.register(asked["provider"], asked["model"], asked["digest"])
+        return self._write(_INSERT, [cells[name] for name in _COLUMNS]) == 1
+
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list
         what is wrong.
@@ -438,17 +429,15 @@ class Cassette:
         problems = [
             f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"
         ]
-        for key, prompt_id, *row in self._each(
-            ("key", "prompt_id", "request", "answer", "checksum")
-        ):
-            where = f"prompt {prompt_id!r} (key {key[:12]})"
-            problems += [f"{where}: {problem}" for problem in _problems(key, *row)]
-        doubled = (
-            "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
-        )
-        return problems + [
-            f"{model}: {count} digests under one name" for model, count in self.rows(doubled)
-        ]
+        sql = "SELECT key, prompt_id, request, answer, checksum FROM replies ORDER BY key"
+        for key, prompt_id, request, answer, noted in self._each(sql):
+            problem = _problem(key, json.loads(request), answer, noted)
+            if problem:
+                problems.append(f"prompt {prompt_id!r} (key {key[:12]}): {problem}")
+        sql = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
+        for model, count in self.rows(sql):
+            problems.append(f"{model}: {count} digests under one name")
+        return problems
 
 
 def _short(digest: str | None) -> str:
@@ -462,28 +451,11 @@ def _lines(path: str | os.PathLike[str], mode: str) -> IO[bytes]:
     return open(path, f"{mode}b")
 
 
-def _row(record: dict[str, Any]) -> tuple:
-    """Return the cells of one exported line, checked."""
-    answer = json.dumps(record["answer"], separators=(",", ":"))
-    keys, *asked = _rebuilt(record["request"])
-    request = keys.request(*asked)
-    if problems := _problems(record["key"], request, answer, record["checksum"]):
-        raise ValueError(problems[0])
-    cells = {
-        **record,
-        **record["request"],
-        "request": request,
-        "answer": answer,
-        "ok": int(record["ok"]),
-    }
-    return tuple(cells[name] for name in _COLUMNS)
-
-
 def _open_to_write(path: Path) -> sqlite3.Connection:
     """Open or make a cassette; several processes may do so at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     db = _connect(path.absolute().as_uri())
-    _refuse_other_files(db, path)
+    _refuse_other_files(db)
     until = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -510,22 +482,17 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
         # no log.
         db.close()
         db = _connect(f"{uri}&immutable=1")
-    _refuse_other_files(db, path, must_exist=True)
+    _refuse_other_files(db, must_exist=True)
     return db
 
 
-def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = False) -> None:
-    """Raise DataError when the file is SQLite, but no cassette of this format."""
+def _refuse_other_files(db: sqlite3.Connection, *, must_exist: bool = False) -> None:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    noted = (
-        db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
-        if "about" in tables
-        else None
-    )
+    noted = None
+    if "about" in tables:
+        noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
     if noted != (FORMAT,) and (tables or must_exist):
-        found = f"format {noted[0]}" if noted else f"tables {', '.join(sorted(tables)) or 'none'}"
-        what = f"{path}: an SQLite file, but no cassette of this version ({found})"
-        raise DataError(what, f"a cassette of format {FORMAT}", "give another path")
+        raise sqlite3.DatabaseError(f"tables {', '.join(sorted(tables)) or 'none'}")
 
 
 def _connect(uri: str) -> sqlite3.Connection:

@@ -1,5 +1,5 @@
 """The wire under the clients of Ollama and OpenAI: no prompt is cut in silence, no reply is
-endless.
+endless, and a call under way can be let go.
 
 Ollama is asked to refuse a prompt that does not fit (``truncate: false``), which its client cannot
 say. A count proves little: from 0.30 on Ollama counts what its cache did not have.
@@ -7,16 +7,17 @@ say. A count proves little: from 0.30 on Ollama counts what its cache did not ha
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import os
+import socket
 import ssl
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -38,31 +39,133 @@ def prompt_tokens(text: str) -> int:
     return estimate_tokens(text) + 4
 
 
-@dataclass
-class Call:
-    """One call under way: how long it may take, when it must be over, what its answer's head says.
-
-    ``deadline_s`` holds until the first byte, and from there to the last one.
-    """
-
-    deadline_s: float
-    end: float = math.inf
-    headers: httpx.Headers = field(default_factory=httpx.Headers)
-
-
-# Of this thread: the clients take no argument that would reach the transport.
-call_under_way: ContextVar[Call | None] = ContextVar("call_under_way", default=None)
-
-
 def proxy_for(host: str) -> str | None:
     """Return the proxy that the environment names for an address; this machine needs none."""
     url = httpx.URL(host)
-    if url.host in ("localhost", "::1") or url.host.startswith("127."):
-        return None
-    if urllib.request.proxy_bypass(url.host):
+    here = url.host in ("localhost", "::1") or url.host.startswith("127.")
+    if here or urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(url.scheme) or proxies.get("all")
+
+
+class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Under the clients of a model: completes requests, bounds replies in size and time.
+
+    ``options`` (proxy, verify) are of httpx's transports, which are made at the first request: a
+    proxy or certificate that cannot be used troubles no replay. The timeout of a request holds
+    until the first byte of its reply, and from there to the last one. ``port`` gives that of a
+    server which is started at the first request.
+    """
+
+    def __init__(
+        self,
+        inner: httpx.BaseTransport | None = None,
+        *,
+        port: Callable[[], int] | None = None,
+        **options: Any,
+    ) -> None:
+        self._inner = inner
+        self._port = port
+        self._async: httpx.AsyncBaseTransport | None = None
+        self._options = options
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request."""
+        if self._inner is None:
+            self._inner = _opened(httpx.HTTPTransport, self._options)
+        request = self._completed(request, request.read())
+        request.extensions["trace"] = self._note_connection
+        response = self._inner.handle_request(request)
+        busy = response.status_code in (429, 503)
+        if busy and request.url.path.startswith("/api/"):  # the client of Ollama drops the headers
+            words = response.read().decode("utf-8", "replace")
+            raise httpx.HTTPStatusError(words, request=request, response=response)
+        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
+        return response
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request of ``ainvoke``; `ask` makes none."""
+        if self._async is None:
+            self._async = _opened(httpx.AsyncHTTPTransport, self._options)
+        return await self._async.handle_async_request(
+            self._completed(request, await request.aread())
+        )
+
+    def _completed(self, request: httpx.Request, content: bytes) -> httpx.Request:
+        """Return the request with what its client cannot say, and a bound on connecting."""
+        url = request.url
+        if self._port is not None:
+            url = url.copy_with(host="127.0.0.1", port=self._port())
+        unchanged = (b"accept-encoding", b"content-length")
+        headers = [pair for pair in request.headers.raw if pair[0].lower() not in unchanged]
+        # a small compressed reply can be gigabytes
+        headers.append((b"accept-encoding", b"identity"))
+        timeout = {"read": None, "write": None, "pool": None} | request.extensions.get(
+            "timeout", {}
+        )
+        timeout["connect"] = min(timeout.get("connect") or math.inf, _CONNECT_S)
+        extensions = {**request.extensions, "timeout": timeout}
+        about = {"headers": headers, "extensions": extensions}
+        return httpx.Request(request.method, url, content=_with_fields(url, content), **about)
+
+    def _note_connection(self, event: str, details: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._connections.add(details["return_value"])
+
+    def abort(self) -> None:
+        """Break all connections: calls under way end, and the server stops writing."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+class _Bounded(httpx.SyncByteStream):
+    def __init__(self, stream: Any, seconds: float | None) -> None:
+        self._stream = stream
+        self._end = time.monotonic() + (seconds or math.inf)
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = MAX_BYTES
+        for piece in self._stream:
+            left -= len(piece)
+            if left < 0:
+                raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
+            if time.monotonic() > self._end:
+                raise httpx.ReadTimeout("the deadline is over")
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _with_fields(url: httpx.URL, content: bytes) -> bytes:
+    """Add what the clients cannot say to the body of a request.
+
+    ``shift: false`` ends an answer at num_ctx. From Ollama 0.30 on it also switches the prompt
+    cache off, so it is sent only where it can matter. The limit of tokens goes to OpenAI's
+    protocol under its older name, which all its servers but OpenAI's know; ``extra_body=
+    {"max_tokens": None}`` keeps the newer one.
+    """
+    to_openai = url.path.endswith("/chat/completions") and url.host != "api.openai.com"
+    if not to_openai and url.path not in ("/api/chat", "/api/embed"):
+        return content
+    body = json.loads(content)
+    if not to_openai:
+        body["truncate"] = False
+        if url.path == "/api/chat" and _could_overflow(body):
+            body["shift"] = False
+    elif "max_completion_tokens" in body and "max_tokens" not in body:
+        body["max_tokens"] = body.pop("max_completion_tokens")
+    elif body.get("max_tokens", 0) is None:
+        del body["max_tokens"]
+    return json.dumps(body).encode()
 
 
 def _could_overflow(body: dict[str, Any]) -> bool:
@@ -76,115 +179,19 @@ def _could_overflow(body: dict[str, Any]) -> bool:
     return longest < 0 or text / 2 + longest > options.get("num_ctx", 4096)
 
 
-def _with_fields(path: str, host: str, content: bytes) -> bytes:
-    """Add what the clients cannot say to the body of a request.
-
-    ``shift: false`` ends an answer at num_ctx. From Ollama 0.30 on it also switches the prompt
-    cache off, so it is sent only where it can matter. The limit of tokens goes to OpenAI's
-    protocol under its older name, which all its servers but OpenAI's know.
-    """
-    if path in ("/api/chat", "/api/embed"):
-        body = json.loads(content) | {"truncate": False}
-        if path == "/api/chat" and _could_overflow(body):
-            body["shift"] = False
-        return json.dumps(body).encode()
-    if path.endswith("/chat/completions") and host != "api.openai.com":
-        body = json.loads(content)
-        if "max_completion_tokens" in body:
-            body["max_tokens"] = body.pop("max_completion_tokens")
-        return json.dumps(body).encode()
-    return content
-
-
-def _rewritten(request: httpx.Request, content: bytes) -> httpx.Request:
-    replaced = (b"accept-encoding", b"content-length")
-    headers = [pair for pair in request.headers.raw if pair[0].lower() not in replaced]
-    headers.append((b"accept-encoding", b"identity"))  # a small compressed reply can be gigabytes
-    extensions = request.extensions
-    if (call := call_under_way.get()) is not None:
-        extensions = {**extensions, "timeout": dict.fromkeys(("read", "write"), call.deadline_s)}
-        extensions["timeout"] |= {"connect": _CONNECT_S, "pool": call.deadline_s}
-    content = _with_fields(request.url.path, request.url.host, content)
-    more = {"headers": headers, "content": content, "extensions": extensions}
-    return httpx.Request(request.method, request.url, **more)
-
-
-class Transport(httpx.BaseTransport):
-    """Under a client of Ollama or OpenAI: completes requests, bounds replies in size and time.
-
-    ``options`` (proxy, verify) are of httpx's transport, which is made at the first request: a
-    proxy or certificate that cannot be used troubles no replay.
-    """
-
-    def __init__(self, inner: httpx.BaseTransport | None = None, **options: Any) -> None:
-        self._inner = inner
-        self._options = options
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request."""
-        if self._inner is None:
-            self._inner = _made(httpx.HTTPTransport, self._options)
-        response = self._inner.handle_request(_rewritten(request, request.read()))
-        call = call_under_way.get()
-        if call is not None:
-            call.headers = response.headers
-            call.end = min(call.end, time.monotonic() + call.deadline_s)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
-        response.stream = _Bounded(response.stream, call)
-        return response
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._inner is not None:
-            self._inner.close()
-
-
-class _Bounded(httpx.SyncByteStream):
-    def __init__(self, stream: Any, call: Call | None) -> None:
-        self._stream = stream
-        self._call = call
-
-    def __iter__(self) -> Iterator[bytes]:
-        count = 0
-        for piece in self._stream:
-            count += len(piece)
-            if count > MAX_BYTES:
-                raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
-            if self._call is not None and time.monotonic() > self._call.end:
-                raise httpx.ReadTimeout("the deadline is over")
-            yield piece
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class AsyncTransport(httpx.AsyncBaseTransport):
-    """The same requests for ``ainvoke``; `ask` does not use it."""
-
-    def __init__(self, **options: Any) -> None:
-        self._inner: httpx.AsyncBaseTransport | None = None
-        self._options = options
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request."""
-        if self._inner is None:
-            self._inner = _made(httpx.AsyncHTTPTransport, self._options)
-        return await self._inner.handle_async_request(_rewritten(request, await request.aread()))
-
-
 @functools.lru_cache(maxsize=4)
 def _trusted(file: str | None) -> ssl.SSLContext:
     """Read the certificates that are trusted, once: it takes 40 ms."""
     return httpx.create_ssl_context()
 
 
-def _made(kind: Any, options: dict[str, Any]) -> Any:
+def _opened(kind: Any, options: dict[str, Any]) -> Any:
     limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+    certificates = os.environ.get("SSL_CERT_FILE")
     try:
         if options.get("verify", True) is True:
-            options = {**options, "verify": _trusted(os.environ.get("SSL_CERT_FILE"))}
+            options = {**options, "verify": _trusted(certificates)}
         return kind(limits=limits, **options)
     except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
-        what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {os.environ.get('SSL_CERT_FILE')}"
+        what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {certificates}"
         raise httpx.ConnectError(f"{type(error).__name__}: {error}; {what}") from None

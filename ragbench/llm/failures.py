@@ -7,12 +7,11 @@ inside a stream).
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from ragbench.errors import ModelError
 
@@ -48,6 +47,13 @@ KINDS = {
 START_OLLAMA = (
     "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
 )
+# What helps where these words are seen: a failure's usual remedy would not.
+_REMEDIES = {
+    "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to a file with the server's certificate",
+    "max_completion_tokens": "pass extra_body={'max_tokens': None}",
+    "response_format": "pass extra_body={'response_format': {'type': 'json_object'}}",
+    "temperature": "pass temperature=1, or temperature=None to send none",
+}
 # true of every prompt that this host is sent
 HOST_FAILURES = frozenset({"down", "no_model", "auth"})
 TRANSIENT = frozenset({"down", "busy", "timeout", "server"})  # another try may help
@@ -107,23 +113,16 @@ def failure(
             "no_model": f"ollama pull {name}",
         }
         usual = remedies.get(kind, usual)
+    helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
     got = redact(f"{source}: {detail}" if source else detail, secrets)
     about |= {"kind": kind, "host": host, "model": model, "raw": _hide(raw, secrets)}
-    return CallError(got, expected, redact(do or usual, secrets), **about)
+    return CallError(got, expected, redact(do or "; ".join(helps) or usual, secrets), **about)
 
 
 # -- from a server's own signs to a kind
 
-_CONTEXT = re.compile(
-    r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE
-)
-_OPTIONS = re.compile(
-    r"must be of type|invalid (json schema|format|option)|response_format", re.IGNORECASE
-)
-_BUSY = re.compile("server busy|loading model|too many requests", re.IGNORECASE)
-_NO_MONEY = re.compile("quota|billing", re.IGNORECASE)
 # Exceptions of httpx, the clients and Python, by name: the client of OpenAI need not be installed.
-# A connection error of a client stands for a broken reply too, so that is looked for first.
+# The first that is there counts: a connection error of a client stands for a broken reply too.
 _BY_NAME = {
     "RemoteProtocolError": "broken",
     "ReadError": "broken",
@@ -133,17 +132,26 @@ _BY_NAME = {
     "JSONDecodeError": "broken",
     "ConnectError": "down",
     "ConnectTimeout": "down",
+    "ReadTimeout": "timeout",
+    "WriteTimeout": "timeout",
+    "PoolTimeout": "timeout",
+    "APITimeoutError": "timeout",
+    "TimeoutError": "timeout",
     "ConnectionError": "down",
     "ConnectionRefusedError": "down",
     "APIConnectionError": "down",
     "gaierror": "down",
-    "ReadTimeout": "timeout",
-    "WriteTimeout": "timeout",
-    "PoolTimeout": "timeout",
-    "TimeoutError": "timeout",
-    "APITimeoutError": "timeout",
     "LengthFinishReasonError": "truncated",
     "UnicodeEncodeError": "unusable",
+}
+_BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 404: "no_model", 405: "down", 429: "busy"}
+_BY_STATUS |= {503: "busy"}
+# What an error's words say where its status does not; the first that fits counts.
+_BY_WORDS = {
+    "busy": "server busy|loading model|too many requests",
+    "no_model": "does not support chat",
+    "truncated": "context.?(length|size|window)|prompt is too long|input length exceeds",
+    "unusable": "must be of type|invalid (json schema|format|option)|response_format",
 }
 
 
@@ -152,28 +160,28 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     says, HTTP status.
     """
     chain = list(_chain(error))
-    words = _server_words(str(getattr(error, "error", None) or error))
-    said = _one_line(words) or type(error).__name__
+    body = getattr(error, "body", None) or getattr(error, "error", None) or str(error)
+    words = _one_line(_server_words(body)) or type(error).__name__
     status = next(filter(None, map(_status, chain)), 0)
-    if "token repeat limit" in said.lower():
-        return "truncated", said, max(status, 0)
-    if status >= 300:
-        page = "a web page: " if said.lower().startswith(("<!doctype", "<html")) else ""
-        return _from_status(status, said), f"HTTP {status}: {page}{said}", status
+    if "token repeat limit" in words.lower():
+        return "truncated", words, max(status, 0)
     if status < 0:  # an error inside a reply that began with 200
-        return _from_status(500, said), said, 0
-    kinds = {_BY_NAME.get(type(link).__name__): _one_line(str(link)) for link in reversed(chain)}
-    if "broken" in kinds:
-        return "server", f"the reply broke off or is no JSON ({kinds['broken'] or said})", 0
-    kind = next((kind for kind in _BY_NAME.values() if kind in kinds), "server")
-    return kind, f"no connection ({said})" if kind == "down" else said, 0
+        return _from_status(500, words), words, 0
+    if status >= 300:
+        page = "a web page: " if words.lower().startswith(("<!doctype", "<html")) else ""
+        return _from_status(status, words), f"HTTP {status}: {page}{words}", status
+    names = {type(link).__name__ for link in chain}
+    kind = next((kind for name, kind in _BY_NAME.items() if name in names), "server")
+    if kind == "broken":
+        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
+    return kind, f"no connection ({words})" if kind == "down" else words, 0
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and those that caused it."""
-    seen = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
         yield error
         error = error.__cause__ or error.__context__
 
@@ -188,27 +196,27 @@ def _status(error: BaseException) -> int:
 
 
 def _from_status(status: int, words: str) -> str:
-    rules = (
-        ("auth", status in (401, 402, 403) or (status == 429 and _NO_MONEY.search(words))),
-        ("busy", status in (429, 503) or _BUSY.search(words)),
-        ("no_model", status == 404 or "does not support chat" in words.lower()),
-        ("truncated", _CONTEXT.search(words)),
-        ("server", status >= 500 and not _OPTIONS.search(words)),
-        ("down", 300 <= status < 400 or status == 405),
-    )
-    return next((kind for kind, holds in rules if holds), "unusable")
+    if status == 429 and re.search("quota|billing", words, re.IGNORECASE):
+        return "auth"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    for kind, pattern in _BY_WORDS.items():
+        if re.search(pattern, words, re.IGNORECASE):
+            return kind
+    if status >= 500:
+        return "server"
+    return "down" if status < 400 else "unusable"
 
 
-def _server_words(body: str) -> str:
+def _server_words(body: Any) -> str:
     """Return the message inside a JSON error body, or the body itself."""
-    try:
-        error = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
+    if isinstance(body, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            body = json.loads(body)
     for name in ("error", "detail", "message"):
-        if isinstance(error, dict):
-            error = error.get(name, error)
-    return str(error)
+        if isinstance(body, dict):
+            body = body.get(name, body)
+    return str(body)
 
 
 def _one_line(text: str) -> str:
@@ -217,7 +225,6 @@ def _one_line(text: str) -> str:
 
 
 # -- secrets
-# --------------------------------------------------------------------------------
 
 _SECRET_NAME = re.compile(
     r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",
@@ -248,19 +255,16 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _looks_like_key(text: str) -> bool:
-    """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are
-    ordinary words.
+def secret_strings(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Collect keys from a model's fields: SecretStr, and texts under names that sound secret, in
+    headers and bodies too. Longest first; "test", "none" and "not-needed" are ordinary words.
     """
-    return len(text) >= _KEY_CHARS and len(set(text)) >= _KEY_LETTERS and len(text.split()) == 1
-
-
-def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
-    """Collect keys from a model's fields: SecretStr, headers and bodies, passwords in addresses.
-    Longest first.
-    """
-    secrets = {secret for field in fields for secret in _secrets_of(*field)}
-    return tuple(sorted(filter(_looks_like_key, secrets), key=len, reverse=True))
+    secrets = {
+        secret
+        for secret in _secrets_of("", fields)
+        if len(secret) >= _KEY_CHARS and len(set(secret)) >= _KEY_LETTERS and " " not in secret
+    }
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def _secrets_of(name: str, value: Any) -> Iterator[str]:
@@ -269,14 +273,8 @@ def _secrets_of(name: str, value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for inner, part in value.items():
             yield from _secrets_of(str(inner), part)
-    elif isinstance(value, str):
-        if sounds_secret(name):
-            yield value.split(" ", 1)[-1]
-        if value.startswith("Basic "):
-            pair = base64.b64decode(value.split(" ", 1)[1]).decode("utf-8", "replace")
-            yield from (pair, pair.partition(":")[2])
-        if "@" in value and "//" in value and (password := urlsplit(value).password):
-            yield from (password, unquote(password))
+    elif isinstance(value, str) and sounds_secret(name):
+        yield value.split(" ", 1)[-1]  # without "Bearer"
 
 
 def _hide(text: str, secrets: tuple[str, ...]) -> str:

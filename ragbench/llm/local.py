@@ -12,13 +12,13 @@ False})``.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import functools
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import secrets
 import subprocess
@@ -27,11 +27,12 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ragbench.llm.failures import CallError, failure
 from ragbench.paths import package_folder, sha256_of
 
+log = logging.getLogger("ragbench.llm")
 SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,6 +43,7 @@ _GET_SERVER = (
     "the file with Ollama "
     "or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
+_HEAD_BYTES = 32 * 2**20  # of a model file; its settings and vocabulary stand before the weights
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
 
@@ -124,11 +126,8 @@ class _Server:
     @property
     def pid(self) -> int | None:
         """Process id of the running server, or None."""
-        return (
-            self._process.pid
-            if self._process is not None and self._process.poll() is None
-            else None
-        )
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if running else None
 
     def port(self) -> int:
         """Return the port on 127.0.0.1; starts the server where none runs. Raises CallError."""
@@ -136,14 +135,6 @@ class _Server:
             if self.pid is None:
                 self._start()
             return self._port
-
-    def reach(self, request: Any) -> None:
-        """Turn an httpx request to the server's address of the moment (a hook of the clients)."""
-        request.url = request.url.copy_with(host="127.0.0.1", port=self.port())
-
-    async def reach_async(self, request: Any) -> None:
-        """Do the same without holding up the event loop while the server starts."""
-        await asyncio.to_thread(self.reach, request)
 
     def stop(self) -> None:
         with self._lock:
@@ -163,23 +154,23 @@ class _Server:
     def _start(self) -> None:
         path = self.file.existing()
         with open(path, "rb") as file:
-            if file.read(4) != b"GGUF":
-                raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
+            head = file.read(_HEAD_BYTES)
+        if head[:4] != b"GGUF":
+            raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
+        if b"tokenizer.chat_template" not in head:
+            what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
+            log.warning(what, path.name)
         if importlib.util.find_spec("xllamacpp") is None:
             raise self.file.fail("the package xllamacpp is not installed", _GET_SERVER)
-        settings = {
-            "path": str(path),
-            "alias": self.file.name,
-            "num_ctx": self.num_ctx,
-            "key": self.key,
-        }
+        settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx}
+        settings["key"] = self.key
         # -P: a file of the working folder is not imported in place of a module
         command = [sys.executable, "-P", "-m", "ragbench.llm.local"]
         pipe = subprocess.PIPE
-        with tempfile.TemporaryFile() as log:
+        with tempfile.TemporaryFile() as said:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
             process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=said, start_new_session=True
             )
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
@@ -189,27 +180,18 @@ class _Server:
             if not port:
                 process.wait()
                 _close(process)
-                raise self._broken(path, process.returncode, log)
+                raise self._broken(path, process.returncode, said)
         self._process = process
         self._port = int(port)
 
     def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
         log.seek(0)
         lines = log.read().decode("utf-8", "replace").splitlines()
-        causes = [
-            line.partition("error loading model:")[2].strip()
-            for line in lines
-            if "error loading model:" in line
-        ]
-        why = "; ".join(causes) or (lines[-1] if lines else "it says nothing")
-        return self.file.fail(
-            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why} (exit status "
-            f"{status})",
-            (
-                "get the file again and compare its sha256; a very new kind of model needs a newer "
-                "xllamacpp"
-            ),
-        )
+        causes = [line for line in lines if "error loading model:" in line] or lines[-1:]
+        why = f"{'; '.join(causes) or 'it says nothing'} (exit status {status})"
+        what = f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}"
+        do = "get the file again and compare its sha256; a new model needs a newer xllamacpp"
+        return self.file.fail(what, do)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import httpx
 from langchain_ollama import ChatOllama
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
-from ragbench.llm.context import AsyncTransport, Transport, proxy_for
+from ragbench.llm.context import Transport, proxy_for
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
 DEADLINE_S = 600.0
@@ -98,109 +98,124 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
-    settings = {"temperature": temperature, "seed": seed, "num_ctx": num_ctx}
-    settings |= {"deadline_s": deadline_s, "digest": digest}
+    limits = {
+        "temperature": temperature,
+        "seed": seed,
+        "num_ctx": num_ctx,
+        "deadline_s": deadline_s,
+        "digest": digest,
+    }
     if isinstance(spec, Mapping):
-        given = {**settings, "host": host, "num_predict": num_predict, "api_key": api_key}
+        given = {**limits, "host": host, "num_predict": num_predict, "api_key": api_key}
         given |= {"cloud": cloud, **options, **spec}
         return chat_model(str(given.pop("use", "")), **given)
     provider, _, name = spec.partition(":")
+    host = options.pop("base_url", host)
     if spec == SMOLLM2:
         provider = "gguf"
         name = SMOLLM2
-        settings["digest"] = digest or SMOLLM2_SHA256
+        limits["digest"] = digest or SMOLLM2_SHA256
     if provider not in _PROVIDERS:
         if api_key is not None:
             options["api_key"] = api_key
         return _other(spec, provider, name, temperature, options)
-    _check(provider, name, settings, options)
-    if num_ctx is None and provider != "openai":
-        settings["num_ctx"] = NUM_CTX
-    settings |= options
-    if provider == "ollama":
-        settings |= {"num_predict": num_predict, "cloud": cloud}
-        return _ollama(name, host, api_key, settings)
-    settings["max_tokens"] = num_predict
-    if provider == "gguf":
-        return _local(name, host, settings)
-    return _openai(name, host, api_key, settings)
-
-
-def _check(provider: str, name: str, settings: dict, options: dict) -> None:
     if not name:
         do = "say which model, for example 'ollama:llama3:8b'"
         raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
-    for limit in ("deadline_s", "num_ctx"):
-        value = settings[limit]
-        if value is not None and not value > 0:
-            do = "leave it out for the default"
-            raise ConfigError(f"{limit}={value}", "a number above 0", do)
-    if "base_url" in options:
-        raise ConfigError("base_url=...", "host=...", "write host= for the address of a server")
-    chat = OllamaChat if provider == "ollama" else _openai_chat()
-    aliases = {field.alias for field in chat.model_fields.values() if field.alias}
-    check_known(f"option of {chat.__bases__[-1].__name__}", options, {*chat.model_fields, *aliases})
+    if provider != "openai":
+        limits["num_ctx"] = num_ctx or NUM_CTX
+    if provider == "ollama":
+        limits |= {"num_predict": num_predict, "cloud": cloud}
+        return _ollama(name, host, api_key, limits, options)
+    limits["max_tokens"] = num_predict
+    make = _local if provider == "gguf" else _openai
+    return make(name, host, api_key, limits, options)
 
 
-def _ollama(name: str, host: str | None, api_key: str | None, settings: dict) -> Any:
-    if name.endswith((":cloud", "-cloud")) and not settings["cloud"]:
+def _made(kind: Any, settings: dict, options: dict) -> Any:
+    """Make a model of a class; ConfigError for an option that the class lacks."""
+    known = {field.alias for field in kind.model_fields.values() if field.alias}
+    check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *known})
+    return kind(**settings | options)
+
+
+def _ollama(name: str, host: str | None, api_key: str | None, limits: dict, options: dict) -> Any:
+    if name.endswith((":cloud", "-cloud")) and not limits["cloud"]:
         what = f"ollama:{name} sends prompts to ollama.com"
         raise ConfigError(what, "a model on this machine", "pass cloud=True if that is meant")
-    base_url, headers = split_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
+    client = options.pop("client_kwargs", None) or {}
+    base_url, client = ollama_settings(host, client, limits["deadline_s"], api_key)
+    settings = {"model": name, "base_url": base_url, "client_kwargs": client, **limits}
+    return _made(OllamaChat, settings, options)
+
+
+def ollama_settings(
+    host: str | None, client: Mapping[str, Any], timeout_s: float, api_key: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the address and the settings of a client of Ollama: one rule for chat, embedding and
+    doctor.
+
+    This machine is asked directly, others as the environment's proxies say. ``client`` : settings
+    of httpx (``headers``, ``verify``, ``transport``), which hold.
+    """
+    address, headers = split_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
     key = api_key or os.environ.get("OLLAMA_API_KEY")
     if key:
         headers["authorization"] = f"Bearer {key}"
-    client = dict(settings.pop("client_kwargs", None) or {})
-    client["headers"] = headers | dict(client.get("headers") or {})
-    client.setdefault("timeout", httpx.Timeout(settings["deadline_s"], connect=10.0))
-    settings["client_kwargs"] = client
-    if "transport" not in client:
-        wire = {"verify": client.get("verify", True), "proxy": proxy_for(base_url)}
-        settings.setdefault("sync_client_kwargs", {"transport": Transport(**wire)})
-        settings.setdefault("async_client_kwargs", {"transport": AsyncTransport(**wire)})
-    return OllamaChat(model=name, base_url=base_url, **settings)
+    wire = client.get("transport")
+    if not isinstance(wire, Transport):
+        wire = Transport(wire, verify=client.get("verify", True), proxy=proxy_for(address))
+    settings = {
+        "headers": headers | dict(client.get("headers") or {}),
+        "timeout": httpx.Timeout(timeout_s, connect=10.0),
+        "transport": wire,
+    }
+    return address, {**client, **settings}
 
 
-def _local(name: str, host: str | None, settings: dict) -> Any:
+def _local(name: str, host: str | None, _: str | None, limits: dict, options: dict) -> Any:
     file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
     if host is not None:
         do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
         raise ConfigError(f"host={host!r} for gguf:{file.name}", "a model on this machine", do)
-    server = local.server_for(file, settings["num_ctx"])
-    about = {
-        "trust_env": False,
-        "transport": Transport(),
-        "event_hooks": {"request": [server.reach]},
+    server = local.server_for(file, limits["num_ctx"])
+    settings = {
+        "model": file.name,
+        "base_url": f"http://{server.label}/v1",
+        "api_key": server.key,
+        "server": server,
+        "wire": Transport(port=server.port),
+        **limits,
     }
-    settings["http_client"] = httpx.Client(**about)
-    about = {"trust_env": False, "event_hooks": {"request": [server.reach_async]}}
-    settings["http_async_client"] = httpx.AsyncClient(**about, transport=AsyncTransport())
-    address = f"http://{server.label}/v1"
-    about = {"base_url": address, "api_key": server.key, "server": server, "max_retries": 0}
-    return _openai_chat()(model=file.name, **about, **settings)
+    return _openai_chat(settings, options)
 
 
-def _openai(name: str, host: str | None, api_key: str | None, settings: dict) -> Any:
+def _openai(name: str, host: str | None, api_key: str | None, limits: dict, options: dict) -> Any:
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-    base_url = None
+    settings = {"model": name, **limits}
     if url:
         # A server of one's own: bounded replies, and a password of the address in place of a key.
-        base_url, headers = split_address(url, 80, "/v1")
-        wire = {"proxy": proxy_for(base_url)}
-        settings.setdefault("http_client", httpx.Client(transport=Transport(**wire)))
-        asynchronous = httpx.AsyncClient(transport=AsyncTransport(**wire))
-        settings.setdefault("http_async_client", asynchronous)
-        settings["default_headers"] = headers | dict(settings.get("default_headers") or {})
+        settings["base_url"], headers = split_address(url, 80, "/v1")
+        settings["wire"] = Transport(proxy=proxy_for(settings["base_url"]))
+        options["default_headers"] = headers | dict(options.get("default_headers") or {})
     # Servers of one's own often need no key, but the client insists on one.
-    key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
+    key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if url else None)
     if key is None:
         do = "set it, or pass host=... for a server of your own"
         raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
-    return _openai_chat()(model=name, base_url=base_url, api_key=key, max_retries=0, **settings)
+    settings["api_key"] = key
+    return _openai_chat(settings, options)
+
+
+def _openai_chat(settings: dict, options: dict) -> Any:
+    if (wire := settings.get("wire")) is not None:
+        options.setdefault("http_client", httpx.Client(transport=wire))
+        options.setdefault("http_async_client", httpx.AsyncClient(transport=wire))
+    return _made(_openai_class(), {**settings, "max_retries": 0}, options)
 
 
 @functools.cache
-def _openai_chat() -> Any:
+def _openai_class() -> Any:
     try:
         from langchain_openai import ChatOpenAI
     except ModuleNotFoundError as error:
@@ -219,6 +234,7 @@ def _openai_chat() -> Any:
         default_query: Mapping[str, object] | None = Field(default=None, repr=False)
         # of ``ragbench.llm.local``, where the model runs on this machine
         server: Any = Field(default=None, repr=False, exclude=True)
+        wire: Any = Field(default=None, repr=False, exclude=True)
 
     return OpenAIChat
 
@@ -261,27 +277,23 @@ def split_address(host: str, port: int, path: str = "") -> tuple[str, dict[str, 
     Returns it, and the header for its user and password (or none). ``port`` and ``path`` are used
     where none is given (the port only without a scheme).
     """
-    given_scheme = "//" in host
-    parts = urlsplit(host if given_scheme else f"http://{_bracketed(host)}")
     try:
-        name = parts.hostname
-        number = parts.port or (None if given_scheme else port)
-    except ValueError:
-        name = None
-    if not name or parts.scheme not in ("http", "https"):
-        shown = host.rsplit("@", 1)[-1]
+        url = httpx.URL(host if "//" in host else f"http://{_bracketed(host)}")
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if not url.host or url.scheme not in ("http", "https") or (url.port or 0) > 65535:
         expected = "an address such as http://localhost:11434"
-        raise ConfigError(f"host={shown!r}", expected, "check the spelling")
-    if name in ("0.0.0.0", "::"):
-        name = "127.0.0.1"  # what a server binds to is not where a client can reach it
-    netloc = f"[{name}]" if ":" in name else name
-    if number is not None:
-        netloc += f":{number}"
+        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, "check the spelling")
     headers = {}
-    if user := parts.netloc.rpartition("@")[0]:
-        pair = base64.b64encode(unquote(user).encode()).decode()
+    if url.userinfo:
+        pair = base64.b64encode(unquote(url.userinfo.decode()).encode()).decode()
         headers["authorization"] = f"Basic {pair}"
-    return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/") or path, "", "")), headers
+    if "//" not in host and url.port is None:
+        url = url.copy_with(port=port)
+    if url.host in ("0.0.0.0", "::"):
+        url = url.copy_with(host="127.0.0.1")  # what a server binds to is not where it is reached
+    path = url.path.rstrip("/") or path
+    return f"{url.scheme}://{url.netloc.decode()}{path}", headers
 
 
 def _bracketed(host: str) -> str:

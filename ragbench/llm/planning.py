@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.endpoints import Endpoint, OllamaEndpoint, endpoint_of, served_digest
+from ragbench.llm.endpoints import Endpoint, OllamaEndpoint, endpoint_of
+from ragbench.llm.reply import Usage
 
 log = logging.getLogger("ragbench.llm")
-_LATEST = 20  # recorded replies of a step, whose median time is taken
+_LATEST = 20  # recorded replies of a step, whose speed is taken
 LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
@@ -33,6 +33,17 @@ class PlannedStep:
     remaining: int = 0
     seconds: float = math.nan
     basis: str = ""
+
+    def __add__(self, other: PlannedStep) -> PlannedStep:
+        """Add up two parts of a step; a sum with an unknown part is unknown."""
+        return PlannedStep(
+            self.name,
+            self.calls + other.calls,
+            self.cached + other.cached,
+            self.remaining + other.remaining,
+            self.seconds + other.seconds,
+            "; ".join(dict.fromkeys(filter(None, (self.basis, other.basis)))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +68,20 @@ class Plan:
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
-        together: dict[str, list[PlannedStep]] = {}
-        for step in (*self.steps, *other.steps):
-            together.setdefault(step.name, []).append(step)
-        steps = tuple(_sum(name, steps) for name, steps in together.items())
-        return Plan(steps, tuple(dict.fromkeys(self.notes + other.notes)))
+        steps = {step.name: step for step in self.steps}
+        for step in other.steps:
+            known = steps.get(step.name)
+            steps[step.name] = step if known is None else known + step
+        notes = dict.fromkeys(self.notes + other.notes)
+        return Plan(tuple(steps.values()), tuple(notes))
 
     @property
     def total(self) -> PlannedStep:
         """The sum over the steps; a sum with an unknown part is unknown."""
-        return replace(_sum("total", self.steps), basis="")
+        total = PlannedStep("total", 0, seconds=0.0)
+        for step in self.steps:
+            total += replace(step, basis="")
+        return total
 
     def __str__(self) -> str:
         wide = max(16, *(len(step.name) + 1 for step in (*self.steps, self.total)))
@@ -77,13 +92,6 @@ class Plan:
             lines.append(f"{step.name:<{wide}}{counts}{hours:>9}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
-
-
-def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
-    counts = [sum(getattr(step, n) for step in steps) for n in ("calls", "cached", "remaining")]
-    seconds = math.fsum(step.seconds for step in steps)
-    basis = "; ".join(dict.fromkeys(step.basis for step in steps if step.basis))
-    return PlannedStep(name, *counts, seconds, basis)
 
 
 def plan(
@@ -100,15 +108,15 @@ def plan(
     ----------
     calls : how many calls each step makes, by its name (the ``step`` of `ask`).
     model, cassette : what is recorded of the model under a step's name, with the options that the
-        model has now, is subtracted; the median time of its latest 20 replies is that of the
-        others.
+        model has now, is subtracted. The others take the mean tokens of what is recorded of the
+        step, at the speed of its latest 20 replies.
     seconds_per_call : of a step of which nothing is recorded.
     recorded : how many calls of each step are on the cassette, where their prompts were looked up.
         Default: all replies with the model's options count, whatever their prompts.
     """
-    endpoint = None if model is None else endpoint_of(model)
-    if cassette is None or cassette.mode == "off":
-        endpoint = None
+    endpoint = None
+    if model is not None and cassette is not None and cassette.mode != "off":
+        endpoint = endpoint_of(model)
     steps = []
     for name, count in calls.items():
         cached = 0
@@ -117,22 +125,21 @@ def plan(
         if endpoint is not None:
             known = _recorded(endpoint, cassette, name) if recorded is None else recorded
             cached = min(count, known)
-            timed = _seconds(endpoint, cassette, name) or _seconds(endpoint, cassette)
-            if timed:
-                seconds = median(timed)
-                spread = f"{min(timed):.1f} to {max(timed):.1f}, the latest {len(timed)} recorded"
-                basis = f"{seconds:.1f} s a call ({spread})"
+            timed = _timed(endpoint, cassette, name) or _timed(endpoint, cassette, "%")
+            if timed is not None:
+                seconds = timed[0]
+                basis = timed[1]
         left = count - cached
         steps.append(PlannedStep(name, count, cached, left, left * seconds if left else 0.0, basis))
     return Plan(tuple(steps))
 
 
-_OF_MODEL = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
+_OF_STEP = "FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND step LIKE ?"
 
 
 def _recorded(endpoint: Endpoint, tape: Cassette, step: str) -> int:
     """Count the replies of a step that were made with the options that the model has now."""
-    sql = f"SELECT json_extract(request, '$.options'), count(*) {_OF_MODEL} AND step = ? GROUP BY 1"
+    sql = f"SELECT json_extract(request, '$.options'), count(*) {_OF_STEP} GROUP BY 1"
     rows = tape.rows(sql, (endpoint.provider, endpoint.name, step))
     now = _without_bound(endpoint, endpoint.options)
     return sum(count for text, count in rows if _without_bound(endpoint, json.loads(text)) == now)
@@ -146,12 +153,28 @@ def _without_bound(endpoint: Endpoint, options: dict[str, Any]) -> dict[str, Any
     return {k: v for k, v in flat.items() if k not in ("options", *LIMITS_OF_TOKENS)}
 
 
-def _seconds(endpoint: Endpoint, tape: Cassette, step: str | None = None) -> list[float]:
-    """Return the seconds of the latest replies of a step, or of all steps."""
-    of_step = "" if step is None else " AND step = ?"
-    sql = f"SELECT answer {_OF_MODEL}{of_step} ORDER BY rowid DESC LIMIT {_LATEST}"
-    given = [endpoint.provider, endpoint.name] + ([] if step is None else [step])
-    return [json.loads(answer)["seconds"] for (answer,) in tape.rows(sql, given)]
+def _timed(endpoint: Endpoint, tape: Cassette, step: str) -> tuple[float, str] | None:
+    """Return the seconds of a call of a step ("%": of any), and what they rest on."""
+    of_step = (endpoint.provider, endpoint.name, step)
+    rows = tape.rows(f"SELECT answer {_OF_STEP} ORDER BY rowid DESC LIMIT {_LATEST}", of_step)
+    latest = [json.loads(answer) for (answer,) in rows]
+    if not latest:
+        return None
+    took = [answer["seconds"] for answer in latest]
+    used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
+    seconds = math.fsum(took) / len(took)
+    how = "their mean"
+    if used.prompt_seconds and used.output_seconds and used.output_tokens and not used.uncounted:
+        means = ", ".join(
+            f"avg(json_extract(answer, '$.usage.{name}_tokens'))" for name in ("prompt", "output")
+        )
+        read, written = tape.rows(f"SELECT {means} {_OF_STEP}", of_step)[0]
+        reading = used.prompt_tokens / used.prompt_seconds
+        seconds = read / reading + written / used.tokens_per_second
+        how = f"{read:.0f} tokens read at {reading:.0f}/s, {written:.0f} written"
+        how += f" at {used.tokens_per_second:.1f}/s"
+    spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
+    return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
 
 
 def pull(model: Any) -> None:
@@ -167,15 +190,14 @@ def pull(model: Any) -> None:
     if not isinstance(endpoint, OllamaEndpoint):
         do = "get it as its own server says"
         raise ConfigError(f"--pull with {endpoint.model}", "a model of Ollama", do)
-    about = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
     try:
-        with tqdm(desc=f"pull {endpoint.name}", **about) as bar:
-            for part in endpoint.pull():  # of one file after another
+        with tqdm(desc=f"pull {endpoint.name}", unit="B", unit_scale=True) as bar:
+            for part in endpoint.client.pull(endpoint.name, stream=True):  # file after file
                 bar.total = part.total or bar.total
                 bar.n = part.completed or bar.n
                 bar.set_postfix_str(part.status or "")
     except Exception as error:
         named = endpoint.named(error)
-        if named.kind == "down" or served_digest(endpoint) is None:
+        if named.kind == "down" or endpoint.meet() is None:
             raise named from None
         log.warning("%s is there already, and not newer: %s", endpoint.model, named)

@@ -12,6 +12,7 @@ from typing import Any
 from ragbench.llm.failures import CallError
 
 CUT_SHORT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
+FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP", "load"})
 
 
 @dataclass(frozen=True, slots=True)

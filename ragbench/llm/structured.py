@@ -13,12 +13,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Literal
 
 from ragbench.errors import ConfigError
 
-_THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
-_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+# Where a draft begins and ends: most models; Mistral; the channels of harmony (gpt-oss).
+_DRAFT = re.compile(
+    r"<think(?:ing)?>|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)",
+    re.IGNORECASE,
+)
+_ANSWER = re.compile(r"</think(?:ing)?>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE)
 _LOOP_TIMES = 8  # of one piece at the end of a text
 _MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
@@ -42,38 +47,46 @@ def as_messages(prompt: Any) -> list[dict]:
         prompt = prompt.to_messages()
     if isinstance(prompt, dict) or not isinstance(prompt, Sequence):
         prompt = [prompt]
-    return [_as_message(message) for message in prompt]
-
-
-def _as_message(message: Any) -> dict:
-    if isinstance(message, dict) and "role" in message and "content" in message:
-        return message
+    if all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in prompt):
+        return list(prompt)
     from langchain_core.messages import convert_to_messages, convert_to_openai_messages
 
     try:
-        (message,) = convert_to_messages([message])
+        return convert_to_openai_messages(convert_to_messages(prompt))
     except (ValueError, NotImplementedError, TypeError):
         expected = "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))"
-        got = f"a prompt of type {type(message).__name__}"
+        got = f"a prompt of type {type(prompt[0]).__name__}"
         raise ConfigError(got, expected, "turn it into one of these") from None
-    return convert_to_openai_messages([message])[0]
 
 
 def without_thinking(text: str) -> str | None:
-    """Return the text without a ``<think>`` part at its beginning, or None when thinking was begun
-    and not finished.
+    """Return the text without a draft at its beginning, or None when thinking was begun and not
+    finished.
 
-    A closing tag without an opening one (some templates write the opening tag into the prompt) ends
-    the thinking too. A tag that is only named within the answer stays.
+    An end without a beginning (some templates write ``<think>`` into the prompt) ends the thinking
+    too. A tag that is only named within the answer stays.
     """
-    start = text.lstrip()
-    opening = _THINK.match(start)
-    closing = _CLOSING.search(start)
-    if opening and not opening[1]:
-        return start[closing.end() :].strip() if closing else None
-    if closing and not _THINK.search(start[: closing.start()]):
-        return start[closing.end() :].strip()
-    return text.strip()
+    start = text.strip()
+    end = _ANSWER.search(start)
+    if _DRAFT.match(start):
+        return start[end.end() :].strip() if end else None
+    if end and not _DRAFT.search(start[: end.start()]):
+        return start[end.end() :].strip()
+    return start
+
+
+def _after_drafts(text: str) -> str | None:
+    """Return what follows the last draft, wherever it stands; None where that is not finished."""
+    begun = [mark.end() for mark in _DRAFT.finditer(text)]
+    ended = [mark.end() for mark in _ANSWER.finditer(text)]
+    if begun and (not ended or begun[-1] > ended[-1]):
+        return None
+    return text[ended[-1] :].strip() if ended else text.strip()
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is one JSON object or array: a tag inside is a word of it."""
+    return json_values(text)[:1] == [text.strip()]
 
 
 def json_values(text: str) -> list[str]:
@@ -84,22 +97,19 @@ def json_values(text: str) -> list[str]:
     """
     decoder = json.JSONDecoder()
     values: list[str] = []
-    end = tried = 0
-    for start in re.finditer(r"[{\[]", text):
+    end = 0
+    for start in islice(re.finditer(r"[{\[]", text), _MOST_STARTS):
         if start.start() < end:
             continue
-        tried += 1
-        if tried > _MOST_STARTS:
-            break
         try:
             _, end = decoder.raw_decode(text, start.start())
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
                 break
-            continue
         except (RecursionError, ValueError):  # too deep, or a number of thousands of digits
             continue
-        values.append(text[start.start() : end])
+        else:
+            values.append(text[start.start() : end])
     return values
 
 
@@ -108,43 +118,27 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
 
     Returns (object, its JSON text, "") or (None, "", what is wrong with it).
     """
-    from pydantic import ValidationError
-
-    answer = without_thinking(text)
+    answer = text.strip() if is_json(text) else _after_drafts(text)
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
     fitting: dict[str, Any] = {}
     whole = [answer] if answer[:1] in ("{", "[", '"') else []
-    for candidate in [*whole, *(value for value in json_values(answer) if value != answer)]:
+    for candidate in dict.fromkeys([*whole, *json_values(answer)]):
         try:
             value = schema.model_validate_json(candidate, strict=True)
-            _check_json(candidate)
-        except ValidationError as error:
-            problem = _in_words(error)
+            json.loads(candidate, parse_constant=_number, parse_float=_number, parse_int=_number)
         except ValueError as error:
-            problem = str(error)
+            problem = _in_words(error)
         else:
             if candidate == answer:
                 return value, answer, ""
-            fitting.setdefault(candidate, value)
+            fitting[candidate] = value
     if len({value.model_dump_json() for value in fitting.values()}) > 1:
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
     for candidate, value in fitting.items():
         return value, candidate, ""
     return None, "", problem
-
-
-def _check_json(text: str) -> None:
-    """ValueError for numbers that JSON has not, and for a field that is there twice."""
-    numbers = dict.fromkeys(("parse_constant", "parse_float", "parse_int"), _number)
-    json.loads(text, object_pairs_hook=_once, **numbers)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
-    return dict(pairs)
 
 
 def _number(written: str) -> float:
@@ -154,13 +148,14 @@ def _number(written: str) -> float:
     return number
 
 
-def _in_words(error: Any) -> str:
+def _in_words(error: ValueError) -> str:
+    if not hasattr(error, "errors"):
+        return str(error)
     parts = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False)[:5]:
+    for item in error.errors(include_url=False)[:5]:
         where = ".".join(str(step) for step in item["loc"]) or "the JSON"
         parts.append(f"{where}: {item['msg']}")
-    more = error.error_count() - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(parts)
 
 
 def repeats(text: str) -> bool:
@@ -180,7 +175,8 @@ def repair_messages(
     """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
     the schema.
     """
-    written = written if len(written) <= _MOST_DRAFT else written[:_MOST_DRAFT] + " [...]"
+    if len(written) > _MOST_DRAFT:
+        written = written[:_MOST_DRAFT] + " [...]"
     ask = (
         f"Your last message cannot be used: {problem}.\n"
         "Answer the same task again. Write one complete JSON value that fits the JSON schema "
@@ -192,7 +188,9 @@ def repair_messages(
 
 def json_schema_of(schema: Any) -> str:
     """Return the schema that goes to the server, as canonical JSON text; "" for None."""
-    if schema is None or (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
+    if schema is None:
+        return ""
+    if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
         return _schema_text(schema)
     right = "a pydantic BaseModel class (or one per prompt)"
     raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
@@ -200,16 +198,14 @@ def json_schema_of(schema: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def _schema_text(schema: Any) -> str:
-    return canonical_schema(None if schema is None else schema.model_json_schema())
+    return canonical_schema(schema.model_json_schema())
 
 
 def canonical_schema(schema: Mapping[str, Any] | None) -> str:
     """Return a schema as canonical JSON text ("" for none)."""
-    return (
-        ""
-        if schema is None
-        else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    )
+    if schema is None:
+        return ""
+    return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @lru_cache(maxsize=1024)

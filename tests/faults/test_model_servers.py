@@ -10,17 +10,16 @@ import json
 import re
 from urllib.parse import unquote
 
-import httpx
 import pytest
 from experiment_parts import QUICK, experiment, graded
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LIMITS, SMALL, mocked, served, with_content
+from test_odd_servers import LIMITS, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm import ask, chat_model
 from ragbench.llm.endpoints import endpoint_of
 from ragbench.report.audit import audit, render
 
@@ -62,57 +61,18 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
     assert "not told" not in set(known["digest"])
 
 
-def props_of(answers):
-    """A llama.cpp server with lists of (status, JSON) to give for a GET, by path; the last one
-    again and again.
-    """
-
-    def handle(request):
-        if request.method == "GET":
-            left = answers.get(request.url.path, [(404, {})])
-            status, body = left.pop(0) if len(left) > 1 else left[0]
-            return httpx.Response(status, json=body)
-        return httpx.Response(200, json=CHAT)
-
-    return mocked(handle)
-
-
-LISTED = {"data": [{"id": "m.gguf", **SMALL}]}
-
-
-def test_a_server_that_still_loads_its_model_is_waited_for_and_not_taken_for_another(tmp_path):
-    loading = (503, {"error": {"message": "Loading model"}})
-    model = props_of({"/v1/models": [loading, loading, (200, LISTED)]})
-    reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
-    assert reply.ok
-    assert reply.digest.startswith("told-")
-
-
 # -- how a schema is sent
-# ----------------------------------------------------------------------------------------------
 
 
-def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_row(tmp_path):
-    with (
-        FakeOllama(reply=grades, openai_schema="json_object") as weak,
-        FakeOllama(reply=grades) as strong,
-    ):
-        for name, fake, form in (("weak", weak, "json_object"), ("strong", strong, "json_schema")):
-            folder = tmp_path / name
-            rows = judged(folder, "openai:llama3:8b", fake).run(progress=False)
-            assert set(rows["judge_form"]) == {form}
-            with Cassette(folder / "cassette.sqlite", mode="replay") as cassette:
-                forms = cassette.rows(
-                    "SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grading'"
-                )
-            assert set(forms) == {(form,)}
-            asked = len(fake.calls)
-            recorded = {"cassette": folder / "cassette.sqlite"}
-            again = judged(tmp_path / f"{name}-again", "openai:llama3:8b", fake, **recorded).run(
-                progress=False
-            )
-            assert set(again["judge_form"]) == {form}
-            assert len(fake.calls) == asked
+def test_the_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_row(tmp_path):
+    with FakeOllama(reply=grades) as fake:
+        rows = judged(tmp_path / "run", "openai:llama3:8b", fake).run(progress=False)
+        assert set(rows["judge_form"]) == {"json_schema"}
+        asked = len(fake.calls)
+        recorded = {"cassette": tmp_path / "run" / "cassette.sqlite"}
+        again = judged(tmp_path / "again", "openai:llama3:8b", fake, **recorded)
+        assert set(again.run(progress=False)["judge_form"]) == {"json_schema"}
+        assert len(fake.calls) == asked
 
 
 # -- streams and loops
@@ -139,14 +99,6 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     told = audit(tmp_path)
     assert checked(told, "truncated grades")[0] == 1
     assert "the judge repeated itself" in render(told)
-
-
-# -- the window
-# --------------------------------------------------------------------------------------------------------
-
-
-# -- limits
-# ------------------------------------------------------------------------------------------------------------
 
 
 class Touchy(BaseModel):

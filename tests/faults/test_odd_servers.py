@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import CallError, Cassette, ask, asking, chat_model
+from ragbench.llm import Cassette, ask, asking, chat_model
 from ragbench.llm.context import Transport
 from ragbench.records import Grade
 
@@ -186,62 +186,6 @@ def test_whatever_a_server_says_every_prompt_ends(shape, seed):
     assert all(reply.ok or reply.error.kind for reply in replies)
 
 
-# -- whose replies they are
-# --------------------------------------------------------------------------------------------
-
-
-def llama_cpp(state):
-    def handle(request):
-        if request.method == "GET":
-            entry = {"id": "m.gguf", "created": time.time()} | state.get("entry", {})
-            return httpx.Response(200, json={"data": [entry]})
-        if state.pop("away", False):
-            raise httpx.ConnectError("refused")
-        if "then" in state and json.loads(request.content)["messages"][-1]["content"] == "p5":
-            state["entry"] = state.pop("then")
-            state["away"] = True
-            raise httpx.ConnectError("refused")
-        return httpx.Response(200, json=CHAT)
-
-    return mocked(handle)
-
-
-SMALL, LARGE = ({"meta": {"size": size, "n_params": size, "n_vocab": 9}} for size in (135, 360))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [(SMALL, LARGE), ({"root": "a", "max_model_len": 1}, {"root": "b"})]
-)
-def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette(
-    tmp_path, one, other
-):
-    state = {"entry": one}
-    model = llama_cpp(state)
-    cassette = Cassette(tmp_path / "c.sqlite")
-    assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].digest.startswith("told-")
-    state["entry"] = other
-    with pytest.raises(CallError, match="two digests under one name"):
-        ask(model, ["p", "q"], cassette=cassette, **LIMITS)
-    state["entry"] = one
-    assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].cached
-
-
-@pytest.mark.parametrize(("then", "now"), [(LARGE, "now told-"), ({}, "now not told")])
-def test_a_server_that_comes_back_with_another_model_or_tells_no_more_of_it_answers_no_more(
-    then, now
-):
-    model = llama_cpp({"entry": SMALL, "then": then})
-    replies = ask(model, [f"p{n}" for n in range(10)], **LIMITS | {"concurrency": 1})
-    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
-    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
-    assert "replaced under its name in mid-run: digest told-" in str(replies[5].error)
-    assert now in str(replies[5].error)
-
-
-def test_a_server_that_says_nothing_of_its_model_has_an_empty_digest(tmp_path):
-    assert ask(llama_cpp({}), ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0].digest == ""
-
-
 # -- waiting
 # -----------------------------------------------------------------------------------------------------------
 
@@ -311,18 +255,6 @@ def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path):
     ):
         ask(fake.model(), ["x" * 100_000, "y"], cassette=cassette, **LIMITS)
     cassette.close()
-
-
-def test_one_server_error_on_a_schema_does_not_change_how_later_ones_are_asked():
-    fault = [Fault("500")]
-    with FakeOllama(fault=lambda prompt, before: fault.pop() if fault else None) as fake:
-        model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1")
-        replies = ask(
-            model, ["a", "b", "c"], schema=Said, **{**LIMITS, "concurrency": 1, "retries": 1}
-        )
-        assert all(reply.ok for reply in replies)
-        forms = [call.body["response_format"]["type"] for call in fake.calls]
-    assert set(forms) == {"json_schema"}
 
 
 # -- rows

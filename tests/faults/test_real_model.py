@@ -178,7 +178,6 @@ def test_a_prompt_longer_than_a_slot_is_refused_with_its_numbers_and_never_cut(t
     assert (long.error.kind, long.attempts) == ("truncated", 1)
     assert 512 < int(re.search(r"request \((\d+)", str(long.error))[1]) < 1024
     assert short.ok
-    assert short.digest.startswith("told-")
 
 
 if __name__ == "__main__":

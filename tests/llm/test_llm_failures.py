@@ -260,15 +260,9 @@ def test_what_looks_like_a_key_is_hidden_in_errors_though_nobody_gave_it():
     )
 
 
-def test_secrets_of_headers_bodies_and_addresses_are_found():
-    fields = [
-        ("default_headers", {"Ocp-Apim-Subscription-Key": "a1b2c3d4e5f6g7h8"}),
-        ("extra_body", {"api_key": "q9w8e7r6t5z4u3i2"}),
-        ("base_url", "http://anna:p%40ssw0rd-long-enough@gpu"),
-    ]
-    assert set(secret_strings(fields)) == {
-        "a1b2c3d4e5f6g7h8",
-        "q9w8e7r6t5z4u3i2",
-        "p%40ssw0rd-long-enough",
-        "p@ssw0rd-long-enough",
+def test_secrets_of_headers_and_bodies_are_found():
+    fields = {
+        "default_headers": {"Ocp-Apim-Subscription-Key": "a1b2c3d4e5f6g7h8"},
+        "extra_body": {"api_key": "q9w8e7r6t5z4u3i2"},
     }
+    assert set(secret_strings(fields)) == {"a1b2c3d4e5f6g7h8", "q9w8e7r6t5z4u3i2"}

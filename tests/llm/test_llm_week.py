@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Literal
 
 import httpx
 import pytest
-from fake_ollama import DIGEST, FakeOllama, Fault
+from fake_ollama import DIGEST, FakeOllama, Fault, press_ctrl_c
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda
 from langchain_ollama import ChatOllama
 from langsmith.utils import get_env_var, tracing_is_enabled
 from pydantic import BaseModel
 
 import ragbench.llm
-from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, ask, chat_model, model_facts, plan
-from ragbench.llm.context import Call, Transport, call_under_way, proxy_for
-from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of, window
+from ragbench.doctor import checks
+from ragbench.embedding import OllamaEmbedder
+from ragbench.errors import ModelError
+from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, model_facts, plan
+from ragbench.llm.context import Transport, proxy_for
+from ragbench.llm.endpoints import TRACING_VARIABLE, window
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -98,17 +101,20 @@ def test_prompts_are_asked_one_by_one_and_seconds_are_the_servers_own(fake):
         assert reply.seconds == usage.prompt_seconds + usage.output_seconds < fake.latency_s
 
 
-def test_the_deadline_begins_with_the_first_byte():
-    def after_its_turn(request):
-        time.sleep(0.3)
-        return httpx.Response(200, content=b"x")
+@pytest.mark.parametrize(("writing_s", "late"), [(0.2, False), (2.0, True)])
+def test_the_deadline_begins_with_the_first_byte(writing_s, late):
+    def pieces():
+        for _ in range(10):
+            time.sleep(writing_s / 10)
+            yield b"x"
 
-    call = Call(deadline_s=5.0)
-    token = call_under_way.set(call)
-    began = time.monotonic()
-    httpx.Client(transport=Transport(httpx.MockTransport(after_its_turn))).get("http://made")
-    call_under_way.reset(token)
-    assert call.end >= began + 0.3 + 5.0
+    def after_its_turn(request):
+        time.sleep(0.5)
+        return httpx.Response(200, content=pieces())
+
+    client = httpx.Client(transport=Transport(httpx.MockTransport(after_its_turn)), timeout=0.6)
+    with pytest.raises(httpx.ReadTimeout) if late else contextlib.nullcontext():
+        assert client.get("http://made").text == "x" * 10
 
 
 def test_a_plan_counts_no_reply_of_other_options(fake, tmp_path):
@@ -122,18 +128,34 @@ def test_a_plan_counts_no_reply_of_other_options(fake, tmp_path):
     assert [step.cached for step in (same, other, cooler)] == [2, 0, 0]
 
 
+def recorded(cassette, seconds, tokens=(0, 0), speeds=(0.0, 0.0)):
+    """Put a reply of a step on a cassette: tokens read and written, and seconds for a token."""
+    usage = Usage(1, *tokens, 0, tokens[0] * speeds[0], tokens[1] * speeds[1], seconds)
+    who = {"provider": "ollama", "model": "llama3:8b", "digest": "d", "options": {}}
+    answer = {"ok": True, "seconds": seconds, "usage": usage.to_dict()}
+    request = json.dumps(who | {"messages": [], "schema": None})
+    cassette.put(str(len(cassette)), request, answer, step="s")
+
+
 def test_a_plan_takes_the_latest_calls_and_says_their_range(fake, tmp_path):
     with Cassette(tmp_path / "c.sqlite") as cassette:
         for number in range(25):
-            usage = dict.fromkeys(("calls", "prompt_tokens", "output_tokens", "uncounted"), 0)
-            usage |= {"prompt_seconds": 0, "output_seconds": 0, "seconds": 0}
-            seconds = 100.0 if number < 5 else 2.0 + number % 2
-            answer = {"ok": True, "seconds": seconds, "usage": usage}
-            who = {"provider": "ollama", "model": "llama3:8b", "digest": "d", "options": {}}
-            cassette.put(str(number), json.dumps(who | {"messages": [], "schema": None}), answer)
+            recorded(cassette, 100.0 if number < 5 else 2.0 + number % 2)
         (step,) = plan({"s": 10}, fake.model(), cassette)
     assert step.seconds == pytest.approx(25)
     assert "2.0 to 3.0, the latest 20 recorded" in step.basis
+
+
+def test_a_plan_goes_by_tokens_read_and_written_at_the_latest_speed(fake, tmp_path):
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        for _ in range(10):  # long prompts of a cold server
+            recorded(cassette, 90.0, (3000, 30), (0.02, 1.0))
+        for _ in range(20):  # 900 read at 300 a second and 30 written at 10 take 6 s
+            recorded(cassette, 6.0, (900, 30), (1 / 300, 0.1))
+        (step,) = plan({"s": 1}, fake.model(), cassette, recorded=0)
+    # On average 1,600 are read, and 30 written.
+    assert step.seconds == pytest.approx(1600 / 300 + 3)
+    assert "1600 tokens read at 300/s, 30 written at 10.0/s" in step.basis
 
 
 def test_version_and_quantisation_are_facts_of_a_model(fake):
@@ -184,13 +206,20 @@ def test_loopback_is_asked_directly_and_others_by_the_environments_proxy(host, p
     assert proxy_for(host) == proxy
 
 
-def test_a_server_behind_a_proxy_is_reached_through_it(monkeypatch):
-    with FakeOllama() as fake:
-        monkeypatch.setenv("http_proxy", fake.url)
-        model = chat_model("ollama:llama3:8b", host="http://gpu1.example:11434")
-        (reply,) = ask(model, ["p"], **FAST)
-    assert reply.error is None or "404" in str(reply.error)  # the double is no proxy, but was asked
-    assert fake.calls or fake.other
+@pytest.mark.parametrize("what", ["chat", "embedding", "doctor"])
+def test_a_server_behind_a_proxy_is_reached_through_it_by_whatever_asks(what, monkeypatch):
+    host = "http://gpu1.example:11434"
+    with FakeOllama() as proxy:  # the double is no proxy, but is asked
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("OLLAMA_HOST", host)
+        if what == "chat":
+            ask("ollama:llama3:8b", ["p"], **FAST)
+        elif what == "embedding":
+            with pytest.raises(ModelError):
+                OllamaEmbedder("bge-m3").embed_array(["p"])
+        else:
+            checks()
+    assert proxy.calls or proxy.other
 
 
 @pytest.mark.parametrize(
@@ -252,11 +281,6 @@ def test_half_a_surrogate_pair_is_unusable_and_tried_once(fake):
     assert (reply.error.kind, reply.attempts) == ("unusable", 1)
 
 
-def test_a_runnable_that_is_no_chat_model_is_refused():
-    with pytest.raises(ConfigError, match="a LangChain chat model"):
-        ask(RunnableLambda(lambda text: text), ["p"])
-
-
 class Watching(BaseChatModel):
     """Answers whether LangSmith would be told of the prompt."""
 
@@ -275,7 +299,57 @@ def test_prompts_are_not_traced_unless_asked_for_by_name(monkeypatch):
     get_env_var.cache_clear()
     assert ask(Watching(), ["p"], **FAST)[0].text == "traced: False"
     monkeypatch.setenv(TRACING_VARIABLE, "1")
-    endpoint = endpoint_of(Watching())
-    assert endpoint.provider == "watching"
     assert ask(Watching(), ["p"], **FAST)[0].text == "traced: True"
     get_env_var.cache_clear()
+
+
+def test_ctrl_c_lets_go_of_the_call_under_way_though_the_server_says_nothing():
+    with FakeOllama(fault=lambda prompt, before: Fault("no_bytes", 60)) as fake:
+        threading.Timer(0.5, press_ctrl_c).start()
+        began = time.monotonic()
+        with pytest.raises(Interrupted):
+            ask(fake.model(), ["p"], **FAST)
+        fake.wait_for_quiet(10)
+        assert time.monotonic() - began < 10
+        assert fake.under_way == 0
+
+
+def test_a_server_that_was_upgraded_between_two_sittings_is_said(fake, tmp_path, caplog):
+    for version, prompt in (("0.24.0", "a"), ("0.24.0", "b"), ("0.30.0", "c")):
+        assert "may differ" not in caplog.text
+        fake.version = version
+        ask(fake.model(), [prompt], cassette=tmp_path / "c.sqlite", **FAST)
+    assert "version 0.24.0" in caplog.text
+    assert "now 0.30.0" in caplog.text
+
+
+@pytest.mark.parametrize(("template", "said"), [("{{ .Prompt }}", 1), ("{{ .Messages }}", 0)])
+def test_a_model_without_a_chat_template_is_said(fake, caplog, template, said):
+    fake.template = template
+    ask(fake.model(), ["p", "q"], **FAST)
+    assert caplog.text.count("no chat template") == said
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy", "option"),
+    [
+        ("'max_tokens' is not supported, use 'max_completion_tokens'", "'max_tokens': None",
+         {"extra_body": {"max_tokens": None}}),
+        ("'temperature' does not support 0", "temperature=1", {"temperature": 1}),
+    ],
+)  # fmt: skip
+def test_a_gateway_that_refuses_a_parameter_is_said_with_the_option_that_helps(
+    fake, words, remedy, option
+):
+    fake.fault = lambda prompt, before: Fault("refused", words)
+    (reply,) = ask(fake.model("openai:made"), ["p"], **FAST)
+    assert reply.error.kind == "unusable"
+    assert remedy in reply.error.do
+    fake.fault = None
+    assert ask(fake.model("openai:made", **option), ["p"], **FAST)[0].ok
+    sent = fake.calls[-1].body
+    assert ("max_tokens" in sent, sent["temperature"]) == (
+        "extra_body" not in option,
+        option.get("temperature", 0),
+    )
+    assert {sent.get("max_tokens"), sent.get("max_completion_tokens")} == {None, 2048}
