@@ -406,7 +406,6 @@ def _export(given: _Given) -> None:
     _arg("--model", help="also ask this model two questions, e.g. ollama:llama3:8b or smollm2"),
     _HOST,
     _OPTIONS,
-    _arg("--pull", action="store_true", help="let Ollama fetch the model first"),
 )
 def _doctor(given: _Given) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
@@ -415,8 +414,6 @@ def _doctor(given: _Given) -> int:
     good = all(check.ok or check.optional for check in results)
     if given.model:
         chat = _chat_model(given)
-        if given.pull:
-            rb.llm.planning.pull(chat)
         results = rb.doctor.model_checks(chat)
         print(f"\n{rb.doctor.check_lines(results)}")
         good = good and all(check.ok for check in results)

@@ -133,8 +133,9 @@ def model_checks(model: Any) -> list[Check]:
 def _model_facts(model: Any, answer: llm.Reply) -> str:
     facts = llm.model_facts(model)
     window = f"window {facts.num_ctx}" if facts.num_ctx else ""
+    server = f"Ollama {facts.version}" if facts.version else ""
     digest = f"digest {answer.digest[:12] or 'none'}"
-    return ", ".join(filter(None, (answer.model, digest, facts.weights, facts.server, window)))
+    return ", ".join(filter(None, (answer.model, digest, facts.weights, server, window)))
 
 
 def _speed(answer: llm.Reply) -> str:

@@ -4,7 +4,7 @@ Never a backend.
 Follows Ollama's public documentation (docs.ollama.com and docs/api.md, docs/openapi.yaml of the
 repository, as of the
 0.12 to 0.40 releases): ``/api/version``, ``/api/tags``, ``/api/show``, ``/api/chat`` streaming
-newline-delimited JSON or not, ``format`` as JSON schema, ``/api/embed``, ``/api/pull``, counts and
+newline-delimited JSON or not, ``format`` as JSON schema, ``/api/embed``, counts and
 durations in nanoseconds, 404 for an unknown model, ``{"error": ...}`` bodies, an error line inside
 a stream that began with 200, and the OpenAI-compatible ``/v1/chat/completions``. What it does with
 a prompt longer than ``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts
@@ -252,20 +252,6 @@ class FakeOllama:
             rows = [{"name": name, "model": name, "modified_at": CREATED, "size": 4661224676, "digest": digest,
                      "details": details, "remote_host": self.remote_host} for name, digest in self.models.items()]  # fmt: skip
             return await send_json(out, {"models": rows})
-        if path == "/api/pull":
-            about = {"status": "pulling 1a2b", "digest": "sha256:1a2b", "total": 200}
-            parts = [
-                {"status": "pulling manifest"},
-                about,
-                about | {"completed": 150},
-                about | {"completed": 200},
-            ]
-            if body["model"].startswith("nope"):
-                parts = [parts[0], {"error": "pull model manifest: file does not exist"}]
-            else:
-                self.models[full_name(body["model"])] = DIGEST
-                parts.append({"status": "success"})
-            return await stream(out, [json.dumps(part) + "\n" for part in parts], None)
         if path == "/api/ps":
             asked = [call.body for call in self.calls if call.path == "/api/chat"][-1:]
             rows = [{"name": full_name(each["model"]), "model": full_name(each["model"]), "size": 100, "size_vram": 0,

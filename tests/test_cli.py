@@ -91,16 +91,6 @@ def test_doctor_says_slower_than_instead_of_a_speed_it_did_not_see(fake, monkeyp
     assert "slower than 48 tokens in" in check.what
 
 
-def test_doctor_has_a_model_pulled_and_shows_how_far_it_is(fake, capsys):
-    cli.main(["doctor", "--model", "ollama:qwen3:4b", "--host", fake.url, "--pull"])
-    said = capsys.readouterr()
-    assert "qwen3:4b" in fake.models
-    assert "200/200" in said.err
-    assert "ollama:qwen3:4b, digest" in said.out
-    assert cli.main(["doctor", "--model", "ollama:nope", "--host", fake.url, "--pull"]) == 2
-    assert "pull model manifest" in capsys.readouterr().err
-
-
 def test_data_generate_writes_what_passed_and_says_what_was_rejected(
     command, monkeypatch, tmp_path
 ):

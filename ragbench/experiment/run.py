@@ -33,7 +33,7 @@ from ragbench.experiment.rows import Row, RowsFile, as_frame
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import ModelFacts, model_facts, window
+from ragbench.llm.endpoints import Endpoint, model_facts, window
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
@@ -100,7 +100,7 @@ class Run:
     not_cut: dict[tuple[str, str], NotOnDiskError] = field(default_factory=dict)
     # by data, chunker and retriever
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
-    models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)  # by axis and name
+    models: dict[tuple[str, str], Endpoint] = field(default_factory=dict)  # by axis and name
     servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
 
     def options(self) -> dict[str, Any]:

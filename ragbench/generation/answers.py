@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
@@ -82,101 +82,87 @@ def generate(
     D), the answer is what is between them; a reply without them is an answer as a whole,
     ``meta["tagged"]`` False. ``meta["finish"]`` may be "length".
 
+    The prompts of one question are asked one after another, the shortest first: a server that has
+    read one need not read its beginning again.
+
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
     _check(questions, contexts)
     if model is None:
         raise not_named("generator", ", or an object with answer(question, context)")
-    jobs = list(zip(questions, contexts, strict=True))
     if callable(getattr(model, "answer", None)):
         if given := ", ".join(name for name, value in options.items() if value is not None):
             got = f"{given} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
-        return [_answer_of(model, *job) for job in jobs]
-    forms = _forms(contexts, with_documents)
-    prompts = []
-    for question, context in jobs:
-        documents = {} if context is None else {"documents": context}
-        prompts.append(fill_prompt(forms[context is None].text, query=question.text, **documents))
+        return [_answer_of(model, *job) for job in zip(questions, contexts, strict=True)]
+    turn = {question.id: place for place, question in enumerate(questions)}
+    order = sorted(
+        range(len(questions)), key=lambda n: (turn[questions[n].id], len(contexts[n] or ""))
+    )
+    kinds = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]
+    texts = {kind: load_prompt(kind) for kind in set(kinds)}
+    hashes = {kind: prompt_hash(kind) for kind in set(kinds)}
+    prompts = {}
+    ids = []
+    for place in order:
+        fields = {"query": questions[place].text}
+        seen = "query only"
+        if contexts[place] is not None:
+            fields["documents"] = contexts[place]
+            seen = "documents"
+        prompts[place] = fill_prompt(texts[kinds[place]], **fields)
+        ids.append(f"{questions[place].id}/{seen}")
     defaults: dict[str, Any] = {
         "step": "generation",
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
         "concurrency": concurrency,
-        "ids": [f"{q.id}/{'query only' if c is None else 'documents'}" for q, c in jobs],
-        "groups": [question.id for question in questions],
+        "ids": ids,
     }
-    replies = llm.ask(model, prompts, **defaults | options)
-    answers = []
-    for (question, context), prompt, reply in zip(jobs, prompts, replies, strict=True):
-        meta = forms[context is None].meta | {"concurrency": concurrency}
-        answers.append(_as_answer(question, prompt, reply, meta))
-    return answers
+    replies = llm.ask(model, list(prompts.values()), **defaults | options)
+    answers = {}
+    for place, reply in zip(order, replies, strict=True):
+        kind = kinds[place]
+        meta = {"prompt": os.path.basename(kind), "prompt_sha256": hashes[kind]}
+        meta |= {"concurrency": concurrency, "prompt_estimate": prompt_tokens(prompts[place])}
+        if "<answer>" in texts[kind]:
+            meta["tagged"] = False
+        answers[place] = _as_answer(questions[place], reply, meta)
+    return [answers[place] for place in range(len(questions))]
 
 
-def _forms(contexts: Sequence[str | None], with_documents: Prompt) -> dict[bool, _Form]:
-    """Read the prompts that are needed, by whether the query stands alone."""
-    prompts = {True: PROMPTS["query_only"], False: with_documents}
-    return {alone: _form(prompts[alone]) for alone in {context is None for context in contexts}}
-
-
-class _Form(NamedTuple):
-    """A prompt's text, and what an answer's ``meta`` says of it."""
-
-    text: str
-    meta: dict[str, Any]
-
-
-def _form(prompt: Prompt) -> _Form:
-    text = load_prompt(prompt)
-    meta: dict[str, Any] = {
-        "prompt": os.path.basename(prompt),
-        "prompt_sha256": prompt_hash(prompt),
-    }
-    if "<answer>" in text:
-        meta["tagged"] = False
-    return _Form(text, meta)
-
-
-def _as_answer(question: Question, prompt: str, reply: llm.Reply, about: dict[str, Any]) -> Answer:
-    about |= {
+def _as_answer(question: Question, reply: llm.Reply, meta: dict[str, Any]) -> Answer:
+    meta |= {
         "cached": reply.cached,
         "digest": reply.digest,
         "finish": reply.finish,
         "usage": reply.usage.to_dict(),
     }
-    about["prompt_estimate"] = prompt_tokens(prompt)  # to be held against the server's own count
     if reply.error is not None:
-        about |= {"error": f"{reply.error.kind}: {reply.error.without_address()}", "raw": reply.raw}
+        meta |= {"error": f"{reply.error.kind}: {reply.error.without_address()}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
-    if "tagged" in about and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
+    if "tagged" in meta and (inside := re.search(r"(?si)<answer>(.*?)(?:</answer>|\Z)", text)):
         text = inside[1].strip()
-        about["tagged"] = True
-    return Answer(question.id, text, reply.model, reply.seconds, about)
+        meta["tagged"] = True
+    return Answer(question.id, text, reply.model, reply.seconds, meta)
 
 
 def _check(questions: Any, contexts: Any) -> None:
-    if isinstance(contexts, str) or isinstance(questions, (str, Question)):
-        raise ConfigError(
-            "a single question or context",
-            "a list of each",
-            "generate(model, [question], [context])",
-        )
+    if isinstance(contexts, str) or isinstance(questions, str | Question):
+        do = "generate(model, [question], [context])"
+        raise ConfigError("a single question or context", "a list of each", do)
     if len(questions) != len(contexts):
         got = f"{len(contexts)} contexts for {len(questions)} questions"
-        raise ConfigError(
-            got, "one context (or None) per question", "repeat a question for each of its contexts"
-        )
+        do = "repeat a question for each of its contexts"
+        raise ConfigError(got, "one context (or None) per question", do)
     for question, context in zip(questions, contexts, strict=True):
         if not question.text.strip():
-            raise ConfigError(
-                f"question {question.id!r} is empty", "some text", "leave empty questions out"
-            )
+            got = f"question {question.id!r} is empty"
+            raise ConfigError(got, "some text", "leave empty questions out")
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
-            raise ConfigError(
-                got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)"
-            )
+            do = "take contexts_from_hits(hits, budgets)"
+            raise ConfigError(got, "str, or None for the query alone", do)
 
 
 def _answer_of(generator: Any, question: Question, context: str | None) -> Answer:

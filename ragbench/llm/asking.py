@@ -71,7 +71,6 @@ def ask(
     backoff_s: float = 0.5,
     on_miss: str = "raise",
     on_length: str = "fail",
-    groups: Sequence[str] | None = None,
 ) -> list[Reply]:
     """Send many prompts to one chat model; return one Reply each, in the order of the prompts.
 
@@ -101,8 +100,6 @@ def ask(
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind
         ``truncated`` (``"fail"``, for labels), or an answer with ``finish == "length"``
         (``"keep"``, for generated answers).
-    groups : what each prompt belongs to (its question, say). The prompts of one group are asked
-        one after another, so that the server's prompt cache helps. Default: each is a group.
 
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests
     under one name; Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done,
@@ -114,7 +111,7 @@ def ask(
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    tasks = _tasks(prompts, schema, ids, groups)
+    tasks = _tasks(prompts, schema, ids)
     job = _Job(endpoint, tasks, tape, step, on_length == "keep", retries, patience_s, backoff_s)
     if tape is not None and tape.mode == "replay":
         job.replay(strict=on_miss == "raise")
@@ -142,14 +139,13 @@ class _Task:
     messages: list[dict]
     schema: Any
     json_schema: str
-    group: Any
     key: str = ""
     attempts: int = 0
     spent: Usage = field(default_factory=Usage)
     repaired: bool = False
 
 
-def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any) -> list[_Task]:
+def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
@@ -157,17 +153,14 @@ def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any) -> list[_Task]:
     columns = {
         "schemas": list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts),
         "ids": numbers if ids is None else list(ids),
-        "groups": numbers if groups is None else list(groups),
     }
     for name, values in columns.items():
         if len(values) != len(prompts):
             got = f"{len(values)} {name} for {len(prompts)} prompts"
             raise ConfigError(got, "one per prompt", f"check {name}")
     return [
-        _Task([place], str(name), as_messages(prompt), form, json_schema_of(form), group)
-        for place, prompt, form, name, group in zip(
-            numbers, prompts, *columns.values(), strict=True
-        )
+        _Task([place], str(name), as_messages(prompt), form, json_schema_of(form))
+        for place, prompt, form, name in zip(numbers, prompts, *columns.values(), strict=True)
     ]
 
 
@@ -299,7 +292,7 @@ class _Job:
                 name = (endpoint.provider, endpoint.name)
                 self.cassette.register(*name, self.digest, endpoint.version)
         if endpoint.dead is None and missing:
-            self._work_through(_in_order(missing), concurrency)
+            self._work_through(deque(missing), concurrency)
             self._check_model(0.0)
         if self.over is not None and not isinstance(self.over, CallError):
             raise self.over  # a full disk ends the run
@@ -559,12 +552,6 @@ class _Job:
         with self.lock:
             done = dict(self.replies)
         return [done.get(n) or self._reply(task, late) for n, task in enumerate(self.tasks)]
-
-
-def _in_order(tasks: Sequence[_Task]) -> deque[_Task]:
-    """Put each prompt before those that continue it, which is what a server's cache likes."""
-    turn = {task.group: number for number, task in enumerate(tasks)}
-    return deque(sorted(tasks, key=lambda task: (turn[task.group], len(str(task.messages)))))
 
 
 def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:

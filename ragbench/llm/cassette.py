@@ -59,7 +59,7 @@ _INSERT = (
 # A prompt is asked by one process at a time, and once: no claim where an answer is.
 _CLAIM = (
     "INSERT INTO claims SELECT :key, :owner, :until "
-    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND ok = 1) "
+    "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND json_extract(answer, '$.ok')) "
     "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
 )
 _CLAIM_S = 10.0  # a claim holds so long after its process was last heard of

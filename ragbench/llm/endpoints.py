@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -158,6 +158,29 @@ class Endpoint:
         """Break off the calls under way."""
         if self.wire is not None:
             self.wire.abort()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a manifest says of the model; never its address or key."""
+        return {
+            "provider": self.provider,
+            "model": self.name,
+            "digest": self.found,
+            "options": self.options,
+            "num_ctx": self.num_ctx,
+            "server": f"Ollama {self.version}" if self.version else "",
+            "weights": self.weights,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return what a row says of it."""
+        options = {**self.options, **self.options.get("options", {})}
+        return {
+            "model": self.model,
+            "digest": "not told" if self.found == "" else self.found,
+            "num_ctx": self.num_ctx,
+            "temperature": options.get("temperature"),
+            "seed": options.get("seed"),
+        }
 
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
         """Build a CallError that names this model and hides its secrets."""
@@ -459,73 +482,31 @@ def _type_of(chat: Any) -> str:
     return type(chat).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """Provider, name, digest, options and window of a chat model; never its address or key.
-
-    ``server`` and ``weights`` are its version, and the number of parameters with the quantisation,
-    where the server was asked and says them.
-    """
-
-    provider: str
-    model: str
-    digest: str | None
-    options: dict[str, Any]
-    num_ctx: int | None
-    server: str = ""
-    weights: str = ""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a manifest says."""
-        return {name: value for name, value in asdict(self).items() if name != "secrets"}
-
-    def row(self) -> dict[str, Any]:
-        """Return what a row says."""
-        options = {**self.options, **self.options.get("options", {})}
-        return {
-            "model": f"{self.provider}:{self.model}",
-            "digest": "not told" if self.digest == "" else self.digest,
-            "num_ctx": self.num_ctx,
-            "temperature": options.get("temperature"),
-            "seed": options.get("seed"),
-        }
-
-
 def model_facts(
     model: Any,
     cassette: Cassette | None = None,
     *,
     ask_server: bool = True,
     num_predict: int | None = None,
-) -> ModelFacts:
-    """Return who a chat model is (a name or an object).
+) -> Endpoint:
+    """Return who a chat model is (a name or an object): its endpoint, with the digest in ``found``.
 
     The server is not asked without ``ask_server``, and where the cassette is in replay mode; then
     the digest is the one on the cassette. ``num_predict``: as in `ragbench.llm.ask`. ModelError
     when no server answers and nothing says which weights are meant.
     """
     endpoint = endpoint_of(model, num_predict)
-    digest = endpoint.pinned_digest
     recorded = cassette is not None and cassette.mode != "off"
     if ask_server and not (recorded and cassette.mode == "replay"):
-        found = endpoint.meet()  # "": a server that says nothing of its weights
-        digest = digest if found is None else found
+        endpoint.meet()
     dead = endpoint.dead
-    if digest is None and recorded and (dead is None or dead.kind == "down"):
-        digest = cassette.choose_digest(endpoint.provider, endpoint.name, None)
-    if dead is not None and (digest is None or dead.kind != "down"):
+    if endpoint.found is None:
+        endpoint.found = endpoint.pinned_digest
+    if endpoint.found is None and recorded and (dead is None or dead.kind == "down"):
+        endpoint.found = cassette.choose_digest(endpoint.provider, endpoint.name, None)
+    if dead is not None and (endpoint.found is None or dead.kind != "down"):
         raise dead
-    return ModelFacts(
-        endpoint.provider,
-        endpoint.name,
-        digest,
-        endpoint.options,
-        endpoint.num_ctx,
-        f"Ollama {endpoint.version}" if endpoint.version else "",
-        endpoint.weights,
-        endpoint.secrets,
-    )
+    return endpoint
 
 
 def window(model: Any) -> int | None:

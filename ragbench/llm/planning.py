@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ragbench.errors import ConfigError
 from ragbench.llm.cassette import Cassette
-from ragbench.llm.endpoints import Endpoint, OllamaEndpoint, endpoint_of
+from ragbench.llm.endpoints import Endpoint, endpoint_of
 from ragbench.llm.reply import Usage
 
-log = logging.getLogger("ragbench.llm")
 _LATEST = 20  # recorded replies of a step, whose speed is taken
 LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
@@ -61,10 +58,7 @@ class Plan:
         return iter(self.steps)
 
     def __getitem__(self, name: str) -> PlannedStep:
-        for step in self.steps:
-            if step.name == name:
-                return step
-        raise KeyError(f"{name!r}; the plan has: {', '.join(step.name for step in self.steps)}")
+        return {step.name: step for step in self.steps}[name]
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
@@ -175,29 +169,3 @@ def _timed(endpoint: Endpoint, tape: Cassette, step: str) -> tuple[float, str] |
         how += f" at {used.tokens_per_second:.1f}/s"
     spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
     return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
-
-
-def pull(model: Any) -> None:
-    """Fetch a model into its Ollama, with a progress bar (``ragbench doctor --model ollama:NAME
-    --pull``).
-
-    Raises CallError where the server cannot reach its registry, and ConfigError for a model of
-    another provider.
-    """
-    from tqdm.auto import tqdm
-
-    endpoint = endpoint_of(model)
-    if not isinstance(endpoint, OllamaEndpoint):
-        do = "get it as its own server says"
-        raise ConfigError(f"--pull with {endpoint.model}", "a model of Ollama", do)
-    try:
-        with tqdm(desc=f"pull {endpoint.name}", unit="B", unit_scale=True) as bar:
-            for part in endpoint.client.pull(endpoint.name, stream=True):  # file after file
-                bar.total = part.total or bar.total
-                bar.n = part.completed or bar.n
-                bar.set_postfix_str(part.status or "")
-    except Exception as error:
-        named = endpoint.named(error)
-        if named.kind == "down" or endpoint.meet() is None:
-            raise named from None
-        log.warning("%s is there already, and not newer: %s", endpoint.model, named)

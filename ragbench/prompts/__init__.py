@@ -63,13 +63,11 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
         text = path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DataError(
-            f"cannot read the prompt file {path}: {reason}", "a text file", "check the path"
-        ) from None
+        what = f"cannot read the prompt file {path}: {reason}"
+        raise DataError(what, "a text file", "check the path") from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8"
-        ) from None
+        what = f"{path} is not UTF-8 at byte {error.start}"
+        raise DataError(what, "UTF-8 text", "save it as UTF-8") from None
     first, *lines = [line.rstrip() for line in text.split("\n")]
     header: list[str] = []
     if first == _MARK:
@@ -80,11 +78,8 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
         header = lines[:end]
         text = "\n".join(lines[end + 1 :]).strip()
     if not text:
-        raise DataError(
-            f"the prompt file {path} is empty",
-            "a prompt",
-            "write one, or use an id of ragbench's own",
-        )
+        do = "write one, or use an id of ragbench's own"
+        raise DataError(f"the prompt file {path} is empty", "a prompt", do)
     return header, text
 
 
@@ -99,15 +94,10 @@ def fill_prompt(text: str, **fields: str) -> str:
     ConfigError when the text lacks one of the fields, since the model would then never see that
     value.
     """
-    named = {"{" + name + "}": value for name, value in fields.items()}
-    if missing := [name for name in named if name not in text]:
-        do = "add the missing field to the prompt file"
-        raise ConfigError(
-            f"the prompt has no field {missing[0]}", f"the fields {', '.join(named)}", do
-        )
+    for name in fields:
+        if f"{{{name}}}" not in text:
+            do = "add the missing field to the prompt file"
+            wanted = ", ".join(f"{{{field}}}" for field in fields)
+            raise ConfigError(f"the prompt has no field {{{name}}}", f"the fields {wanted}", do)
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
-    return (
-        re.sub("|".join(map(re.escape, named)), lambda match: named[match[0]], text)
-        if named
-        else text
-    )
+    return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text)

@@ -21,9 +21,7 @@ import pytest
 import serve_ollama
 from ollama import Client, ResponseError
 
-from ragbench.errors import ModelError
 from ragbench.llm import Cassette, ask, chat_model
-from ragbench.llm.planning import pull
 
 pytestmark = [pytest.mark.ollama, pytest.mark.posix]
 PROMPTS = [f"Write one sentence about the number {number}." for number in range(12)]
@@ -251,8 +249,3 @@ def test_a_full_disk_at_the_server_stops_no_answer_and_is_said_by_what_needs_roo
         replies = ask_all(model_of(address), path)
         assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
         tally(path, len(PROMPTS))
-
-
-def test_a_pull_that_cannot_be_made_says_why(ollama):
-    with pytest.raises(ModelError, match="pull model manifest"):
-        pull(chat_model("ollama:localhost:9/nobody/nothing", host=ollama))
