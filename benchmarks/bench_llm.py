@@ -4,8 +4,8 @@
     python benchmarks/bench_llm.py --quick
 
 The server is the fake Ollama of the tests, without latency and in a process of its own: what is
-measured is the client. Targets: at most 3 x the package's wall clock and CPU (the digest is
-asked again after each reply); 37,020 replies replayed in under 5 s.
+measured is the client. Targets: at most 2 x the package's wall clock and CPU (the digest is
+asked for at the start and the end); 37,020 replies replayed in under 5 s.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -327,20 +328,23 @@ class OllamaEndpoint(Endpoint):
             settings = {"think": False, **settings, "format": schema}
         got = Received()
         parts = self.client.chat(self.chat.model, messages, stream=True, **settings)
-        with contextlib.closing(parts):
-            for part in parts:
-                got.text += part.message.content or ""
-                got.thinking += part.message.thinking or ""
-                if part.done:  # what a server sends after it is no part of the reply
-                    got.finish = part.done_reason or "stop"
-                    got.output_tokens = part.eval_count
-                    if not self._counts_cached:
-                        # From 0.30 on it counts what its cache did not have: no number is better.
-                        got.prompt_tokens = part.prompt_eval_count
-                    got.prompt_seconds = (part.prompt_eval_duration or 0) / 1e9
-                    got.output_seconds = (part.eval_duration or 0) / 1e9
-                    break
+        for part in parts:
+            got.text += part.message.content or ""
+            got.thinking += part.message.thinking or ""
+            if part.done:
+                self._end(got, part)
+                break
+        with contextlib.suppress(Exception):  # what comes after it is no part of the reply, but
+            deque(parts, maxlen=0)  # a connection is kept where all of it was read
         return got
+
+    def _end(self, got: Received, part: Any) -> None:
+        got.finish = part.done_reason or "stop"
+        got.output_tokens = part.eval_count
+        # From 0.30 on it counts what its cache did not have: no number is better than a wrong one.
+        got.prompt_tokens = None if self._counts_cached else part.prompt_eval_count
+        got.prompt_seconds = (part.prompt_eval_duration or 0) / 1e9
+        got.output_seconds = (part.eval_duration or 0) / 1e9
 
 
 def _set_fields(chat: Any, names: Mapping[str, str]) -> dict[str, Any]:

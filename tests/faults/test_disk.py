@@ -290,10 +290,7 @@ def peak(function) -> int:
         tracemalloc.stop()
 
 
-def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr("ragbench.llm.cassette._BATCH_SIZE", 20)
+def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(tmp_path):
     peaks = {}
     for replies in (60, 600):
         path = tape(tmp_path / f"{replies}.sqlite", replies, 400)

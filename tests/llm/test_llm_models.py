@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 import ragbench as rb
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette, ask, chat_model, model_name
-from ragbench.llm.endpoints import endpoint_of, window
+from ragbench.llm.endpoints import window
 from ragbench.llm.models import split_address
 
 
@@ -32,34 +31,14 @@ def fake():
         yield server
 
 
-def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
-    monkeypatch.delenv("OLLAMA_HOST", raising=False)
-    from langchain_ollama import ChatOllama
-
-    model = chat_model("ollama:llama3:8b")
-    assert isinstance(model, ChatOllama)
-    assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
-    assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, None)
-    assert model.deadline_s == 600
-    # of the key
-    assert endpoint_of(model).options == {"options": {"temperature": 0, "seed": 0, "num_ctx": 8192}}
-    timeout = model.client_kwargs["timeout"]
-    assert (timeout.read, timeout.connect) == (600, 10)
-
-
 QUESTION = rb.Question("q", "Who built the mill?", "Ada Ruck", ("Ada Ruck built it.",))
+ANSWER = rb.Answer("q", "Ada", "x")
 STEPS = {
-    "a grade": (lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")]), 64),
-    "many grades": (
-        lambda model: rb.grade(model, [QUESTION], [rb.Answer("q", "Ada", "x")], per_prompt="ten"),
-        512,
-    ),
+    "a grade": (lambda model: rb.grade(model, [QUESTION], [ANSWER]), 64),
+    "many grades": (lambda model: rb.grade(model, [QUESTION], [ANSWER], per_prompt="ten"), 512),
     "an answer": (lambda model: rb.generate(model, [QUESTION], ["It was built."]), 512),
     "claims": (lambda model: rb.extract_claims(model, ["Ada built it."]), 512),
-    "one claim": (
-        lambda model: rb.check_claims(model, [["Ada built it."]], ["She did."]),
-        64,
-    ),
+    "one claim": (lambda model: rb.check_claims(model, [["Ada did."]], ["She did."]), 64),
     "sub-questions": (lambda model: rb.llm_decomposer(model)("Who built it?"), 512),
     "anything": (lambda model: ask(model, ["Write a document."]), 2048),
 }
@@ -185,22 +164,6 @@ def test_a_plain_chat_ollama_gets_the_same_protection(fake):
     assert fake.calls[0].headers["x-team"] == "rag"
 
 
-def test_a_copy_of_a_model_is_asked_with_its_own_options(fake):
-    model = fake.model()
-    ask(model, ["p"])
-    ask(model.model_copy(update={"seed": 5}), ["p"])
-    assert [call.body["options"]["seed"] for call in fake.calls] == [0, 5]
-
-
-def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
-    model = fake.model()
-    assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content
-    structured = model.with_structured_output(Word)
-    assert structured.invoke("hello") == Word(word="x")
-    assert asyncio.run(model.ainvoke("hello", stop=["."])).content
-    assert fake.calls[-1].body["options"]["stop"] == ["."]
-
-
 # -- the OpenAI protocol
 # -----------------------------------------------------------------------------------------------
 
@@ -208,19 +171,10 @@ def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
 def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
     more = {"temperature": 0.5, "seed": 3, "num_predict": 50, "digest": "d" * 9}
     reply = ask(fake.model("openai:made", **more), ["a b"])[0]
-    sent = fake.calls[0].body
-    assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (
-        0.5,
-        3,
-        50,
-        "made",
-    )
-    assert (reply.ok, reply.usage.prompt_tokens, reply.finish, reply.digest) == (
-        True,
-        6,
-        "stop",
-        "d" * 9,
-    )
+    sent = {"temperature": 0.5, "seed": 3, "max_tokens": 50, "model": "made"}
+    assert sent.items() <= fake.calls[0].body.items()
+    assert (reply.ok, reply.usage.prompt_tokens, reply.finish) == (True, 6, "stop")
+    assert reply.digest == "d" * 9
 
 
 def test_a_server_that_refuses_the_form_of_a_schema_gets_the_one_that_its_model_names():
@@ -256,24 +210,11 @@ def test_failures_of_openai_servers_have_the_same_names(fault, kind):
 
 
 def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
-    more = {"cassette": tmp_path / "c.sqlite", "progress": False}
-    fine, small = (
-        ask(fake.model("openai:made", **window), ["word " * 300], **more)[0]
-        for window in ({}, {"num_ctx": 304})
-    )
+    path = tmp_path / "c.sqlite"
+    (fine,) = ask(fake.model("openai:made"), ["word " * 300], cassette=path)
+    (small,) = ask(fake.model("openai:made", num_ctx=304), ["word " * 300], cassette=path)
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
-
-
-def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
-    from langchain_openai import ChatOpenAI
-
-    fake.api_key = "sk-topsecret99"
-    model = fake.model("openai:made", api_key="sk-topsecret99")
-    assert isinstance(model, ChatOpenAI)
-    assert model.invoke("hi").usage_metadata["input_tokens"] == 5
-    assert "topsecret" not in repr(model)
-    assert endpoint_of(model).secrets == ("sk-topsecret99",)
 
 
 # -- any LangChain model
@@ -330,13 +271,6 @@ def test_other_models_are_recorded_by_their_options_without_secrets_and_addresse
     cassette.close()
     assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
     assert b"somewhere" not in (tmp_path / "c.sqlite").read_bytes()
-
-
-def test_structured_replies_of_other_models_are_validated_all_the_same():
-    good, bad = ask(Scripted(), ["json please", "plain"], schema=Word)
-    assert good.parsed == Word(word="json please")
-    # the repair prompt asks for JSON, and Scripted obeys that
-    assert (bad.error, bad.repairs) == (None, 1)
 
 
 def test_a_model_that_knows_structured_output_is_told_of_the_schema():

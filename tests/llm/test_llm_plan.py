@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 
@@ -81,11 +80,3 @@ def test_what_is_recorded_of_a_step_is_subtracted_and_its_median_time_is_taken(t
     assert (made["generation"].cached, made["generation"].remaining) == (0, 5)
     assert made["generation"].seconds / 5 == pytest.approx(made["grading"].seconds / 3)
     assert plan({"grading": 7}, model, cassette).total.seconds == 0
-
-
-def test_usage_of_tries_that_were_not_accepted_is_counted_too(fake):
-    script = itertools.chain(["not json"], itertools.repeat('{"word": "x"}'))
-    fake.reply = lambda body: next(script)
-    reply = ask(fake.model(), ["p"], schema=Word)[0]
-    assert reply.usage.calls == len(fake.calls) == 2
-    assert reply.repairs == 1

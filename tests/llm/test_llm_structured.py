@@ -9,11 +9,10 @@ from typing import Literal
 
 import pytest
 from fake_ollama import FakeOllama, Fault
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from ragbench.errors import ConfigError
 from ragbench.llm import ask, label_schema
 from ragbench.llm.structured import json_values, read_reply, without_thinking
 
@@ -81,25 +80,37 @@ def test_no_value_is_taken_from_inside_a_value_that_breaks_off():
     assert json_values('[1, 2] and {"a": 3}') == ["[1, 2]", '{"a": 3}']
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=60), st.text(max_size=60).filter(lambda s: not set(s) & set("[{")))
-@example("<think>", "</think>")
-def test_reading_never_raises_and_never_invents(before, after):
-    verdict, found, problem = read_reply(before + GOOD + after, Verdict)
-    assert (verdict is None) == bool(problem)
-    if verdict is not None:
-        assert found in before + GOOD + after
-        assert json.loads(found)["label"] == verdict.label
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.integers(min_value=0, max_value=len(GOOD) - 1))
 def test_no_cut_of_a_good_reply_is_accepted(length):
     assert read_reply(GOOD[:length], Verdict)[0] is None
 
 
-def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw():
-    text = "<think>Paris or Lyon?</think>\nParis"
+GPT_OSS = "<|channel|>analysis<|message|>{draft}<|end|><|start|>assistant"
+DRAFTS = [
+    "<think>{draft}</think>\n",
+    "[THINK]{draft}[/THINK]",
+    GPT_OSS + "<|channel|>final<|message|>",
+    "{draft} or so</think>",
+    "Let me see. <think>{draft}</think> Then ",
+]
+OTHER = '{"label": "neither", "certainty": 0}'
+
+
+@pytest.mark.parametrize("form", DRAFTS)
+def test_a_draft_is_never_a_verdict_wherever_it_stands(form):
+    draft = form.replace("{draft}", OTHER)
+    assert read_reply(draft + GOOD, Verdict)[0] == Verdict(label="covered", certainty=3)
+    assert read_reply(draft + "as I said", Verdict)[0] is None
+    for mark in ("</think>", "[/THINK]", "<|channel|>final<|message|>"):
+        draft = draft.replace(mark, "")
+    if "think" in draft.lower() or "analysis" in draft:  # begun, and not finished
+        assert read_reply(draft, Verdict)[0] is None
+
+
+@pytest.mark.parametrize("form", DRAFTS[:4])
+def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw(form):
+    text = form.replace("{draft}", "Paris or Lyon?") + "Paris"
     with FakeOllama(reply=lambda body: text) as fake:
         reply = ask(fake.model(), ["capital?"])[0]
     assert (reply.text, reply.raw) == ("Paris", text)
@@ -125,33 +136,26 @@ def test_the_schema_goes_to_the_server_as_json_schema():
     assert (reply.ok, reply.text, reply.repairs, reply.usage.calls) == (True, GOOD, 0, 1)
 
 
-@pytest.mark.parametrize(
-    "bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}', f"<think>{GOOD}"]
-)
-def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad):
-    (reply,), calls = talk([bad, GOOD])
-    # nothing was answered at all: that is an empty answer, not a bad one
-    if bad.startswith("<think>"):
-        assert reply.error.kind == "unusable"
-        return
-    assert reply.ok
+@pytest.mark.parametrize("bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}'])
+@pytest.mark.parametrize("then", [GOOD, "still none"])
+def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad, then):
+    (reply,), calls = talk([bad, then], retries=3)
     assert (reply.repairs, reply.attempts, reply.usage.calls, len(calls)) == (1, 2, 2, 2)
     first = calls[0].body["messages"]
     second = calls[1].body["messages"]
-    assert (second[: len(first)], second[len(first)]) == (
-        first,
-        {"role": "assistant", "content": bad},
-    )
+    assert second[:-1] == [*first, {"role": "assistant", "content": bad}]
     assert "JSON schema" in second[-1]["content"]
     assert calls[1].body["format"] == calls[0].body["format"]
+    assert reply.ok == (then == GOOD)
+    if not reply.ok:
+        assert reply.error.kind == "unusable"
+        assert reply.raw == reply.text == "still none"
 
 
-def test_a_second_bad_reply_is_a_failure_that_keeps_the_raw_text():
-    (reply,), calls = talk(["no json here", "still none"], retries=3)
-    assert (reply.ok, reply.parsed, reply.error.kind) == (False, None, "unusable")
-    assert reply.raw == reply.text == "still none"
-    assert "no complete JSON value" in str(reply.error)
-    assert (reply.repairs, reply.usage.calls, len(calls)) == (1, 2, 2)
+def test_nothing_but_thinking_is_no_answer_and_not_repaired():
+    (reply,), calls = talk([f"<think>{GOOD}"])
+    assert (reply.error.kind, len(calls)) == ("unusable", 1)
+    assert "nothing but thinking" in str(reply.error)
 
 
 @pytest.mark.parametrize("after", ["good", "cut again"])
@@ -178,25 +182,23 @@ def test_a_whole_json_value_with_white_space_up_to_the_limit_is_the_value():
     assert (reply.parsed, reply.repairs) == (Verdict(label="covered", certainty=3), 0)
 
 
-def test_a_think_tag_that_is_only_named_is_part_of_the_answer():
-    assert (
-        without_thinking("HTML has no tag <think>, and no </b>.")
-        == "HTML has no tag <think>, and no </b>."
-    )
-    assert (
-        without_thinking("Write <think> and </think> around it.")
-        == "Write <think> and </think> around it."
-    )
-    # at the beginning only
-    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"
-    verdict = '{"label": "covered", "reason": "it says <think>"}'
+class Reasoned(BaseModel):
+    label: str
+    reason: str
 
-    class Reasoned(BaseModel):
-        label: str
-        reason: str
 
-    (reply,), _ = talk([verdict], schema=Reasoned)
-    assert reply.parsed.reason == "it says <think>"
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("HTML has no tag <think>, and no </b>.", None),
+        ("Write <think> and </think> around it.", None),
+        ("a</think>b<think>c</think>d", "b<think>c</think>d"),  # at the beginning only
+    ],
+)
+def test_a_think_tag_that_is_only_named_is_part_of_the_answer(text, answer):
+    assert without_thinking(text) == (answer or text)
+    verdict = json.dumps({"label": "covered", "reason": text})
+    assert read_reply(verdict, Reasoned)[0].reason == text
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -210,16 +212,6 @@ def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
     assert reply.error.kind == "unusable"
     assert "3 items" in str(reply.error)
     assert reply.raw == wrong
-
-
-def test_label_schema_tells_the_server_how_many():
-    schema = label_schema(3, ("yes", "no")).model_json_schema()
-    assert (
-        schema["properties"]["labels"]["minItems"]
-        == schema["properties"]["labels"]["maxItems"]
-        == 3
-    )
-    assert label_schema(3, ("yes", "no")) is label_schema(3, ("yes", "no"))
 
 
 def test_each_prompt_may_have_its_own_schema():
@@ -250,8 +242,3 @@ def test_repaired_replies_replay_with_their_count_and_are_validated_again(tmp_pa
         first.parsed,
         first.usage,
     )
-
-
-def test_a_schema_must_be_a_pydantic_class():
-    with pytest.raises(ConfigError, match="pydantic BaseModel class"):
-        talk([GOOD], schema={"type": "object"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import contextlib
 import json
 import threading
@@ -66,14 +65,6 @@ def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
     assert (reply.error.kind, fake.calls[0].body["truncate"]) == ("truncated", False)
     ask(plain, ["short"], **FAST)
     assert window(plain) == 4096
-
-
-@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-def test_a_model_of_ours_asks_not_to_be_cut_in_langchains_own_calls_too(fake, call):
-    answer = getattr(fake.model(), call)("word")
-    if call == "ainvoke":
-        asyncio.run(answer)
-    assert fake.calls[0].body["truncate"] is False
 
 
 def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(fake):
@@ -242,18 +233,6 @@ def test_an_environment_that_cannot_be_used_troubles_no_replay(
     assert ask(chat_model("ollama:llama3:8b", host=host), ["p"], cassette=tape)[0].cached
     (reply,) = ask(chat_model("ollama:llama3:8b", host=host), ["p"], **FAST)
     assert (reply.error.kind, value in str(reply.error)) == ("down", True)
-
-
-def test_one_model_serves_a_cell_with_ask_and_a_cell_with_ainvoke(fake):
-    model = fake.model()
-
-    async def cells():
-        assert (await model.ainvoke("x")).content
-        assert ask(model, ["p"], **FAST)[0].ok
-        assert (await model.ainvoke("y")).content
-        assert ask(model, ["q"], **FAST)[0].ok
-
-    asyncio.run(cells())
 
 
 def test_a_wait_of_0_seconds_is_no_licence_to_hammer():

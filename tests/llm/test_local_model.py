@@ -4,7 +4,6 @@ a real llama.cpp.
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import os
@@ -22,10 +21,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from ragbench.experiment import Experiment
-from ragbench.generation import generate
 from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local
-from ragbench.llm.endpoints import endpoint_of
-from ragbench.records import Question
 
 NUM_CTX = 2048
 
@@ -99,12 +95,6 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
         local.verify_smollm2()
 
 
-def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
-    file = tmp_path / "some.gguf"
-    file.write_bytes(b"GGUF and more")
-    assert "has sha256" in one_error(chat_model(f"gguf:{file}", digest="0" * 64))
-
-
 @pytest.mark.live
 def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
     assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -114,12 +104,6 @@ def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path
     with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
         local.verify_smollm2()
     assert "has sha256" in one_error(chat_model("smollm2"))
-
-
-def test_a_model_file_is_known_by_its_name_without_its_path(tmp_path):
-    endpoint = endpoint_of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
-    assert (endpoint.model, endpoint.num_ctx) == ("gguf:Some-Model", 8192)
-    assert str(tmp_path) not in json.dumps([endpoint.options, endpoint.model, endpoint.host])
 
 
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
@@ -135,13 +119,6 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 
 # -- the child process
 # -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.live
-def test_equal_settings_share_one_server():
-    one = small()
-    same = small(temperature=0.5)
-    assert one.server is same.server
 
 
 @pytest.mark.live
@@ -170,15 +147,6 @@ def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
     if not outside.startswith("127."):
         with socket.socket() as other:
             assert other.connect_ex((outside, server.port())) != 0
-
-
-@pytest.mark.live
-def test_a_proxy_in_the_environment_is_not_asked(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    model = small(num_predict=4)
-    assert ask(model, ["Hi"], on_length="keep")[0].ok
-    assert model.invoke("Hi").content
-    assert "".join(chunk.content for chunk in model.stream("Hi"))
 
 
 SCRIPT = """
@@ -267,27 +235,6 @@ def test_every_structured_reply_of_the_real_grammar_is_valid():
 
 
 @pytest.mark.live
-def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_failure(tmp_path):
-    path = tmp_path / "cut.sqlite"
-    model = small(num_predict=8)
-    prompts = ["Count from one to a hundred in words.", "Name twenty rivers."]
-    answers = generate(
-        model,
-        [Question(str(n), text, "") for n, text in enumerate(prompts)],
-        [None, None],
-        cassette=path,
-    )
-    assert [answer.meta["finish"] for answer in answers] == ["length"] * 2
-    assert all(answer.text and "error" not in answer.meta for answer in answers)
-    kept = ask(model, prompts, on_length="keep", step="s")
-    assert [(reply.ok, reply.finish) for reply in kept] == [(True, "length")] * 2
-    failed = ask(model, prompts)
-    assert {reply.error.kind for reply in failed} == {"truncated"}
-    label = ask(model, prompts[:1], schema=Verdict)[0]
-    assert (label.ok, label.error.kind, label.repairs) == (False, "truncated", 1)
-
-
-@pytest.mark.live
 def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
     tmp_path, monkeypatch
 ):
@@ -317,21 +264,3 @@ def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(
     assert str(tmp_path) not in "".join(
         row[0] for row in cassette.rows("SELECT request FROM replies")
     )
-
-
-@pytest.mark.live
-def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers():
-    reply = ask(small(), ["A long passage about bridges. " * 500])[0]
-    assert (reply.error.kind, reply.attempts) == ("truncated", 1)
-    assert f"available context size ({NUM_CTX} tokens)" in str(reply.error)
-    assert "num_ctx" in reply.error.do
-
-
-def test_the_child_ends_without_settings():
-    child = subprocess.run(
-        [sys.executable, "-m", "ragbench.llm.local"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=60,
-    )
-    assert (child.returncode, child.stdout) == (0, b"")

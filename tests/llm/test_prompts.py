@@ -22,12 +22,6 @@ def test_every_prompt_that_ships_loads_and_has_a_field():
         assert prompt_hash(name) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_multi_query_prompts_ask_for_one_question_per_line():
-    for name in ("multiquery_perspectives", "multiquery_decomposition"):
-        assert "{question}" in load_prompt(name)
-        assert "line of its own" in load_prompt(name)
-
-
 def test_a_users_file_is_read_by_path_whatever_its_line_ends(tmp_path):
     unix = tmp_path / "a.txt"
     windows = tmp_path / "b.md"
@@ -151,15 +145,6 @@ def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):
     (value,) = json.loads(shown).items()
     assert (rest, value[0]) == ([], field)
     assert value[1]
-
-
-def test_ragchecker_prompts_ask_for_the_answer_between_tags_after_context_and_question():
-    for name in ("ragchecker_default", "ragchecker_optimised"):
-        places = [
-            sent(name).index(part)
-            for part in ("<context>", "{documents}", "</context>", "{query}", "<answer>")
-        ]
-        assert places == sorted(places)
 
 
 def test_rageval_keypoints_come_with_examples_in_both_languages_and_one_that_cannot_be_answered():
