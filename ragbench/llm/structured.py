@@ -127,7 +127,7 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     for candidate in dict.fromkeys([*whole, *json_values(answer)]):
         try:
             value = schema.model_validate_json(candidate, strict=True)
-            json.loads(candidate, parse_constant=_number, parse_float=_number, parse_int=_number)
+            json.loads(candidate, object_pairs_hook=_once, **_NUMBERS)
         except ValueError as error:
             problem = _in_words(error)
         else:
@@ -141,11 +141,19 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     return None, "", problem
 
 
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
+
+
 def _number(written: str) -> float:
     number = float(written)
     if not math.isfinite(number):
         raise ValueError(f"{written[:40]} is no JSON number")
     return number
+
+
+_NUMBERS = dict.fromkeys(("parse_constant", "parse_float", "parse_int"), _number)
 
 
 def _in_words(error: ValueError) -> str:
