@@ -54,7 +54,7 @@ _HOME = {
         "to_langchain",
     ],
     "experiment": ["Experiment", "load_rows"],
-    "report.audit": ["audit", "audit_ledger", "audit_rows"],
+    "report.audit": ["audit", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["ModelChecker", "make_checker"],
     "labelling.claims": ["check_claims", "extract_claims", "ragchecker_labels"],

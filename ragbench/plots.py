@@ -1,17 +1,17 @@
 """One function per kind of figure; each takes a long-form table and returns a matplotlib Figure.
 
 Where the table has columns low and high, intervals are drawn. Colours are Okabe and Ito's, told
-apart by colour-blind readers; every line has its own marker besides. At most eight systems stand
-in one panel: more are divided into panels. `style` sets width, font and language for a thesis.
+apart by colour-blind readers; every line has its own marker besides. Of more than eight systems the
+ninth has the first one's colour. `style` sets width, font and language for a thesis.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,12 @@ __dir__ = public_names(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 _DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
-_HATCHES = ["", "///", "...", "xxx"]
 _RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
 GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
 GRADE_NAMES = dict(
     zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True)
 )
 WIDEST = 14.5  # inches: on A4's long side, letters of 8 points are then 6
-_PER_ROW = 4  # panels
-_NAME = 36  # characters of a system's name on one line
 _LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
 _LINE = 0.15  # inches from a line of 8 points to the next
 _LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
@@ -58,9 +55,6 @@ _GERMAN = {
     "wrong": "falsch",
     "right": "richtig",
     "grade": "Note",
-    "dots: answers; diamond: mean with 95% interval": (
-        "Punkte: Antworten; Raute: Mittel mit 95-%-Intervall"
-    ),
 }
 
 
@@ -112,11 +106,6 @@ def _widest() -> float:
     return _STYLE.width or WIDEST
 
 
-def _columns(panels: int, inches: float, most: int = _PER_ROW) -> int:
-    """Return how many panels of a width stand side by side."""
-    return max(1, min(most, panels, int(_widest() / inches)))
-
-
 class _PlainFigure(Figure):
     """A figure whose texts are no formulas: a system may be called Cash$$Bot."""
 
@@ -164,45 +153,25 @@ def open_figure(
             **grid,
         )
     plt.close(figure)  # shown by the cell that returns it, not a second time by the backend
-    if used is not None:
-        for axis in axes.flat[used:]:
-            axis.set_visible(False)
+    for axis in axes.flat[used or axes.size :]:
+        axis.set_visible(False)
     return figure, axes
 
 
-# -- colours
+# -- texts, and the room that they take
 
 
 def _looks(names: Sequence[Any]) -> dict[Any, dict[str, Any]]:
     """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
     order = list(names)
     if set(names) & set(_RETRIEVERS):
-        order = [*_RETRIEVERS, *(name for name in names if name not in _RETRIEVERS)]
+        order = list(dict.fromkeys([*_RETRIEVERS, *names]))
     looks = {}
     for i, name in enumerate(order):
-        panel, place = divmod(i, len(PALETTE))
-        marker = MARKERS[(place + panel) % len(MARKERS)]  # no two names have both in common
+        turn, place = divmod(i, len(PALETTE))
+        marker = MARKERS[(place + turn) % len(MARKERS)]  # no two names have both in common
         looks[name] = {"color": PALETTE[place], "marker": marker}
     return looks
-
-
-def _facets(
-    panels: list[tuple[str, pd.DataFrame]], hue: str, looks: Mapping[Any, Any]
-) -> list[tuple[str, pd.DataFrame]]:
-    """Divide panels in which colours would repeat: eight systems each."""
-    names = list(looks)
-    every = len(PALETTE)
-    groups = [names[start : start + every] for start in range(0, len(names), every)]
-    facets = []
-    for title, frame in panels:
-        for group in groups:
-            part = frame[frame[hue].isin(group)]
-            if len(part):
-                facets.append((title, part))
-    return facets
-
-
-# -- texts, and the room that they take
 
 
 def _in_words(name: object) -> str:
@@ -212,10 +181,13 @@ def _in_words(name: object) -> str:
     return text.replace("_", " ") if is_metric else text
 
 
-def _wrapped(name: object, letters: float = _NAME) -> str:
-    """Break a text into lines of at most so many letters, "k = 10" not within."""
-    whole = str(name).replace(" = ", "\u00a0=\u00a0")
-    return "\n".join(textwrap.wrap(whole, max(8, int(letters)))).replace("\u00a0", " ") or str(name)
+def _wrapped(name: object, letters: float, whole: bool = False) -> str:
+    """Break a text into lines of at most so many letters, "k = 10" and ``whole`` words not
+    within.
+    """
+    text = str(name).replace(" = ", "\u00a0=\u00a0")
+    lines = textwrap.wrap(text, max(8, int(letters)), break_long_words=not whole)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def _label(name: object) -> str:
@@ -230,30 +202,12 @@ def _size(texts: Sequence[str]) -> tuple[float, int]:
     return _points(_LETTER) * longest, max(map(len, lines), default=1)
 
 
-def _under(values: Sequence[object], inches: float) -> tuple[dict[str, Any], float]:
-    """Lay names out under ticks so far apart, upright if too long.
-
-    Returned are the arguments of ``set_xticks``, and how deep the names are.
-    """
-    letters = inches / _points(_LETTER) - 1
-    texts = [_wrapped(value, letters) for value in values]
-    wide, lines = _size(texts)
-    broken = any(len(word) > max(8, letters) for value in values for word in str(value).split())
-    look: dict[str, Any] = {"ticks": range(len(values)), "fontsize": _points(8)}
-    if not broken and lines <= 3 and wide <= inches:
-        return look | {"labels": texts}, _points(_LINE) * lines
-    texts = [_wrapped(value) for value in values]
-    if _size(texts)[1] * _points(_LINE) > inches:
-        texts = [str(value) for value in values]
-    return look | {"labels": texts, "rotation": 90}, _size(texts)[0]
-
-
 def _legend_below(figure: Figure) -> None:
     """Write one legend for all panels, in as many columns as fit, and make room for it."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+        of_axis, labels = axis.get_legend_handles_labels()
+        handles |= dict(zip(labels, of_axis, strict=True))
     if not handles:
         return
     width, height = figure.get_size_inches()
@@ -270,7 +224,10 @@ def _legend_below(figure: Figure) -> None:
 
 
 def _need(frame: pd.DataFrame, *columns: str | None) -> None:
+    """Raise ConfigError for a column that is not there, and for a table without rows."""
     check_known("column", [column for column in columns if column is not None], frame.columns)
+    if frame.empty:
+        raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
 
 
 def _unique(values: pd.Series) -> list:
@@ -280,10 +237,10 @@ def _unique(values: pd.Series) -> list:
     return list(dict.fromkeys(values))
 
 
-def _panels(frame: pd.DataFrame, by: str | None) -> list[tuple[str, pd.DataFrame]]:
+def _panels(frame: pd.DataFrame, by: str | None) -> dict[str, pd.DataFrame]:
     if by is None:
-        return [("", frame)]
-    return [(str(name), part) for name, part in frame.groupby(by, sort=False)]
+        return {"": frame}
+    return {str(name): part for name, part in frame.groupby(by, sort=False)}
 
 
 def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
@@ -296,16 +253,6 @@ def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
 
 
 # -- files
-
-
-def check_alt(alt: str) -> None:
-    """Raise ConfigError for an empty alt text."""
-    if not alt.strip():
-        raise ConfigError(
-            "an empty alt text",
-            "the picture in words",
-            "say what one who cannot see it should know",
-        )
 
 
 def save_figure(
@@ -329,7 +276,9 @@ def save_figure(
     folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     kinds : for print ``("png", "pdf")`` or ``("png", "svg")``.
     """
-    check_alt(alt)
+    if not alt.strip():
+        do = "say what one who cannot see it should know"
+        raise ConfigError("an empty alt text", "the picture in words", do)
     # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
     width = figure.get_size_inches()[0]
     if width > WIDEST:
@@ -338,11 +287,17 @@ def save_figure(
     folder = folder or figures_dir()
     folder.mkdir(parents=True, exist_ok=True)
     paths = {kind: folder / f"{name}.{kind}" for kind in (*kinds, "csv")}
+    # No date and no program, so that bytes repeat.
+    facts = {
+        "png": {"Software": None, "Description": alt},
+        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+        "svg": {"Date": None, "Creator": None, "Description": alt},
+    }
     # TrueType: publishers refuse Type 3. The salt makes the ids of an SVG the same at each run.
     with plt.rc_context({"pdf.fonttype": 42, "svg.hashsalt": name}):
         layout = figure.get_layout_engine()
         for kind in kinds:
-            figure.savefig(paths[kind], dpi=dpi, metadata=_metadata(kind, alt))
+            figure.savefig(paths[kind], dpi=dpi, metadata=facts[kind])
             # The first drawing has laid the panels out; doing it again would double the time.
             figure.set_layout_engine("none")
         figure.set_layout_engine(layout)
@@ -352,20 +307,11 @@ def save_figure(
     return paths
 
 
-def _metadata(kind: str, alt: str) -> dict[str, str | None]:
-    """Return what an image file says of itself: no date and no program, so that bytes repeat."""
-    if kind == "png":
-        return {"Software": None, "Description": alt}
-    if kind == "pdf":
-        return {"CreationDate": None, "Producer": None, "Creator": None}
-    return {"Date": None, "Creator": None, "Description": alt}
-
-
 # -- kinds of figures
 
 
 def _open_rows(
-    names: Sequence[object], panels: int, wide: float, band: float, most: int = _PER_ROW
+    names: Sequence[object], panels: int, wide: float, band: float, most: int = 4
 ) -> tuple[Figure, Any]:
     """Open panels side by side with names of rows at their left, the first on top.
 
@@ -393,29 +339,24 @@ def ir_score_curves(
     Both tables have the columns retriever, N, mean. ``title`` says what the left panel was measured
     on.
     """
-    panels = [(_word(title), ours)]
+    panels = {_word(title): ours}
     if paper is not None:
-        panels.append((_word("as published"), paper))
-    for _, frame in panels:
+        panels[_word("as published")] = paper
+    for frame in panels.values():
         _need(frame, "retriever", "N", "mean")
-    looks = _looks(_unique(pd.concat([frame["retriever"] for _, frame in panels])))
-    panels = _facets(panels, "retriever", looks)
-    ncols = _columns(len(panels), 4.6)
-    nrows = -(-len(panels) // ncols)
-    figure, axes = open_figure(
-        4.6 * ncols, 0.4 + 3.6 * nrows, ncols, nrows, len(panels), sharey=True
-    )
-    for axis, (name, frame) in zip(axes.flat, panels, strict=False):
+    looks = _looks(_unique(pd.concat([frame["retriever"] for frame in panels.values()])))
+    count = len(panels)
+    figure, axes = open_figure(4.6 * count, 4.0, count, sharey=True)
+    for axis, (heading, frame) in zip(axes.flat, panels.items(), strict=True):
         for retriever, line in frame.groupby("retriever", sort=False):
             look = looks[retriever]
             axis.plot(line["N"], line["mean"], ms=4, label=_label(retriever), **look)
             if "low" in line:
                 band = {"color": look["color"], "alpha": 0.15, "lw": 0}
                 axis.fill_between(line["N"], line["low"], line["high"], **band)
-        axis.set_title(_wrapped(name, 44), fontsize=_points(10))
+        axis.set_title(_wrapped(heading, 44), fontsize=_points(10))
         axis.set(xlabel=_word("N, tokens of context"), ylim=(0, 1))
-    for axis in axes[:, 0]:
-        axis.set_ylabel(_word("mean IR score"))
+    axes[0, 0].set_ylabel(_word("mean IR score"))
     _legend_below(figure)  # within the axes it would lie on curves of some data
     return figure
 
@@ -433,7 +374,6 @@ def settings(
     join: bool = True,
     spread: float = 0.06,
     xlabel: str = "",
-    titles: Mapping[str, str] | None = None,
 ) -> Figure:
     """Means with intervals along a setting, a panel per metric, with the paper's numbers in black.
 
@@ -442,53 +382,50 @@ def settings(
     x, values : column of the setting, and its values along the axis, in order.
     panel, row : column whose values stand side by side, and one whose values stand above each
         other, on one scale. With no ``row`` panels wrap, each on a scale of its own.
-    hue : column that makes lines, of at most eight values.
+    hue : column that makes lines.
     paper : the same columns without hue. A panel that only the paper has is drawn too.
     thin : column; rows with a value in it other than "" are drawn as thin lines without intervals.
     join : draw lines. Otherwise points, from zero up, and the paper's values as bars.
     spread : distance between the systems, so that intervals stand beside each other; less where
         they are many.
-    titles : of panels, where a value's own name is not enough.
     """
     _need(ours, x, panel, row, hue, thin, "mean")
-    names = _unique(ours[hue])
-    if len(names) > len(PALETTE):
-        do = "draw a figure for each part of them, or print the table"
-        raise ConfigError(f"{len(names)} values of {hue}", f"at most {len(PALETTE)}", do)
     paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
+    places = {value: place for place, value in enumerate(values)}
+    ours, paper = (frame.assign(at=frame[x].map(places)) for frame in (ours, paper))
+    looks = _looks(_unique(ours[hue]))
+    shifts = _shifts(_unique(ours[hue]), spread)
     panels = _unique(pd.concat([ours[panel], paper[panel]]))
     rows = _unique(ours[row]) if row else [""]
     figure, axes, wide = _open_settings(values, len(panels), len(rows) if row else 0)
-    places = {value: place for place, value in enumerate(values)}
-    ours, paper = (frame.assign(at=frame[x].map(places)) for frame in (ours, paper))
-    looks = _looks(names)
-    step = min(spread, 0.6 / len(names))
-    for axis, (line, name) in zip(axes.flat, product(rows, panels), strict=False):
-        cell = {panel: name, row: line} if row else {panel: name}
-        own = _where(ours, cell)
-        for i, system in enumerate(names):
-            points = own[own[hue] == system]
-            if thin:
-                _draw_thin(axis, points[points[thin] != ""], thin, looks[system]["color"], system)
-                points = points[points[thin] == ""]
-            points = points.assign(at=points["at"] + step * (i - (len(names) - 1) / 2))
-            _draw_means(axis, points, looks[system] | {"label": _label(system)}, join=join)
-        _draw_published(axis, _where(paper, cell), join=join)
-    headings = [(titles or {}).get(name, _in_words(name)) for name in panels]
-    _label_settings(axes, headings, rows if row else [], xlabel, wide)
+    for axis, (line, heading) in zip(axes.flat, product(rows, panels), strict=False):
+        own, published = (frame[frame[panel] == heading] for frame in (ours, paper))
+        if row:
+            own, published = (frame[frame[row] == line] for frame in (own, published))
+        for name, shift in shifts.items():
+            points = own[own[hue] == name]
+            _draw_means(axis, points, shift, looks[name] | {"label": _label(name)}, thin, join)
+        _draw_published(axis, published, join=join)
+    _name_settings(axes, panels, rows if row else [], xlabel, wide)
     for axis in axes[:, 0] if row else axes.flat:
         _scale(axis, from_zero=not join)
     _legend_below(figure)
     return figure
 
 
-def _label_settings(
-    axes: Any, headings: Sequence[str], rows: Sequence[Any], xlabel: str, wide: float
+def _shifts(names: Sequence[Any], apart: float, room: float = 0.6) -> dict[Any, float]:
+    """Return how far aside each of several values of one place is drawn."""
+    step = min(apart, room / len(names))
+    return {name: step * (i - (len(names) - 1) / 2) for i, name in enumerate(names)}
+
+
+def _name_settings(
+    axes: Any, panels: Sequence[Any], rows: Sequence[Any], xlabel: str, wide: float
 ) -> None:
-    """Head the panels and name x; of a grid only those at its upper and lower edge."""
+    """Head the panels and name x, of a grid only at its edges, and name its rows."""
     size = _points(11 if rows else 9)
-    for axis, heading in zip(axes[0] if rows else axes.flat, headings, strict=False):
-        axis.set_title(_wrapped(heading, 10 * wide), fontsize=size)
+    for axis, heading in zip(axes[0] if rows else axes.flat, panels, strict=False):
+        axis.set_title(_wrapped(_in_words(heading), 10 * wide), fontsize=size)
     for axis in axes[-1] if rows else axes.flat:
         axis.set_xlabel(xlabel)
     for axis, line in zip(axes[:, 0], rows, strict=False):
@@ -497,42 +434,49 @@ def _label_settings(
 
 def _open_settings(values: Sequence[Any], panels: int, rows: int) -> tuple[Figure, Any, float]:
     """Open a grid of panels by rows, or without rows panels that wrap; last, inches of a panel."""
-    ncols = panels if rows else _columns(panels, 2.6)
-    nrows = rows or -(-panels // ncols)
     shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
+    ncols = panels if rows else max(1, min(4, panels, int(_widest() / 2.6)))
+    nrows = rows or -(-panels // ncols)
     tick = min(0.75, 0.25 + _size(shown)[0])
     wide = max(2.6, min(tick * len(values), (_widest() - 0.9) / ncols))
-    ticks, below = _under(shown, wide / len(values))
+    ticks, below = _ticks(shown, wide / len(values))
     high = 2.3 if rows else 2.2 + below
     shared = {"sharey": "row" if rows else False, "sharex": bool(rows)}
     size = (0.9 + wide * ncols, 0.7 + below + high * nrows)
     figure, axes = open_figure(*size, ncols, nrows, panels * max(rows, 1), **shared)
     for axis in axes.flat:
-        axis.set_xticks(**ticks)
+        axis.set_xticks(range(len(values)), **ticks)
         axis.set_xlim(-0.4, len(values) - 0.6)
         axis.grid(axis="x", visible=False)
     return figure, axes, wide
 
 
-def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows whose columns have these values."""
-    for column, value in cell.items():
-        frame = frame[frame[column] == value]
-    return frame
+def _ticks(shown: Sequence[str], apart: float) -> tuple[dict[str, Any], float]:
+    """Lay names out below ticks so many inches apart, in up to three lines, else upright; last, how
+    deep they are.
+    """
+    texts = [_wrapped(text, apart / _points(_LETTER) - 1, whole=True) for text in shown]
+    longest, lines = _size(texts)
+    if longest <= apart and lines <= 3:
+        return {"labels": texts, "fontsize": _points(8)}, _points(_LINE) * lines
+    return {"labels": shown, "fontsize": _points(8), "rotation": 90}, _size(shown)[0]
 
 
-def _draw_means(axis: Axes, points: pd.DataFrame, look: dict, *, join: bool) -> None:
-    if points.empty:
-        return
-    lines = {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
-    look = look | lines | {"ms": 5, "capsize": 2}
-    axis.errorbar(points["at"], points["mean"], _reach(points, "mean"), **look)
-
-
-def _draw_thin(axis: Axes, points: pd.DataFrame, thin: str, colour: str, name: str) -> None:
-    for j, (detail, line) in enumerate(points.groupby(thin, sort=False)):
-        look = {"color": colour, "ls": _DASHES[j % len(_DASHES)], "lw": 0.9, "alpha": 0.6}
-        axis.plot(line["at"], line["mean"], label=_label(f"{name}, {detail}"), **look)
+def _draw_means(
+    axis: Axes, points: pd.DataFrame, shift: float, look: dict, thin: str | None, join: bool
+) -> None:
+    """Draw one system, first the thin lines of its parts."""
+    if thin:
+        parts = points[points[thin] != ""].groupby(thin, sort=False)
+        for (detail, line), dash in zip(parts, cycle(_DASHES), strict=False):
+            name = f"{look['label']}, {detail}"
+            pale = {"color": look["color"], "ls": dash, "lw": 0.9, "alpha": 0.6}
+            axis.plot(line["at"], line["mean"], label=name, **pale)
+        points = points[points[thin] == ""]
+    if len(points):
+        lines = {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
+        look = look | lines | {"ms": 5, "capsize": 2}
+        axis.errorbar(points["at"] + shift, points["mean"], _reach(points, "mean"), **look)
 
 
 def _draw_published(axis: Axes, points: pd.DataFrame, *, join: bool) -> None:
@@ -557,62 +501,30 @@ def _scale(axis: Axes, *, from_zero: bool) -> None:
 
 
 def grouped_bars(
-    frame: pd.DataFrame,
-    x: str,
-    y: str,
-    hue: str,
-    ylabel: str,
-    title: str = "",
-    panel: str | None = None,
+    frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str = ""
 ) -> Figure:
-    """Bars of ``y`` for each ``x`` in groups of ``hue``. They lie, so names of any length fit.
-
-    Each value of ``panel`` has a panel of its own, three in a row.
-    """
-    if frame.empty:
-        raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
-    _need(frame, x, y, hue, panel)
-    names = _unique(frame[hue])
+    """Bars of ``y`` for each ``x`` in groups of ``hue``. They lie, so names of any length fit."""
+    _need(frame, x, y, hue)
+    looks = _looks(_unique(frame[hue]))
     groups = _unique(frame[x])
-    looks = _looks(names)
-    panels = _facets(_panels(frame, panel), hue, looks)
-    wide = 3.4 if len(panels) > 1 else 5.0
-    band = max(0.3, 0.13 * min(len(names), len(PALETTE)))
-    figure, axes = _open_rows(groups, len(panels), wide, band, most=3)
-    for axis, (heading, cell) in zip(axes.flat, panels, strict=False):
-        _draw_bars(axis, cell.set_index(x), groups, y, hue, looks)
-        if panel and "n" in cell:
-            heading += f" (n = {cell['n'].max():.0f})"
-        axis.set_title(_wrapped(heading if panel else title, 10 * wide), fontsize=_points(10))
-        axis.grid(axis="y", visible=False)
-    ends = frame[[y, "high"] if "high" in frame else [y]].max()
-    longest = float(ends.max())  # one question alone has no interval
-    axes[0, 0].set_xlim(0, 1.05 * longest if longest > 0 else 1.0)
-    for axis in axes[-1]:
-        axis.set_xlabel(ylabel)
-    if panel and title:
-        width = figure.get_size_inches()[0]
-        figure.suptitle(_wrapped(title, 10 * width), fontsize=_points(11))
-    if len(names) > 1:
-        _legend_below(figure)
-    return figure
-
-
-def _draw_bars(
-    axis: Axes, cell: pd.DataFrame, groups: list, y: str, hue: str, looks: Mapping[Any, Any]
-) -> None:
-    present = set(cell[hue])
-    names = [name for name in looks if name in present]
-    thick = 0.8 / len(names)
-    for i, name in enumerate(names):
-        part = cell[cell[hue] == name].reindex(groups)
-        place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * thick
-        hatch = _HATCHES[list(looks).index(name) // len(PALETTE) % len(_HATCHES)]
-        look = {"color": looks[name]["color"], "hatch": hatch, "edgecolor": "white"}
-        axis.barh(place, part[y], thick * 0.92, label=_label(name), **look)
+    shifts = _shifts(_unique(frame[hue]), 0.8, room=0.8)
+    figure, axes = _open_rows(groups, 1, 5.0, max(0.3, 0.13 * len(shifts)))
+    axis = axes[0, 0]
+    for name, shift in shifts.items():
+        part = frame[frame[hue] == name].set_index(x).reindex(groups)
+        place = np.arange(len(groups)) + shift
+        look = {"color": looks[name]["color"], "edgecolor": "white", "label": _label(name)}
+        axis.barh(place, part[y], 0.8 * 0.92 / len(shifts), **look)
         if "low" in part:
             ends = {"fmt": "none", "ecolor": "#333333", "lw": 0.9, "capsize": 2}
             axis.errorbar(part[y], place, xerr=_reach(part, y), **ends)
+    axis.set_title(_wrapped(title, 50), fontsize=_points(10))
+    axis.grid(axis="y", visible=False)
+    longest = frame[[y, "high"] if "high" in frame else [y]].max(axis=None)
+    axis.set(xlabel=ylabel, xlim=(0, 1.05 * longest if longest > 0 else 1.0))
+    if len(shifts) > 1:
+        _legend_below(figure)
+    return figure
 
 
 def stacked_shares(
@@ -632,7 +544,7 @@ def stacked_shares(
     rows = _unique(table[row])
     wide = 3.6 if panel else 6.0  # inches of a bar of 1
     figure, axes = _open_rows(rows, len(panels), wide, 0.34 if panel else 0.42)
-    for axis, (heading, part) in zip(axes.flat, panels, strict=False):
+    for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
         _draw_stack(axis, part[row].map(rows.index).to_numpy(), part[list(columns)], wide)
         axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=_points(10))
         axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
@@ -643,20 +555,17 @@ def stacked_shares(
 
 def _draw_stack(axis: Axes, place: np.ndarray, shares: pd.DataFrame, wide: float) -> None:
     left = np.zeros(len(shares))
-    middle = {"ha": "center", "va": "center", "fontsize": _points(8)}
     for column, colour in zip(shares, GRADE_COLOURS, strict=False):
+        label = _label(column)
+        if column in GRADE_NAMES:
+            words = column.replace("grade", _word("grade"))
+            label = f"{words}: {_word(GRADE_NAMES[column])}"
         values = shares[column].to_numpy(float)
-        axis.barh(place, values, 0.75, left, color=colour, label=_grade_label(column))
-        for y, start, value in zip(place, left, values, strict=True):
-            if value * wide >= 0.32:  # else it would touch its neighbour
-                axis.text(start + value / 2, y, f"{value:.2f}", **middle)
+        bars = axis.barh(place, values, 0.75, left, color=colour, label=label)
+        # A narrow part's number would touch its neighbour.
+        texts = [f"{value:.2f}" if value * wide >= 0.32 else "" for value in values]
+        axis.bar_label(bars, texts, label_type="center", fontsize=_points(8))
         left += np.nan_to_num(values)
-
-
-def _grade_label(column: str) -> str:
-    if column not in GRADE_NAMES:
-        return _label(column)
-    return f"{column.replace('grade', _word('grade'))}: {_word(GRADE_NAMES[column])}"
 
 
 def dots(
@@ -682,91 +591,38 @@ def dots(
     _need(frame, row, value, hue, panel, filled)
     panels = _panels(frame, panel)
     rows = _unique(frame[row])
-    looks = _looks(_unique(frame[hue]) if hue else [""])
-    one_each = not frame.duplicated([row, panel] if panel else row).any()
-    if hue and not one_each:
-        panels = _facets(panels, hue, looks)
-    crowd = 0 if one_each else min(len(looks), len(PALETTE))
+    frame = frame.assign(at=frame[row].map(rows.index).astype(float), hue=frame[hue] if hue else "")
+    looks = _looks(_unique(frame["hue"]))
+    several = frame.duplicated([row, panel] if panel else row).any()  # dots in one line
+    crowd = len(looks) if several else 1
     wide = max(2.2, 4.4 - len(panels))
     names = [_in_words(name) for name in rows]
     figure, axes = _open_rows(names, len(panels), wide, max(0.32, 0.07 * crowd))
-    step = min(0.22, 0.8 / crowd) if crowd else 0
-    letters = 10 * wide
-    for axis, (title, part) in zip(axes.flat, panels, strict=False):
-        part = part.assign(at=part[row].map(rows.index).astype(float))
-        present = [name for name in looks if not hue or name in set(part[hue])]
-        for i, name in enumerate(present):
-            points = part[part[hue] == name] if hue else part
-            points = points.assign(at=points["at"] + step * (i - (len(present) - 1) / 2))
-            _draw_dots(axis, points, value, looks[name] | {"label": _label(name)}, filled)
+    for axis, (title, part) in zip(axes.flat, _panels(frame, panel).items(), strict=False):
+        present = [name for name in looks if name in set(part["hue"])]
+        for name, shift in _shifts(present, 0.22 if several else 0.0, room=0.8).items():
+            look = looks[name] | {"label": _label(name)}
+            _draw_dots(axis, part[part["hue"] == name], value, shift, look, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
-        axis.set_title(_wrapped(title, letters), fontsize=_points(10))
+        axis.set_title(_wrapped(title, 10 * wide), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
     if np.ptp(axes[0, 0].get_xlim()) < 1e-9:  # all values alike but for rounding
         axes[0, 0].set_xlim(at - 0.1, at + 0.1)
     for axis in axes[-1]:
-        axis.set_xlabel(_wrapped(xlabel, letters))
+        axis.set_xlabel(_wrapped(xlabel, 10 * wide))
     if hue and hue != row:
         _legend_below(figure)
     return figure
 
 
 def _draw_dots(
-    axis: Axes, points: pd.DataFrame, value: str, look: dict, filled: str | None = None
+    axis: Axes, points: pd.DataFrame, value: str, shift: float, look: dict, filled: str | None
 ) -> None:
-    if filled:
-        holds = points[filled].astype(bool)
-        hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
-        _draw_dots(axis, points[~holds], value, hollow)
-        points = points[holds]
-    if points.empty:
-        return
+    holds = points[filled].astype(bool) if filled else np.full(len(points), True)
     look = look | {"ls": "none", "ms": 5, "lw": 1.2, "capsize": 2}
-    x, y = points[[value, "at"]].to_numpy(float).T
-    axis.errorbar(x, y, xerr=_reach(points, value), **look)
-
-
-def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
-    """Draw every answer's value as a dot, and the mean with its interval as a diamond: a panel for
-    each metric.
-
-    ``scores`` have the columns system, metric, value (in [0, 1]); ``means`` system, metric, mean,
-    low, high. Of one system the metrics are the lines of one panel.
-    """
-    _need(scores, "system", "metric", "value")
-    _need(means, "system", "metric", "mean", "low", "high")
-    line, panel = ("system", "metric") if means["system"].nunique() > 1 else ("metric", "system")
-    lines = _unique(means[line])
-    panels = _unique(means[panel])
-    names = [_in_words(name) for name in lines] if line == "metric" else lines
-    wide = 1.9 if len(panels) > 1 else 5.0
-    figure, axes = _open_rows(names, len(panels), wide, 0.22, most=4 if len(panels) < 9 else 5)
-    for axis, title in zip(axes.flat, panels, strict=False):
-        for i, name in enumerate(lines):
-            cell = {panel: title, line: name}
-            colour = PALETTE[i % len(PALETTE)]
-            _draw_strip(axis, i, _where(scores, cell)["value"], _where(means, cell), colour)
-        heading = _in_words(title) if panel == "metric" else title
-        axis.set_title(_wrapped(heading, 12 * wide), fontsize=_points(9))
-        axis.grid(False, axis="y")
-    axes[0, 0].set_xlim(-0.04, 1.04)
-    legend = _word("dots: answers; diamond: mean with 95% interval")
-    figure.supxlabel(legend, fontsize=_points(9))
-    return figure
-
-
-def _draw_strip(axis: Axes, row: int, values: pd.Series, mean: pd.DataFrame, colour: str) -> None:
-    points = np.sort(values.dropna())
-    look = {"color": colour, "alpha": 0.45, "ms": 4, "mew": 0}
-    axis.plot(points, row + 0.28 * _beside(points), "o", **look)
-    mean = mean.astype({"mean": float})
-    diamond = {"fmt": "D", "color": colour, "mec": "#222222", "ms": 5, "capsize": 3}
-    axis.errorbar(mean["mean"], [row], xerr=_reach(mean, "mean"), **diamond)
-
-
-def _beside(points: np.ndarray) -> np.ndarray:
-    """Shift equal values aside, within [-1, 1]: they lie beside each other, not on one spot."""
-    earlier = pd.Series(points).groupby(points).cumcount().to_numpy()
-    side = np.where(earlier % 2, -1, 1)
-    return side * np.minimum((earlier + 1) // 2 / 4, 1)
+    hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
+    for part, own_look in ((points[~holds], hollow), (points[holds], look)):
+        if len(part):
+            x, y = part[[value, "at"]].to_numpy(float).T
+            axis.errorbar(x, y + shift, xerr=_reach(part, value), **own_look)

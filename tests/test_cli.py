@@ -220,8 +220,8 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
     broken = {"named": lambda chunks: Named(chunks, broken="Person1")}
     experiment(None, 3, name="first", retriever=broken).run(progress=False)
     assert "files in" in command("export", "first", "--to", tmp_path / "out")
-    assert (tmp_path / "out" / "methods.tex").exists()
-    assert "failed | 2 | 9 |" in (tmp_path / "out" / "tables" / "audit.md").read_text()
+    assert (tmp_path / "out" / "methods.md").exists()
+    assert re.search(r"failed +\| 2 +\| 9 ", (tmp_path / "out" / "tables" / "audit.md").read_text())
     no_tape = command(
         "export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2
     )
@@ -291,7 +291,7 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     assert "Labels were given by llama3:8b" in (to / "methods.md").read_text()
     assert "@ru2024ragchecker" in (to / "methods.md").read_text()
     assert "ru2024ragchecker" in (to / "references.bib").read_text()
-    assert (to / "figures" / "scores.png").stat().st_size > 5000
+    assert (to / "figures" / "means.png").stat().st_size > 5000
     inspector = ClaimInspector(ragbench.data.read_ragchecker(to / "claim_labels.json"))
     inspector.show("q1 B")
     assert inspector.metrics["precision"] == 0.0

@@ -72,15 +72,13 @@ def overview(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
 
 def overview_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Lay an `overview` out for readers: a row per cell, a column per measure, n beside."""
-    axes = [name for name in CELL if name in table]
-    shown = table.assign(cell=with_interval(table, "mean"))
-    cells = pd.DataFrame(index=[0])
-    if axes:
-        cells = table[axes].drop_duplicates().reset_index(drop=True)
-    for name, part in shown.groupby("metric", sort=False):
-        head = f"{name.replace('_', ' ')} [95%]"
-        cells[head] = part["cell"].to_numpy()
-        cells[f"n, {name.replace('_', ' ')}"] = part["n"].to_numpy()
+    parts = dict(tuple(table.groupby("metric", sort=False)))
+    first = next(iter(parts.values())).reset_index(drop=True)
+    cells = first[[name for name in CELL if name in table]].copy()
+    for name, part in parts.items():
+        words = name.replace("_", " ")
+        cells[f"{words} [95%]"] = with_interval(part).to_numpy()
+        cells[f"n, {words}"] = part["n"].to_numpy()
     return cells
 
 
@@ -104,12 +102,13 @@ def compare_factor(rows: pd.DataFrame, factor: str, measure: str) -> pd.DataFram
     return table.assign(pair=table["a"].astype(str) + " - " + table["b"].astype(str))
 
 
-def _other_factors(table: pd.DataFrame) -> pd.Series:
-    """Name the setting of each row of `compare_factor`, by the other factors that vary."""
-    others = [name for name in CELL if name in table]
-    if not others:
-        return pd.Series("", table.index)
-    return table[others].astype(str).agg(", ".join, axis=1)
+def setting_names(table: pd.DataFrame) -> pd.Series:
+    """Name the setting of each row of a table by the columns of a cell that it has; "" without."""
+    axes = [name for name in CELL if name in table]
+    names = pd.Series("", table.index)
+    for axis in axes:
+        names += ", " + table[axis].astype(str)
+    return names.str.removeprefix(", ")
 
 
 def comparison_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +122,7 @@ def comparison_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def draw_factor(table: pd.DataFrame, measure: str) -> Figure:
     """Draw the differences of `compare_factor`; what is significant at .05 is filled."""
-    setting = _other_factors(table)
+    setting = setting_names(table)
     row = table["pair"].where(setting.eq(""), table["pair"] + " | " + setting)
     drawn = table.assign(row=row, holds=table["p_holm"] < 0.05)
     label = f"difference in {measure.replace('_', ' ')}"
@@ -134,15 +133,11 @@ def factor_sentence(factor: str, table: pd.DataFrame) -> str:
     """Say which value of a factor is ahead of which, in how many settings."""
     parts = []
     for (a, b), part in table.groupby(["a", "b"], sort=False):
-        shown = part[part["p_holm"] < 0.05]
-        a_ahead = int((shown["difference"] > 0).sum())
-        counts = [
-            f"{name} higher in {count}"
-            for name, count in ((a, a_ahead), (b, len(shown) - a_ahead))
-            if count
-        ]
-        said = ", ".join(counts) or "no difference shown"
-        parts.append(f"{a} against {b}: {said} of {len(part)}")
+        shown = part.loc[part["p_holm"] < 0.05, "difference"]
+        ahead = {a: (shown > 0).sum(), b: (shown <= 0).sum()}
+        counts = [f"{name} higher in {count}" for name, count in ahead.items() if count]
+        words = ", ".join(counts) or "no difference shown"
+        parts.append(f"{a} against {b}: {words} of {len(part)}")
     return f"{FACTORS[factor]}: {'; '.join(parts)}"
 
 

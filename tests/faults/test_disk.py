@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
-import json
 import math
 import shutil
 import sys
@@ -195,7 +193,7 @@ def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path)
 
 
 def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_document", lambda *parts: 1 / 0)
+    monkeypatch.setattr(exporting, "_readme", lambda *parts: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export(run, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -305,26 +303,6 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
         assert lines.stat().st_size > 2000 * replies
     for small, large in zip(*peaks.values(), strict=True):
         assert large < small + 200_000
-
-
-def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
-    def row(question: str) -> Row:
-        answer = "word " * 400
-        return Row("d", question, "c", "r", 1, 4, "g", "j", answer=answer, hits=["a", "b"])
-
-    def written(count: int, at_once: int) -> tuple[int, str]:
-        monkeypatch.setattr(exporting, "_BATCH_SIZE", at_once)
-        frame = as_frame([row(f"q{i}") for i in range(count)])
-        path = tmp_path / "rows.csv"
-        with path.open("w") as file:
-            used = peak(lambda: file.writelines(exporting._csv(frame)))
-        return used, path.read_text()
-
-    (used, text) = written(600, 20)
-    (whole, same) = written(600, 10_000)
-    assert text == same
-    assert used < whole / 3
-    assert json.loads(pd.read_csv(io.StringIO(text))["hits"][599]) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

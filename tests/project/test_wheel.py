@@ -97,7 +97,7 @@ def test_the_wheel_alone_makes_a_folder_and_runs_it(wheel, tmp_path):
     )
     # three retrievers at two budgets; no generator, so none without documents
     assert len(rows) == questions * 3 * 2
-    assert (tmp_path / "report" / "all.tex").is_file()
+    assert (tmp_path / "report" / "references.bib").is_file()
 
 
 def test_the_manual_builds_into_a_site_whose_links_lead_somewhere():
