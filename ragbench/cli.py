@@ -56,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # would be waiting.
     # numpy reads it when it is loaded, kernels inherit it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a label that a console or a file cannot hold
+            stream.reconfigure(errors="replace")
     parser = _parser()
     given = parser.parse_args(argv)
     if "run" not in given:
@@ -135,8 +138,13 @@ def _shell_word(text: str) -> str:
 
 def _as_flags(message: str, in_yaml: bool) -> str:
     """Write what a message says in Python's words as the flags of the command line, or as keys of
-    experiment.yaml.
+    experiment.yaml; name a page of the manual where it lies, in a folder of `init` under help/.
     """
+
+    def page(found: re.Match[str]) -> str:
+        return f"help/{found[1]}" if Path("help", found[1]).is_file() else found[0]
+
+    message = re.sub(r"docs/([\w-]+\.md)", page, message)
     pairs = r"\b(?:fields|columns)=\{'([^']*)': (?:'([^']*)'|(\.\.\.))\}"
 
     def flag(found: re.Match[str]) -> str:

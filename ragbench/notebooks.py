@@ -21,13 +21,14 @@ from ragbench.paths import packaged_data, project_root, results_dir
 # the wheel carries these (pyproject.toml)
 TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")
 # What of the manual a student needs beside her files.
-HELP = ("experiment.md", "ollama.md", "study.md", "writing.md")
+HELP = ("data.md", "experiment.md", "models.md", "ollama.md", "study.md", "writing.md")
 SERIES = {
     "start": "0",
     "thesis": "1",
     "ragchecker": "2",
     "ragas": "3",
     "rageval": "4",
+    "people": "5",
     "beyond": "9",
 }
 # Of every committed notebook, whatever the Python that ran it.

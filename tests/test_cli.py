@@ -371,3 +371,18 @@ def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():
             [sys.executable, "-c", show], env=around, capture_output=True, text=True
         )
         assert done.stdout.splitlines()[-1] == f"{threads} False"
+
+
+def test_a_label_that_the_output_cannot_hold_is_replaced_and_the_work_is_done(tmp_path):
+    (tmp_path / "experiment.yaml").write_text(
+        "name: t\ndata: minihop\nchunker: token_chunks\nretriever: {'BM25 \u2265 \u65e5': BM25}\n"
+        "folder: run\n",
+        encoding="utf-8",
+    )
+    around = os.environ | {"PYTHONIOENCODING": "cp1252", "RAGBENCH_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", "from ragbench.cli import main; raise SystemExit(main())"]
+    with (tmp_path / "log.txt").open("wb") as log:
+        done = subprocess.run([*command, "run"], cwd=tmp_path, env=around, stdout=log)
+    assert done.returncode == 0
+    assert "BM25 ? ?" in (tmp_path / "log.txt").read_text(encoding="cp1252")
+    assert len(ragbench.load_rows(tmp_path / "run")) == 180 * 10

@@ -17,6 +17,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import run_folder
 from ragbench.notebooks import HELP, create_project, execute
+from ragbench.paths import packaged_data
 
 
 @pytest.fixture(autouse=True)
@@ -143,8 +144,8 @@ def test_no_link_or_picture_of_a_created_folder_is_dead(tmp_path):
         assert set(anchor) <= set(names), (page.name, linked)
     assert {page.name for page in (folder / "help").iterdir()} == set(HELP)
     # what is not there becomes its words
-    assert "has the formats" in texts[folder / "help" / "experiment.md"]
-    assert "data.md)" not in texts[folder / "help" / "experiment.md"]
+    assert "reliability.md)" in packaged_data("docs", "models.md").read_text(encoding="utf-8")
+    assert "reliability.md)" not in texts[folder / "help" / "models.md"]
 
 
 def headings(page):

@@ -4,6 +4,9 @@ what to do.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -311,6 +314,14 @@ def test_a_prompt_without_a_server_says_how_to_start_one():
     (reply,) = rb.ask(rb.chat_model("ollama:llama3:8b"), ["hello"], retries=0)
     said = str(reply.error)
     assert all(words in said for words in ("127.0.0.1:9", "no connection", "ollama serve"))
+
+
+def test_a_message_names_the_page_of_the_manual_that_is_there(capsys):
+    assert "docs/experiment.md" in told("plan list.yaml", capsys)
+    cli.main(["init", "mine"])
+    os.chdir("mine")  # the fixture goes back
+    Path("list.yaml").write_text("- name\n")
+    assert "help/experiment.md" in told("plan list.yaml", capsys)
 
 
 def test_a_plan_says_that_evidence_is_not_found_and_that_no_server_answers(capsys):
