@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -161,6 +162,13 @@ class FakeOllama:
         self.calls: list[Call] = []
         self.other: list[Call] = []
         self.most_at_once = self.under_way = 0
+        self.others = {
+            "/api/version": lambda _: (200, {"version": self.version}),
+            "/api/tags": self._tags,
+            "/api/ps": self._ps,
+            "/api/show": self._show,
+            "/api/embed": self._embed,
+        }
         self._prompts: Counter[str] = Counter()
         self._ready = threading.Event()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -233,115 +241,103 @@ class FakeOllama:
             writer.close()
 
     async def _answer(self, method: str, call: Call, out: asyncio.StreamWriter) -> None:
-        path = call.path
-        body = call.body
-        headers = call.headers
-        if self.api_key and headers.get("authorization") != f"Bearer {self.api_key}":
-            given = headers.get("authorization", "none")
-            self.calls.append(call)
-            return await send_json(out, {"error": f"unauthorized: {given}"}, 401)
-        if path in ("/api/chat", "/v1/chat/completions") and method == "POST":
-            self.calls.append(call)
-            return await self._chat(call, out)
-        self.other.append(call)
-        if path == "/api/version":
-            return await send_json(out, {"version": self.version})
-        if path == "/api/tags":
-            details = {"format": "gguf", "family": "llama", "families": ["llama"], "parameter_size": "8.0B",
-                       "quantization_level": "Q4_0"}  # fmt: skip
-            rows = [{"name": name, "model": name, "modified_at": CREATED, "size": 4661224676, "digest": digest,
-                     "details": details, "remote_host": self.remote_host} for name, digest in self.models.items()]  # fmt: skip
-            return await send_json(out, {"models": rows})
-        if path == "/api/ps":
-            asked = [call.body for call in self.calls if call.path == "/api/chat"][-1:]
-            rows = [{"name": full_name(each["model"]), "model": full_name(each["model"]), "size": 100, "size_vram": 0,
-                     "digest": "", "context_length": self.window or min(each.get("options", {}).get("num_ctx", 4096),
-                     self.context_length)} for each in asked]  # fmt: skip
-            return await send_json(out, {"models": rows})
-        if path in ("/api/show", "/api/embed") and not self._knows(body.get("model", "")):
-            words = f"model '{body.get('model')}' not found"
-            pull = f'model "{body.get("model")}" not found, try pulling it first'
-            return await send_json(out, {"error": words if path == "/api/show" else pull}, 404)
-        if path == "/api/show":
-            info = {"general.architecture": "llama", "llama.context_length": self.context_length}
-            can = (
-                "embedding" if self.embed or full_name(body["model"]) == EMBEDDER else "completion"
-            )
-            shown = {"modelfile": "", "parameters": self.modelfile, "template": self.template, "details": {}, "model_info": info,
-                     "capabilities": [can]}  # fmt: skip
-            return await send_json(out, shown)
-        if path == "/api/embed":
-            given = body["input"]
-            if self.embed:
-                status, said = self.embed(given)
-                return await send(
-                    out,
-                    status,
-                    said if isinstance(said, bytes) else json.dumps(said).encode(),
-                    "a/b",
-                )
-            if not isinstance(given, str | list):
-                return await send_json(out, {"error": "invalid input type"}, 400)
-            texts = ([given] if given else []) if isinstance(given, str) else given
-            if body.get("truncate") is False and any(count_tokens(text) > 512 for text in texts):
-                return await send_json(
-                    out, {"error": "the input length exceeds the context length"}, 400
-                )
-            draws = [random.Random(text) for text in texts]
-            drawn = [[draw.gauss(0, 1) for _ in range(8)] for draw in draws]
-            vectors = [[x / sum(y * y for y in vector) ** 0.5 for x in vector] for vector in drawn]
-            counted = sum(map(count_tokens, texts))
-            return await send_json(
-                out,
-                {
-                    "model": body["model"],
-                    "embeddings": vectors,
-                    "total_duration": 14143917,
-                    "load_duration": 1019500,
-                    "prompt_eval_count": counted,
-                },
-            )
-        await send(out, 404, b"404 page not found", "text/plain")
-        return None
+        sent = call.headers.get("authorization", "none")
+        chat = method == "POST" and call.path in ("/api/chat", "/v1/chat/completions")
+        refused = self.api_key and sent != f"Bearer {self.api_key}"
+        (self.calls if chat or refused else self.other).append(call)
+        if refused:
+            await send_json(out, {"error": f"unauthorized: {sent}"}, 401)
+        elif chat:
+            await self._chat(call, out)
+        elif (handler := self.others.get(call.path)) is not None:
+            status, said = handler(call.body)
+            content = said if isinstance(said, bytes) else json.dumps(said).encode()
+            await send(out, status, content, "application/json; charset=utf-8")
+        else:
+            await send(out, 404, b"404 page not found", "text/plain")
+
+    def _tags(self, _: dict[str, Any]) -> tuple[int, Any]:
+        details = {"family": "llama", "parameter_size": "8.0B", "quantization_level": "Q4_0"}
+        same = {"modified_at": CREATED, "size": 4661224676, "details": details}
+        same["remote_host"] = self.remote_host
+        rows = [
+            {"name": name, "model": name, "digest": digest, **same}
+            for name, digest in self.models.items()
+        ]
+        return 200, {"models": rows}
+
+    def _ps(self, _: dict[str, Any]) -> tuple[int, Any]:
+        bodies = [call.body for call in self.calls if call.path == "/api/chat"]
+        if not bodies:
+            return 200, {"models": []}
+        name = full_name(bodies[-1]["model"])
+        asked = bodies[-1].get("options", {}).get("num_ctx", 4096)
+        window = self.window or min(asked, self.context_length)
+        row = {"name": name, "model": name, "size": 100, "digest": "", "context_length": window}
+        return 200, {"models": [row]}
+
+    def _show(self, body: dict[str, Any]) -> tuple[int, Any]:
+        name = body.get("model", "")
+        if not self._knows(name):
+            return 404, {"error": f"model '{name}' not found"}
+        embeds = self.embed or full_name(name) == EMBEDDER
+        return 200, {
+            "parameters": self.modelfile,
+            "template": self.template,
+            "model_info": {"llama.context_length": self.context_length},
+            "capabilities": ["embedding" if embeds else "completion"],
+        }
+
+    def _embed(self, body: dict[str, Any]) -> tuple[int, Any]:
+        name = body.get("model", "")
+        given = body.get("input")
+        if not self._knows(name):
+            return 404, {"error": f'model "{name}" not found, try pulling it first'}
+        if self.embed:
+            return self.embed(given)
+        if not isinstance(given, str | list):
+            return 400, {"error": "invalid input type"}
+        texts = [given] if isinstance(given, str) else given
+        counts = [count_tokens(text) for text in texts]
+        if body.get("truncate") is False and max(counts, default=0) > 512:
+            return 400, {"error": "the input length exceeds the context length"}
+        vectors = []
+        for text in filter(None, texts) if isinstance(given, str) else texts:
+            draw = random.Random(text)
+            vector = [draw.gauss(0, 1) for _ in range(8)]
+            length = math.hypot(*vector)
+            vectors.append([number / length for number in vector])
+        return 200, {"model": name, "embeddings": vectors, "prompt_eval_count": sum(counts)}
 
     async def _chat(self, call: Call, out: asyncio.StreamWriter) -> None:
-        body = call.body
         before = self._prompts[call.prompt]
         self._prompts[call.prompt] += 1
         fault = self.fault(call.prompt, before) if self.fault else None
+        fault = fault or Fault("")
+        refusal = self._refusal(call.body) if call.path == "/api/chat" else None
         self.under_way += 1
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:
-            if self.latency_s:
-                await asyncio.sleep(self.latency_s)
-            if fault and fault.name in REFUSALS:
-                return await _refuse(out, fault)
-            if fault and fault.name in BODIES:
-                return await send(out, *BODIES[fault.name])
-            if fault and fault.name in ("no_bytes", "hang_up"):
+            await asyncio.sleep(self.latency_s)
+            if fault.name in REFUSALS:
+                status, words = REFUSALS[fault.name]
+                wait = f"Retry-After: {fault.value}\r\n" if status == 429 else ""
+                await send_json(out, {"error": words or fault.value}, status, wait)
+            elif fault.name in BODIES:
+                await send(out, *BODIES[fault.name])
+            elif fault.name in ("no_bytes", "hang_up"):
                 with contextlib.suppress(TimeoutError):  # say nothing, until the client goes away
                     await asyncio.wait_for(call.reader.read(1), fault.value or 0)
                 raise Hangup
-            if call.path == "/api/chat" and (refusal := self._refusal(body)):
-                return await send_json(out, {"error": refusal[1]}, refusal[0])
-            if call.path == "/api/chat" and not body["messages"]:
-                loaded = {"role": "assistant", "content": ""}
-                return await send_json(
-                    out,
-                    {
-                        "model": body["model"],
-                        "message": loaded,
-                        "done": True,
-                        "done_reason": "load",
-                    },
-                )
-            await (self._speak if call.path == "/api/chat" else self._speak_openai)(
-                call, fault, out
-            )
+            elif refusal is not None:
+                await send_json(out, {"error": refusal[1]}, refusal[0])
+            elif call.path == "/api/chat":
+                await self._speak(call.body, fault, out)
+            else:
+                await self._speak_openai(call.body, fault, out)
         finally:
             self.under_way -= 1
         call.written = time.monotonic()
-        return None
 
     def _knows(self, name: str) -> bool:
         return full_name(name) in map(full_name, self.models)
@@ -374,93 +370,73 @@ class FakeOllama:
             return 500, "invalid JSON schema in format"
         return None
 
-    async def _speak(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
-        body = call.body
-        options = call.body.get("options", {})
-        read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
+    async def _speak(self, body: dict[str, Any], fault: Fault, out: asyncio.StreamWriter) -> None:
+        options = body.get("options", {})
+        read = self._read(body)
         window = options.get("num_ctx", 4096)
         if read > window:
             if self.overflow == "error" and body.get("truncate") is False:
-                words = (
-                    f"the prompt has {read} tokens and exceeds the context length of "
-                    f"{window} tokens"
-                )
-                return await send_json(out, {"error": words}, 400)
+                words = f"the prompt has {read} tokens and exceeds the context length of {window}"
+                return await send_json(out, {"error": f"{words} tokens"}, 400)
             read = window
-        text = self.reply(body)
-        if fault and fault.name == "answer":
-            text = fault.value
+        text = fault.value if fault.name == "answer" else self.reply(body)
         words = re.findall(r"\s*\S+|\s+$", text)
-        reason = "stop"
         limit = options.get("num_predict", -1)
-        if fault and fault.name == "truncated":
-            words = words[: max(1, len(words) // 2)]
-            reason = "length"
-        elif 0 < limit < len(words):
-            words = words[:limit]
-            reason = "length"
-        counts = {} if self.no_counts else {"prompt_eval_count": read, "eval_count": len(words)}
-        times = {"total_duration": 5_000_000, "load_duration": 1_000_000, "prompt_eval_duration": 1_000_000,
-                 "eval_duration": 50_000 * len(words)}  # fmt: skip
-        final = {
-            "model": body["model"],
-            "created_at": CREATED,
-            "done": True,
-            "done_reason": reason,
-            **counts,
-            **times,
-        }
-        if fault and fault.name == "finish":
+        if fault.name == "truncated":
+            limit = max(1, len(words) // 2)
+        cut = 0 < limit < len(words) or fault.name == "truncated"
+        words = words[:limit] if cut else words
+        part = {"model": body["model"], "created_at": CREATED}
+        final = part | {"done": True, "done_reason": "length" if cut else "stop"}
+        final |= {"prompt_eval_duration": 1_000_000, "eval_duration": 50_000 * len(words)}
+        if not self.no_counts:
+            final |= {"prompt_eval_count": read, "eval_count": len(words)}
+        if fault.name == "finish":
             final["done_reason"] = fault.value
+        if not body["messages"]:
+            words = []
+            final["done_reason"] = "load"
         if not body.get("stream", True):
-            return await send_json(
-                out, {**final, "message": {"role": "assistant", "content": "".join(words)}}
-            )
-        parts = [{"model": body["model"], "created_at": CREATED, "message": {"role": "assistant", "content": word},
-                  "done": False} for word in words]  # fmt: skip
-        parts.append({**final, "message": {"role": "assistant", "content": ""}})
-        await stream(out, [json.dumps(part) + "\n" for part in parts], fault)
-        return None
+            return await send_json(out, final | {"message": message_of("".join(words))})
+        parts = [part | {"message": message_of(word), "done": False} for word in words]
+        parts.append(final | {"message": message_of("")})
+        return await stream(out, [json.dumps(part) + "\n" for part in parts], fault)
+
+    def _read(self, body: dict[str, Any]) -> int:
+        return sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
 
     async def _speak_openai(
-        self, call: Call, fault: Fault | None, out: asyncio.StreamWriter
+        self, body: dict[str, Any], fault: Fault, out: asyncio.StreamWriter
     ) -> None:
-        body = call.body
-        wanted = body.get("response_format", {"type": self.openai_schema})["type"]
-        if wanted != self.openai_schema:
-            words = (
-                f"1 validation error: response_format.type: Input should be '{self.openai_schema}'"
-            )
-            return await send_json(
-                out, {"error": {"message": words, "type": "internal_server_error"}}, 500
-            )
-        form = body.get("response_format", {})
+        form = body.get("response_format", {"type": self.openai_schema})
+        if form["type"] != self.openai_schema:
+            words = f"1 validation error: response_format.type should be '{self.openai_schema}'"
+            return await send_json(out, {"error": {"message": words, "type": "server_error"}}, 500)
         schema = form.get("schema") or form.get("json_schema", {}).get("schema")
-        text = (
-            fault.value
-            if fault and fault.name == "answer"
-            else self.reply({**body, "format": schema})
-        )
-        read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
+        text = fault.value if fault.name == "answer" else self.reply({**body, "format": schema})
+        finish = fault.value if fault.name == "finish" else "stop"
+        read = self.counted or self._read(body)
         answer = {
-            "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": self.counted or read, "completion_tokens": count_tokens(text), "total_tokens": 0},
-        }  # fmt: skip
-        if fault and fault.name == "dropped":
-            data = json.dumps(answer).encode()
-            out.write(
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [{"index": 0, "message": message_of(text), "finish_reason": finish}],
+            "usage": {"prompt_tokens": read, "completion_tokens": count_tokens(text)},
+        }
+        answer["usage"]["total_tokens"] = 0
+        if fault.name == "dropped":
+            head = (
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n"
-                + data[:40]
             )
-            await out.drain()
-            out.transport.abort()
-            raise Hangup
-        if fault and fault.name == "finish":
-            answer["choices"][0]["finish_reason"] = fault.value
-        if fault and fault.name == "error_line":
+            return await drop(out, head + json.dumps(answer).encode()[:40])
+        if fault.name == "error_line":
             answer = {"error": {"message": fault.value}}
         return await send_json(out, answer)
+
+
+def message_of(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
 
 
 class Hangup(Exception):
@@ -488,37 +464,32 @@ def _chunk(text: str) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | None) -> None:
+async def drop(out: asyncio.StreamWriter, data: bytes) -> None:
+    out.write(data)
+    await out.drain()
+    out.transport.abort()
+    raise Hangup
+
+
+async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault) -> None:
     """Send lines as chunks, broken in the way the fault says."""
-    name = fault.name if fault else ""
-    head = (
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: "
-        b"chunked\r\n\r\n"
-    )
-    if name == "dropped":
-        out.write(head + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
-        await out.drain()
-        out.transport.abort()
-        raise Hangup
-    if name == "drip":
-        out.write(head)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
+    out.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+    if fault.name == "dropped":
+        await drop(out, _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
+    if fault.name == "drip":
         for character in "".join(lines):
             out.write(_chunk(character))
             await out.drain()
-            await asyncio.sleep(fault.value if fault else 0)
-    elif name == "no_end_mark":
-        out.write(head + b"".join(map(_chunk, lines[:-1])))
-    elif name == "half_line":
-        out.write(head + _chunk(lines[0]) + _chunk(lines[1][: len(lines[1]) // 2]))
-    elif name == "error_line":
-        error = json.dumps({"error": fault.value if fault else ""})
-        out.write(head + _chunk(lines[0]) + _chunk(error + "\n"))
-    else:
-        out.write(head + b"".join(map(_chunk, lines)) + b"0\r\n\r\n")
-        return await out.drain()
-    out.write(b"0\r\n\r\n")
+            await asyncio.sleep(fault.value)
+    sent = {
+        "drip": [],
+        "no_end_mark": lines[:-1],
+        "half_line": [lines[0], lines[-1][: len(lines[-1]) // 2]],
+        "error_line": [lines[0], json.dumps({"error": fault.value}) + "\n"],
+    }.get(fault.name, lines)
+    out.write(b"".join(map(_chunk, sent)) + b"0\r\n\r\n")
     await out.drain()
-    return None
 
 
 _PAGE = (
@@ -542,12 +513,6 @@ BODIES = {
     "html": (200, _PAGE, "text/html"),
     "html_502": (502, _PAGE, "text/html"),
 }
-
-
-async def _refuse(out: asyncio.StreamWriter, fault: Fault) -> None:
-    status, words = REFUSALS[fault.name]
-    wait = f"Retry-After: {fault.value}\r\n" if status == 429 else ""
-    await send_json(out, {"error": words or fault.value}, status, wait)
 
 
 def main() -> None:

@@ -122,27 +122,13 @@ def failure(
 # -- from a server's own signs to a kind
 
 # Exceptions of httpx, the clients and Python, by name: the client of OpenAI need not be installed.
-# The first that is there counts: a connection error of a client stands for a broken reply too.
+# The first that fits counts: a connection error of a client stands for a broken reply too.
 _BY_NAME = {
-    "RemoteProtocolError": "broken",
-    "ReadError": "broken",
-    "WriteError": "broken",
-    "CloseError": "broken",
-    "LocalProtocolError": "broken",
-    "JSONDecodeError": "broken",
-    "ConnectError": "down",
-    "ConnectTimeout": "down",
-    "ReadTimeout": "timeout",
-    "WriteTimeout": "timeout",
-    "PoolTimeout": "timeout",
-    "APITimeoutError": "timeout",
-    "TimeoutError": "timeout",
-    "ConnectionError": "down",
-    "ConnectionRefusedError": "down",
-    "APIConnectionError": "down",
-    "gaierror": "down",
-    "LengthFinishReasonError": "truncated",
-    "UnicodeEncodeError": "unusable",
+    "broken": "ProtocolError|^(Read|Write|Close)Error|^JSONDecodeError",
+    "down": "^Connect|^gaierror",
+    "timeout": "Timeout",
+    "truncated": "^LengthFinishReasonError",
+    "unusable": "^UnicodeEncodeError",
 }
 _BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 404: "no_model", 405: "down", 429: "busy"}
 _BY_STATUS |= {503: "busy"}
@@ -170,11 +156,14 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     if status >= 300:
         page = "a web page: " if words.lower().startswith(("<!doctype", "<html")) else ""
         return _from_status(status, words), f"HTTP {status}: {page}{words}", status
-    names = {type(link).__name__ for link in chain}
-    kind = next((kind for name, kind in _BY_NAME.items() if name in names), "server")
-    if kind == "broken":
-        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
-    return kind, f"no connection ({words})" if kind == "down" else words, 0
+    names = [type(link).__name__ for link in chain]
+    for kind, pattern in _BY_NAME.items():
+        if any(re.search(pattern, name) for name in names):
+            if kind == "broken":
+                said = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
+                return "server", said, 0
+            return kind, f"no connection ({words})" if kind == "down" else words, 0
+    return "server", words, 0
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

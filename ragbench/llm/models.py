@@ -242,9 +242,7 @@ def _openai_class() -> Any:
 def _other(spec: str, provider: str, name: str, temperature: float, options: dict) -> Any:
     from langchain.chat_models import init_chat_model
 
-    if get_close_matches(provider.casefold(), [*_PROVIDERS, SMOLLM2], cutoff=0.9):
-        raise unknown("model provider", provider, NAMES)
-    if name:
+    if name and not get_close_matches(provider.casefold(), _PROVIDERS, cutoff=0.9):
         about = {"model_provider": provider, "temperature": temperature}
         try:
             return init_chat_model(name, **about, **options)
@@ -253,12 +251,10 @@ def _other(spec: str, provider: str, name: str, temperature: float, options: dic
             raise ConfigError(str(error), f"the package of {provider}", do) from None
         except ValueError:
             pass  # LangChain does not know it either
-    do = (
-        f"write 'ollama:{spec}' for a model of Ollama, 'openai:{spec}' for a server with "
-        "OpenAI's interface"
-    )
-    expected = "one of " + ", ".join(NAMES) + ", or a provider of LangChain's init_chat_model"
-    raise ConfigError(f"unknown model provider {provider!r}", expected, do)
+    error = unknown("model provider", provider, NAMES)
+    error.expected += ", or a provider of LangChain's init_chat_model"
+    do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
+    raise ConfigError(error.got, error.expected, do)
 
 
 def full_name(name: str) -> str:

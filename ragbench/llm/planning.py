@@ -78,12 +78,14 @@ class Plan:
         return total
 
     def __str__(self) -> str:
-        wide = max(16, *(len(step.name) + 1 for step in (*self.steps, self.total)))
-        lines = [f"{'step':<{wide}}{'calls':>10}{'cached':>10}{'remaining':>11}{'hours':>9}"]
-        for step in (*self.steps, self.total):
+        rows = (*self.steps, self.total)
+        wide = max(16, *(len(step.name) + 1 for step in rows))
+        form = f"{{:<{wide}}}{{:>10}}{{:>10}}{{:>11}}{{:>9}}"
+        lines = [form.format("step", "calls", "cached", "remaining", "hours")]
+        for step in rows:
+            counts = [f"{count:,}" for count in (step.calls, step.cached, step.remaining)]
             hours = "?" if math.isnan(step.seconds) else f"{step.seconds / 3600:,.2f}"
-            counts = f"{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}"
-            lines.append(f"{step.name:<{wide}}{counts}{hours:>9}")
+            lines.append(form.format(step.name, *counts, hours))
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
         return "\n".join([*lines, *self.notes])
 

@@ -47,8 +47,6 @@ def as_messages(prompt: Any) -> list[dict]:
         prompt = prompt.to_messages()
     if isinstance(prompt, dict) or not isinstance(prompt, Sequence):
         prompt = [prompt]
-    if all(isinstance(one, dict) and {"role", "content"} <= set(one) for one in prompt):
-        return list(prompt)
     from langchain_core.messages import convert_to_messages, convert_to_openai_messages
 
     try:

@@ -26,7 +26,6 @@ from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit, render
 from ragbench.report.export import export
-from ragbench.text.escape import in_csv, in_markdown
 
 resource = pytest.importorskip("resource", reason="Windows has no resource limits")
 LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
@@ -197,24 +196,6 @@ def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         export(run, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_numbers_and_ordinary_texts_stay_as_they_are():
-    frame = pd.DataFrame(
-        {"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]}
-    )
-    same = in_csv(frame)
-    pd.testing.assert_frame_equal(same[["a", "d"]], frame[["a", "d"]])
-    assert (same["b"].tolist(), same["c"].tolist()) == (["-1.5", "'- "], ["Ely - or Bath", "'-"])
-
-
-def test_the_name_of_a_run_is_no_markdown(tmp_path):
-    name = "*all* [here](http) `x` <b> _so_ my_run"
-    shown = r"\*all\* [here\](http) \`x\` \<b> \_so\_ my_run"
-    assert in_markdown(name) == shown
-    out = exported(tmp_path, "Ely.", name=name)
-    assert (out / "README.md").read_text().startswith(f"# {shown}\n")
-    assert (out / "tables" / "audit.md").read_text().startswith(f"{shown}: ")
 
 
 # -- archives and names

@@ -98,18 +98,6 @@ def with_content(provider, content):
     return json.dumps(whole)
 
 
-def test_text_blocks_are_joined():
-    blocks = [
-        {"type": "text", "text": "El"},
-        {"type": "text", "text": "y."},
-        {"type": "reasoning", "text": "hm"},
-    ]
-    assert (
-        ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text
-        == "Ely."
-    )
-
-
 ODD = {
     "deep": '{"choices": ' + "[" * 100_000,
     "deep and whole": "[" * 100_000 + "]" * 100_000,

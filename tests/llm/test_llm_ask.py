@@ -15,8 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, Interrupted, ask, asking, chat_model
-from ragbench.llm.models import full_name
+from ragbench.llm import Cassette, Interrupted, ask, asking
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -49,14 +48,6 @@ def test_a_call_sends_every_option_and_a_reply_tells_tokens_model_digest_and_ste
     sent = fake.calls[0].body
     assert sent["options"] == options
     assert (sent["truncate"], sent["stream"]) == (False, True)
-
-
-@pytest.mark.parametrize("name", ["LLAMA3:8B", "registry.ollama.ai/library/llama3:8b"])
-def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
-    assert full_name(name) == "llama3:8b"
-    fake.models = {"llama3:8b": DIGEST, name: DIGEST}
-    ask(fake.model(f"ollama:{name}"), ["p"], cassette=tmp_path / "c.sqlite")
-    assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite")[0].cached
 
 
 @pytest.mark.parametrize(("check_s", "most"), [(0.0, 5), (10.0, 0)])
@@ -175,17 +166,6 @@ def test_a_server_that_is_started_again_costs_no_reply():
     assert all(reply.ok for reply in replies)
 
 
-def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkeypatch):
-    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
-    with FakeOllama(latency_s=0.01) as fake:
-        fake.reply = at_call(12, fake.stop)
-        start = time.monotonic()
-        replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
-        assert time.monotonic() - start < 30
-    assert {reply.error.kind for reply in replies if not reply.ok} == {"down"}
-    assert any(reply.ok for reply in replies)
-
-
 def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake, tmp_path):
     prompts = ["a", "a", "b"]
     assert not any(reply.cached for reply in ask(fake.model(), prompts))
@@ -242,10 +222,3 @@ def test_one_model_serves_a_cell_with_ask_and_cells_with_invoke_and_ainvoke(fake
     assert all(call.body["truncate"] is False for call in fake.calls)
     model.invoke("x", stop=["."])
     assert fake.calls[-1].body["options"]["stop"] == ["."]
-
-
-def test_a_name_is_asked_as_its_model(fake, monkeypatch):
-    monkeypatch.setenv("OLLAMA_HOST", fake.url)
-    assert (
-        ask("ollama:llama3:8b", ["p"])[0].text == ask(chat_model("ollama:llama3:8b"), ["p"])[0].text
-    )

@@ -51,14 +51,6 @@ def test_no_private_attribute_of_another_library_is_read(path):
     assert list(private_names(path.read_text(encoding="utf-8"))) == []
 
 
-@pytest.mark.parametrize("spec", ["ollama:m", "openai:m"])
-def test_no_private_method_of_a_library_is_replaced(spec):
-    made = type(chat_model(spec, host="http://127.0.0.1:9"))
-    parents = {name for parent in made.__mro__[1:] for name in vars(parent)}
-    own = {name for name, value in vars(made).items() if callable(value)}
-    assert {name for name in own & parents if name[0] == "_" and name[1] != "_"} == set()
-
-
 def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
     plain = ChatOllama(model="llama3:8b", base_url=fake.url)  # the server's window of 4,096 tokens
     (reply,) = ask(plain, ["word " * 5000], **FAST)

@@ -95,17 +95,6 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
         local.verify_smollm2()
 
 
-@pytest.mark.live
-def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
-    assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
-    other = tmp_path / "other.gguf"
-    other.write_bytes(b"GGUF")
-    monkeypatch.setattr(local, "smollm2", lambda: local.gguf(str(other)))
-    with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
-        local.verify_smollm2()
-    assert "has sha256" in one_error(chat_model("smollm2"))
-
-
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
     head = (
         "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: "
@@ -119,17 +108,6 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 
 # -- the child process
 # -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.live
-def test_the_child_imports_nothing_from_the_working_folder(tmp_path, monkeypatch):
-    for module in ("secrets", "json"):
-        (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
-    monkeypatch.chdir(tmp_path)
-    server = local.server_for(local.smollm2(), 77)
-    assert server.port()
-    server.stop()
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.live
