@@ -87,7 +87,6 @@ _HOME = {
         "context_relevance",
         "faithfulness",
     ],
-    "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
     "labelling.statements": [
         "ModelRagas",
         "extract_sentences",

@@ -111,12 +111,10 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"])
     new = new.rename(columns={"value": kind}).astype({"row": str, "column": str})
     new = new.assign(paper=paper, item=item).assign(**{f"{kind}_by": by})
-    repeated = new[new.duplicated(KEY)]
-    if len(repeated):
-        row, column = repeated[["row", "column"]].iloc[0]
-        raise ConfigError(
-            f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording"
-        )
+    if new.duplicated(KEY).any():
+        row, column = new.loc[new.duplicated(KEY), ["row", "column"]].iloc[0]
+        got = f"the cell ({row}, {column}) twice"
+        raise ConfigError(got, "each cell once", "aggregate before recording")
     with FileLock(figures_dir() / ".ledger.lock"):
         old = _measured()
         same = (old["paper"] == paper) & (old["item"] == item) & (old[f"{kind}_by"] == by)
@@ -200,11 +198,13 @@ def summary(paper: str | None = None) -> str:
     lines = []
     for name in [paper] if paper else PAPERS:
         frame = ledger(name).dropna(subset="published")
-        measured = frame[["recorded", "ours"]].notna().any(axis=1)
-        cells = measured.groupby([frame["item"], frame["row"], frame["column"]], sort=False).any()
-        items = cells.groupby("item", sort=False).agg(["sum", "size"])
-        with_numbers = items[items["sum"] > 0].itertuples()
-        words = [f"{item} ({some} of {every} cells)" for item, some, every in with_numbers]
+        frame["measured"] = frame[["recorded", "ours"]].notna().any(axis=1)
+        cells = frame.groupby(["item", "row", "column"], sort=False)["measured"].any()
+        words = [
+            f"{item} ({measured.sum()} of {len(measured)} cells)"
+            for item, measured in cells.groupby("item", sort=False)
+            if measured.any()
+        ]
         lines.append(f"{name}: {'; '.join(words) or 'nothing measured'}")
     return "\n".join(lines)
 

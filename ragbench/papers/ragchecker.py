@@ -10,8 +10,8 @@ retriever's metrics come to where claims are sentences of documents.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.records import Chunk, Dataset, Document
+from ragbench.records import Dataset
 from ragbench.retrieval import make_retriever
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
@@ -70,27 +70,6 @@ class Setting:
 DEFAULT = Setting()
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """A chunker of one size and overlap, within a word where a size falls.
-
-    Once is enough for a run and its scores.
-    """
-
-    size: int
-    overlap: float
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def __call__(self, documents: Iterable[Document]) -> list[Chunk]:
-        """Cut documents."""
-        if self._kept.get("documents") is not documents:
-            self._kept.update(
-                documents=documents,
-                chunks=token_chunks(documents, self.size, self.overlap, words=False),
-            )
-        return self._kept["chunks"]
-
-
 def grid(
     name: str,
     data: Dataset,
@@ -117,7 +96,7 @@ def grid(
     return Experiment(
         name,
         data={data.name: data},
-        chunker={s.chunker: _Windows(s.size, s.overlap) for s in settings},
+        chunker={s.chunker: _windows(s.size, s.overlap) for s in settings},
         retriever=retrievers,
         k=sorted({s.k for s in settings}),
         N=max(s.k * s.size for s in settings),
@@ -128,6 +107,11 @@ def grid(
     )
 
 
+def _windows(size: int, overlap: float) -> partial:
+    """Return a chunker of one size and overlap, within a word where a size falls."""
+    return partial(token_chunks, size=size, overlap=overlap, words=False)
+
+
 def _prompt(generator: str) -> str:
     return generator if generator in PROMPTS else DEFAULT.prompt
 
@@ -136,13 +120,12 @@ def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
     """Keep the (first ``limit``) questions with a long answer and exclude the others; all where
     none is marked long.
     """
-    short = [q for q in data.questions if not q.meta.get("long_answer")]
-    if len(short) == len(data.questions):  # ClapNQ: all its answers are long
+    long = [question for question in data.questions if question.meta.get("long_answer")]
+    if not long:  # ClapNQ: all its answers are long
         return replace(data, questions=data.questions[:limit])
-    kept = tuple(q for q in data.questions if q.meta.get("long_answer"))[:limit]
-    return replace(
-        data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short))
-    )
+    short = [(q.id, "no long answer") for q in data.questions if q not in long]
+    excluded = (*data.excluded, *short)
+    return replace(data, questions=tuple(long[:limit]), excluded=excluded)
 
 
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
@@ -200,29 +183,23 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
     yet.
     """
     (data,) = experiment.data.values()
-    questions = {question.id: question for question in data.questions}
     done = rows[rows["status"] == "ok"]
+    places = zip(done.to_dict("records"), _row_ids(done), _chunks_of(experiment, done), strict=True)
     found = []
-    for row, row_id, chunks in zip(
-        done.itertuples(), _row_ids(done), _chunks_of(experiment, done), strict=True
-    ):
-        question = questions[row.question_id]
+    for row, row_id, chunks in places:
+        question = data.question(row["question_id"])
         claims = question.meta.get("claims")
+        if claims is not None:
+            claims = tuple(claim["text"] for claim in claims)
         found.append(
             RagResult(
                 row_id,
                 question.text,
                 reference=question.meta.get("long_answer") or question.answer,
-                response=row.answer,
+                response=row["answer"],
                 chunks=chunks,
-                reference_claims=None
-                if claims is None
-                else tuple(claim["text"] for claim in claims),
-                extra={
-                    "question_id": question.id,
-                    "retriever": row.retriever,
-                    "generator": row.generator,
-                },
+                reference_claims=claims,
+                extra={name: row[name] for name in ("question_id", "retriever", "generator")},
             )
         )
     return found
@@ -233,23 +210,17 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
     (data,) = experiment.data.values()
     questions = {question.id for question in data.questions}
     chunks = {
-        name: {
-            chunk.id: RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
-            for chunk in cut(data.documents)
-        }
+        (name, chunk.id): RetrievedText(text=chunk.text, doc_id=chunk.doc_id)
         for name, cut in experiment.chunker.items()
+        for chunk in cut(data.documents)
     }
     found = []
     for row in rows.itertuples():
-        known = chunks[row.chunker]
-        unknown = {row.question_id} - questions or set(row.hits) - set(known)
-        if unknown:
-            raise DataError(
-                f"rows about {min(unknown)!r}",
-                f"questions and chunks of {data!r}",
-                "load the same data",
-            )
-        found.append(tuple(known[name] for name in row.hits))
+        names = [(row.chunker, hit) for hit in row.hits]
+        if row.question_id not in questions or not chunks.keys() >= {*names}:
+            got = f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}"
+            raise DataError(got, f"questions and chunks of {data!r}", "load the same data")
+        found.append(tuple(chunks[name] for name in names))
     return found
 
 
@@ -301,11 +272,10 @@ def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[
     if not gold:
         return np.nan, np.nan
     texts = [_spaced(chunk.text) for chunk in chunks]
-    holds = np.array([[sentence in text for text in texts] for sentence in gold]).reshape(
-        len(gold), len(texts)
-    )
-    chunks_with_gold = holds.any(axis=0).mean() if texts else np.nan
-    return float(holds.any(axis=1).mean()), float(chunks_with_gold)
+    if not texts:
+        return 0.0, np.nan
+    holds = np.array([[sentence in text for text in texts] for sentence in gold])
+    return float(holds.any(axis=1).mean()), float(holds.any(axis=0).mean())
 
 
 @cache
@@ -324,8 +294,8 @@ def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
         domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
         cluster=rows["question_id"].map(document_clusters(data)),
         k=rows["k"].astype(int),
-        size=[window.size for window in windows],
-        overlap=[window.overlap for window in windows],
+        size=[window.keywords["size"] for window in windows],
+        overlap=[window.keywords["overlap"] for window in windows],
         prompt=rows["generator"].map(_prompt),
     )
     return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,10 +36,10 @@ from ragbench.generation import generate
 from ragbench.labelling.asking import LabelResult, StepReport
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
-from ragbench.records import Answer, Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Answer, Chunk, Dataset, Document, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.text import jieba_words
-from ragbench.text.tokens import default_tokenizer
+from ragbench.text.tokens import truncate
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _NEW_TOKENS = 256  # section 5.1
@@ -83,12 +84,10 @@ DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball}
 
 def _one_language(questions: Sequence[Question]) -> str:
     """Return the one language of the questions; DataError where they have several, or none."""
-    languages = {q.meta.get("language") for q in questions}
+    languages = {str(question.meta.get("language")) for question in questions}
     if len(languages) != 1:
-        shown = ", ".join(sorted(map(str, languages))) or "no questions"
-        raise DataError(
-            f"a data set with {shown}", "questions in one language", "load one language at a time"
-        )
+        got = f"a data set with {', '.join(sorted(languages)) or 'no questions'}"
+        raise DataError(got, "questions in one language", "load one language at a time")
     return languages.pop()
 
 
@@ -117,10 +116,10 @@ def character_bigrams(text: str) -> list[str]:
     """
     terms = []
     for run in _RUN.findall(text.lower()):
-        chinese = run[0] >= "\u3400"
-        terms += (
-            [run[i : i + 2] for i in range(len(run) - 1)] if chinese and len(run) > 1 else [run]
-        )
+        if run[0] >= "\u3400" and len(run) > 1:
+            terms += [run[i : i + 2] for i in range(len(run) - 1)]
+        else:
+            terms.append(run)
     return terms
 
 
@@ -158,10 +157,7 @@ def bm25(
 
 def cut_queries(queries: Sequence[str]) -> list[str]:
     """Cut queries to their first 128 WordPiece tokens (section 5.1)."""
-    encodings = default_tokenizer().encode_batch(list(queries), add_special_tokens=False)
-    last = _QUERY_TOKENS - 1
-    cut = (len(e.offsets) > _QUERY_TOKENS and e.offsets[last][1] for e in encodings)
-    return [query[:end] if end else query for query, end in zip(queries, cut, strict=True)]
+    return [truncate(query, _QUERY_TOKENS) for query in queries]
 
 
 def retrieval_rows(
@@ -171,8 +167,6 @@ def retrieval_rows(
     *,
     prefix: Sequence[bool] = (False, True),
     how: str = "characters",
-    variant: str = "paper",
-    empty: float = float("nan"),
 ) -> pd.DataFrame:
     """Run the experiment: Recall and EIR of every question, all in one language, under every
     setting.
@@ -184,10 +178,9 @@ def retrieval_rows(
     settings : name -> (chunk size, passages).
     prefix : index the chunks with (True) and without (False) their document's title. Scores are
         always taken on the chunks themselves: the title is not retrieved text.
-    how : as for `cut`. variant, empty : as for `passage_table`.
+    how : as for `cut`.
 
-    One row per setting, prefix, retriever and question. Recall and EIR are NaN without references,
-    unless ``empty`` says otherwise.
+    One row per setting, prefix, retriever and question. Recall and EIR are NaN without references.
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
@@ -196,38 +189,37 @@ def retrieval_rows(
     language = _one_language(data.questions)
     queries = cut_queries([question.text for question in data.questions])
     references = [question.references for question in data.questions]
-    scores: dict[tuple[int, int, bool, str], pd.DataFrame] = {}
-    for size in {size for size, _ in settings.values()}:
-        # one search with the largest k of a size: the hits for a smaller one are its beginning
-        depths = {k for of_size, k in settings.values() if of_size == size}
-        chunks = cut(data.documents, size, how, language)
-        texts = {chunk.id: chunk.text for chunk in chunks}
-        for titled, name in product(prefix, retrievers):
-            indexed = _with_titles(chunks) if titled else chunks
-            hits_of = retrievers[name](indexed).search(queries, max(depths))
-            for k in depths:
-                passages = _first_texts(hits_of, texts, k)
-                scores[size, k, titled, name] = passage_table(
-                    references, passages, language, variant, empty, prefix=False
-                )
+    asked = [(question.id, question.kind) for question in data.questions]
+    about = pd.DataFrame(asked, columns=["question_id", "kind"])
+    sizes = {size for size, _ in settings.values()}
+    chunks = {size: cut(data.documents, size, how, language) for size in sizes}
+    found = _search(chunks, retrievers, queries, prefix, max(k for _, k in settings.values()))
     frames = []
     for (setting, (size, k)), titled, name in product(settings.items(), prefix, retrievers):
+        passages = [texts[:k] for texts in found[size, titled, name]]
+        scores = passage_table(references, passages, language, "paper", prefix=False)
         place = {"retriever": name, "setting": setting, "size": size, "k": k, "cut": how}
-        about = _questions_frame(data.questions).assign(**place, prefix=titled)
-        frames.append(about.join(scores[size, k, titled, name]))
+        frames.append(about.assign(**place, prefix=titled).join(scores))
     return pd.concat(frames, ignore_index=True)
 
 
-def _questions_frame(questions: Sequence[Question]) -> pd.DataFrame:
-    rows = [(question.id, question.kind) for question in questions]
-    return pd.DataFrame(rows, columns=["question_id", "kind"])
-
-
-def _first_texts(
-    hits_of: Sequence[Sequence[Hit]], texts: Mapping[str, str], k: int
-) -> list[list[str]]:
-    """Return the texts of the first k hits of each question, by the ids of their chunks."""
-    return [[texts[hit.chunk.id] for hit in hits[:k]] for hits in hits_of]
+def _search(
+    chunks: Mapping[int, Sequence[Chunk]],
+    retrievers: Mapping[str, Build],
+    queries: Sequence[str],
+    prefix: Sequence[bool],
+    k: int,
+) -> dict[tuple[int, bool, str], list[list[str]]]:
+    """Return the first k texts for each question by size, prefix and retriever; those for a smaller
+    k are their beginning.
+    """
+    found = {}
+    for size, titled, name in product(chunks, prefix, retrievers):
+        texts = {chunk.id: chunk.text for chunk in chunks[size]}
+        indexed = _with_titles(chunks[size]) if titled else chunks[size]
+        hits_of = retrievers[name](indexed).search(queries, k)
+        found[size, titled, name] = [[texts[hit.chunk.id] for hit in hits] for hits in hits_of]
+    return found
 
 
 def answer_recorded(
@@ -266,18 +258,13 @@ def verdicts(
     return keypoint_verdicts(model, texts, responses, points, **options)
 
 
-def _answers_of_others(questions: Sequence[Question]) -> list[str]:
+def _answers_of_others(questions: Sequence[Question]) -> pd.Series:
     """Return for each question the true answer of the next one of its kind: a judge must not find
     its points there.
     """
-    by_kind: dict[str, list[Question]] = {}
-    for question in questions:
-        by_kind.setdefault(question.kind, []).append(question)
-    following = {}
-    for kind in by_kind.values():
-        for question, other in zip(kind, [*kind[1:], kind[0]], strict=True):
-            following[question.id] = other.answer
-    return [following[question.id] for question in questions]
+    asked = pd.DataFrame([(question.kind, question.answer) for question in questions])
+    answers = asked.groupby(0)[1]
+    return answers.shift(-1).fillna(answers.transform("first"))
 
 
 def _stray_points(
@@ -292,11 +279,8 @@ def _stray_points(
 
 def _verdict_counts(labels: Iterable[Sequence[str | None]]) -> pd.DataFrame:
     """Count the verdicts of each response: columns covered, contradicted, neither, unread."""
-    rows = []
-    for of_response in labels:
-        counts = {verdict: list(of_response).count(verdict) for verdict in VERDICTS}
-        rows.append(counts | {"unread": list(of_response).count(None)})
-    return pd.DataFrame(rows, columns=[*VERDICTS, "unread"])
+    counts = [Counter("unread" if label is None else label for label in each) for each in labels]
+    return pd.DataFrame(counts, columns=[*VERDICTS, "unread"]).fillna(0).astype(int)
 
 
 def _answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd.DataFrame:

@@ -68,33 +68,22 @@ class Whole(FileRecord):
 
 
 @pytest.mark.parametrize(
-    ("change", "got", "expected", "do"),
+    ("change", "got", "expected"),
     [
-        ({"id": 7}, "'id' is 7", "Input should be a valid string", "correct that record"),
-        (
-            {"id": " "},
-            "'id' is empty",
-            "Input should be a text that is not empty",
-            "correct that record",
-        ),
-        ({"parts": []}, "'parts' is []", "should have at least 1 item", "correct that record"),
-        (
-            {"parts": [{"name": "n", "score": "x"}]},
-            "'parts.0.Part.score' is 'x'",
-            "a valid integer",
-            "correct",
-        ),
+        ({"id": 7}, "'id' is 7", "valid string"),
+        ({"id": " "}, "'id' is empty", "a text that is not empty"),
+        ({"parts": []}, "'parts' is []", "at least 1 item"),
+        ({"parts": [{"name": "n", "score": "x"}]}, "'parts.0.Part.score' is 'x'", "integer"),
     ],
 )
-def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, got, expected, do):
+def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, got, expected):
     good = {"id": "1", "parts": [{"name": "n"}, "text"]}
     assert as_record(Whole, good, "f, line 1").parts == (Part(name="n"), "text")
     with pytest.raises(DataError) as told:
         as_record(Whole, good | change, "f, line 1")
     assert told.value.got.startswith(f"f, line 1: {got}")
     assert expected in told.value.expected
-    assert told.value.do.startswith(do)
-    assert len(str(told.value)) < 1000
+    assert told.value.do == "correct that record"
 
 
 def test_every_question_of_minihop_is_there_in_german_french_and_chinese_and_30_went_back():
@@ -138,16 +127,9 @@ def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_anoth
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"supporting_facts": [["Ann", 2]]},
-            r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences",
-        ),
-        (
-            {"supporting_facts": [["Bob", 0]]},
-            r"\['Bob', 0\] points nowhere: 'Bob' is no document's title",
-        ),
+        ({"supporting_facts": [["Ann", 2]]}, r"\['Ann', 2\] points nowhere.*has 2 sentences"),
+        ({"supporting_facts": [["Bob", 0]]}, r"'Bob' is no document's title"),
         ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
-        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\.0\.1' is '1'"),
         ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
         ({"answer": " "}, "'answer' is empty"),
     ],
@@ -194,15 +176,12 @@ def test_damaged_files_say_where_and_what_to_do(tmp_path, content, message):
 
 
 def test_missing_file_shows_what_is_there(tmp_path):
-    write(tmp_path / "hotpot.json", "[]")
-    with pytest.raises(DataError, match=r"there is no file .*; the folder holds hotpot\.json"):
+    for name in ("hotpot.json", ".hidden", "a", "b", "c", "d", "e", "f"):
+        write(tmp_path / name, "[]")
+    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
         load_hotpotqa(tmp_path / "hotpott.json")
     with pytest.raises(DataError, match="load_documents"):
         load_hotpotqa(tmp_path)
-    for name in (".hidden", "a", "b", "c", "d", "e", "f"):
-        write(tmp_path / name, "x")
-    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
-        load_hotpotqa(tmp_path / "hotpott.json")
 
 
 def test_a_limit_is_at_least_one(tmp_path):
@@ -331,24 +310,19 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
 
 
 def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
-    path = tmp_path / "q.csv"
-    path.write_text(
-        "ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n"
-    )
+    head = "ID,Question,Answer , REFERENCES ,Level of Care\n"
+    path = write(tmp_path / "q.csv", f"{head}7,Who?,Ann,Ann was.||It was Ann.,low\n")
     (question,) = load_questions(path).questions
     assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
     assert question.references == ("Ann was.", "It was Ann.")
     assert question.meta == {"Level of Care": "low"}
-    path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
+    write(path, "Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
     with pytest.raises(DataError, match="both mean 'question'"):
         load_questions(path, fields={"answer": "gold"})
     fields = {"question": "question", "answer": "gold"}
     (question,) = load_questions(path, fields=fields).questions
     assert (question.text, question.answer) == ("Who?", "Ann")
     assert question.meta == {"given_question": "not this", "given_answer": "Bob"}
-    path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
-    with pytest.raises(DataError, match="answers that were already given"):
-        load_questions(path)
 
 
 def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(
@@ -360,19 +334,12 @@ def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a
 
 
 def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
-    header = "question,answer,contexts,ground_truth"
-    path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
-    with pytest.raises(
-        DataError, match=r"(?s)columns of answers.*rb.score.*'answer': 'ground_truth'"
-    ):
+    text = 'question,answer,contexts,ground_truth\nWho?,Bob,"[""Ann did it.""]",Ann\n'
+    path = write(tmp_path / "ragas.csv", text)
+    with pytest.raises(DataError, match=r"(?s)of answers.*rb.score.*'answer': 'ground_truth'"):
         load_questions(path)
     truth = load_questions(path, fields={"answer": "ground_truth"})
     assert truth.questions[0].answer == "Ann"
-    first = write(
-        tmp_path / "first.csv",
-        'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n',
-    )
-    assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
 
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF"])
@@ -426,14 +393,10 @@ def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
 def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thousands():
     data = Dataset("d", tuple(Question(f"q-{n}", f"Is it {n}?", "Yes.") for n in range(2000)), ())
     assert data.question("q-7").text == "Is it 7?"
-    message = r"unknown question 'q7'(?s:.)*one of q-7,.*2,000 in all(?s:.)*mean 'q-7'"
-    with pytest.raises(ConfigError, match=message) as told:
-        data.question("q7")
-    assert len(str(told.value)) < 300
-    with pytest.raises(ConfigError, match="mean 'q-7'"):
-        data.question("Q-7")
-    with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
-        data.question("Who?")
+    for wrong in ("q7", "Q-7"):
+        with pytest.raises(ConfigError, match=r"2,000 in all(?s:.)*mean 'q-7'") as told:
+            data.question(wrong)
+        assert len(str(told.value)) < 300
 
 
 def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
