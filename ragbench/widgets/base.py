@@ -117,28 +117,13 @@ def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox
     return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
 
 
-class _Message(ipywidgets.HTML):
-    """One line under a widget, empty until there is something to say; screen readers announce it."""
-
-    def say(self, text: object) -> None:
-        """Show a remark."""
-        self.value = f'<div class="rb-message" role="status">{escape(text)}</div>'
-
-    def error(self, error: BaseException | str) -> None:
-        """Show what went wrong: a ragbench error in its own words, any other with its type."""
-        words = str(error)
-        if not isinstance(error, str | RagbenchError):
-            words = f"{type(error).__name__}: {error}"
-        self.value = f'<div class="rb-message rb-error" role="alert">{escape(words)}</div>'
-
-
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles and ``style``, a heading, and a `_Message` line,
-    ``self.message``, below.
+    """A box with the shared styles and ``style``, a heading, and below a line for errors,
+    ``self.message``, which screen readers announce.
     """
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
-        self.message = _Message()
+        self.message = ipywidgets.HTML()
         # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets
         # 8.1).
         heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{escape(label)}</h3>")
@@ -171,6 +156,8 @@ class Panel(ipywidgets.VBox):
         try:
             yield
         except Exception as error:
-            self.message.error(error)
-            if not isinstance(error, RagbenchError):
+            known = isinstance(error, RagbenchError)
+            words = escape(error if known else f"{type(error).__name__}: {error}")
+            self.message.value = f'<div class="rb-message rb-error" role="alert">{words}</div>'
+            if not known:
                 raise

@@ -14,10 +14,8 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, RagbenchError
-from ragbench.metrics.ir_score import MATCHES, part_scores
-from ragbench.metrics.ranking import MEASURES, rank_scores
+from ragbench.metrics.ir_score import part_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import comparable
@@ -58,12 +56,9 @@ class RetrievalExplorer(Panel):
 
     Attributes
     ----------
-    question, relevant : the Question shown, and document -> gain
-        (`ragbench.data.relevance.judgements`).
+    question : the Question shown.
     rankings, scores : by retriever its hits, and its IR score at the slider's cut-off; NaN where
         undefined.
-    ranks : by retriever the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits;
-        NaN without a relevant document.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -79,23 +74,29 @@ class RetrievalExplorer(Panel):
         max_tokens: int = 2000,
         step: int = 10,
     ) -> None:
-        _check_settings(retrievers, cutoff, max_tokens, step)
+        if not retrievers:
+            do = 'pass for instance {"BM25": BM25(chunks)}'
+            raise ConfigError("retrievers is empty", "name -> retriever, at least one", do)
         self._questions = _as_questions(questions)
-        self._documents = questions.documents if isinstance(questions, Dataset) else ()
         self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
         self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
-        # by question: hits, and errors, by retriever
-        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+        # by question: by retriever its hits, or the error that it raised
+        self._found: dict[str, dict[str, list[Hit] | RagbenchError]] = {}
         self._make_controls(cutoff // step * step)
-        self._make_columns()
+        self.summary = ipywidgets.HTML()
+        self.columns = {}
+        wide = {"flex": "1 1 0", "min_width": "230px", "max_height": "460px", "overflow": "auto"}
+        for name in retrievers:
+            self.columns[name] = ipywidgets.HTML(layout=ipywidgets.Layout(**wide))
+            self.columns[name].add_class("rb-column")
         buttons = row([self.previous, self.next], grid_gap="6px")
         texts = row(self.columns.values(), grid_gap="6px")
         children = [self.chooser, buttons, self.slider, self.summary, texts]
         super().__init__(children, "Retrieval explorer", _STYLE)
         self._ask(1, self._questions[0])
-        self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
+        self.chooser.observe(lambda change: self._choose(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
 
     def _make_controls(self, cutoff: int) -> None:
@@ -116,23 +117,12 @@ class RetrievalExplorer(Panel):
         self.slider = ipywidgets.IntSlider(
             value=cutoff,
             min=0,
-            max=int(self._cutoffs[-1]),
-            step=int(self._cutoffs[1]),
+            max=self._cutoffs[-1],
+            step=self._cutoffs[1],
             description="Cut at N",
             tooltip="tokens of retrieved text that the reader would see",
             layout=wide,
         )
-
-    def _make_columns(self) -> None:
-        """Make a text for each retriever, and the table above them."""
-        self.summary = ipywidgets.HTML()
-        self.columns = {}
-        for name in self._retrievers:
-            layout = ipywidgets.Layout(
-                flex="1 1 0", min_width="230px", max_height="460px", overflow="auto"
-            )
-            self.columns[name] = ipywidgets.HTML(layout=layout)
-            self.columns[name].add_class("rb-column")
 
     @property
     def scores(self) -> dict[str, float]:
@@ -147,15 +137,14 @@ class RetrievalExplorer(Panel):
         if 0 < self._number + by <= len(self._questions):
             self.chooser.value = [*self._listed][self._number + by - 1]
 
-    def _chosen(self, text: str) -> None:
-        if not text.strip():
-            return
-        number = self._listed.get(text, 0)
-        question = Question("typed", text.strip(), "")
-        if number:
-            question = self._questions[number - 1]
-        with self.guarded():
-            self._ask(number, question)
+    def _choose(self, text: str) -> None:
+        if text.strip():
+            number = self._listed.get(text, 0)
+            question = Question("typed", text.strip(), "")
+            if number:
+                question = self._questions[number - 1]
+            with self.guarded():
+                self._ask(number, question)
 
     def _ask(self, number: int, question: Question) -> None:
         """Search with every retriever (once per question) and score all cut-offs; number 0 is a
@@ -165,47 +154,36 @@ class RetrievalExplorer(Panel):
         self.question = question
         self.previous.disabled = number <= 1
         self.next.disabled = number == len(self._questions)
-        if question.text not in self._hits:
-            # A model's retriever may take seconds: the question before must not stand there as if
-            # it were this one.
-            self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
-            try:
-                self._hits[question.text] = self._search(question.text)
-            except Exception:
-                self.summary.value = (
-                    f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
-                )
-                raise
-        hits, _ = self._hits[question.text]
-        self.rankings = {
-            name: _ScoredHits(ranking, question.references, self._cutoffs, self._offsets)
-            for name, ranking in hits.items()
-        }
-        judged = judgements(Dataset("shown", (question,), self._documents))
-        self.relevant = judged.get(question.id, {})
-        self.ranks = {name: rank_scores(ranking, self.relevant) for name, ranking in hits.items()}
+        # A model's retriever may take seconds: the question before must not stand there as if it
+        # were this one.
+        self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
+        if question.text not in self._found:
+            self._found[question.text] = self._search(question.text)
+        self.rankings = {}
+        for name, hits in self._found[question.text].items():
+            if isinstance(hits, RagbenchError):
+                error = f'<div class="rb-message rb-error">{escape(hits)}</div>'
+                self.columns[name].value = f"<h4>{escape(name)}</h4>{error}"
+            else:
+                scored = _ScoredHits(hits, question.references, self._cutoffs, self._offsets)
+                self.rankings[name] = scored
         self._draw()
 
-    def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
-        hits = {}
-        failed = {}
+    def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
+        found: dict[str, list[Hit] | RagbenchError] = {}
         for name, retriever in self._retrievers.items():
             k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
             try:
-                (hits[name],) = retriever.search([text], k)
+                (found[name],) = retriever.search([text], k)
             except RagbenchError as error:  # a retriever without its server: the others answer
-                failed[name] = str(error)
-        return hits, failed
+                found[name] = error
+        return found
 
     def _draw(self) -> None:
         tokens = self.slider.value
         self.summary.value = self._summary(tokens)
         for name, ranking in self.rankings.items():
             self.columns[name].value = ranking.column(name, self._at, tokens)
-        _, errors = self._hits[self.question.text]
-        for name, error in errors.items():
-            said = f'<div class="rb-message rb-error">{escape(error)}</div>'
-            self.columns[name].value = f"<h4>{escape(name)}</h4>{said}"
 
     def _summary(self, tokens: int) -> str:
         """The question, its answer, and a table of scores by retriever, as HTML."""
@@ -215,46 +193,27 @@ class RetrievalExplorer(Panel):
             answer = escape(question.answer)
             parts.append(f'<div><span class="rb-quiet">answer</span> {answer}</div>')
         if not question.references:
-            parts.append(
-                "<div>This question has no supporting facts, so there is no IR score.</div>"
-            )
+            lacks = "This question has no supporting facts, so there is no IR score."
+            parts.append(f"<div>{lacks}</div>")
         rows = [[f"<b>IR score at {tokens} tokens</b>", *map(_score, self.scores.values())]]
         for i, fact in enumerate(question.references):
-            cells = [_percent(ranking.shares[i, self._at]) for ranking in self.rankings.values()]
+            shares = [ranking.shares[i, self._at] for ranking in self.rankings.values()]
+            cells = ["-" if np.isnan(share) else f"{share:.0%}" for share in shares]
             rows.append([f"{tag(i + 1)} {mark(i + 1, escape(fact))}", *cells])
-        if self.relevant:
-            over = f"over all hits, {len(self.relevant)} relevant documents"
-            for measure in MEASURES:
-                head = f'<b>{measure}</b> <span class="rb-quiet">{over}</span>'
-                rows.append([head, *(f"{values[measure]:.3f}" for values in self.ranks.values())])
         heads = ["of each fact, the longest match before the cut", *map(escape, self.rankings)]
         return "".join([*parts, number_table(heads, rows)])
 
 
-def _check_settings(retrievers: Any, cutoff: int, max_tokens: int, step: int) -> None:
-    if not isinstance(retrievers, Mapping) or not retrievers:
-        raise ConfigError(
-            f"retrievers is {type(retrievers).__name__ if retrievers else 'empty'}",
-            "a dict of name -> retriever, at least one",
-            'pass for instance {"BM25": BM25(chunks)}',
-        )
-    if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
-        got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
-        raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
-
-
-def _as_questions(questions: Any) -> list[Question]:
+def _as_questions(questions: Dataset | Sequence[Question | str]) -> list[Question]:
     if isinstance(questions, Dataset):
         questions = questions.questions
-    listed = [] if isinstance(questions, str) else list(questions)
-    if not listed or not all(isinstance(one, str | Question) for one in listed):
-        kinds = ", ".join(sorted({type(one).__name__ for one in listed})) or "none"
-        got = f"questions is {type(questions).__name__} of {kinds}"
+    if isinstance(questions, str) or not questions:
+        got = f"questions is {questions!r}"
         raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
-    for number, one in enumerate(listed):
-        if isinstance(one, str):
-            listed[number] = Question(str(number + 1), one, "")
-    return listed
+    return [
+        Question(str(number), one, "") if isinstance(one, str) else one
+        for number, one in enumerate(questions, 1)
+    ]
 
 
 class _ScoredHits:
@@ -268,7 +227,6 @@ class _ScoredHits:
         facts: Sequence[str],
         cutoffs: Sequence[int],
         offsets: TokenOffsets,
-        match: str = "substring",
     ) -> None:
         chunks = [hit.chunk.text for hit in hits]
         self.hits = hits
@@ -278,10 +236,10 @@ class _ScoredHits:
         # where each ends, in characters of ``text``
         self.cuts = joined_cutoffs(chunks, cutoffs, offsets)
         # longest matches: (facts, cut-offs)
-        self.shares = part_scores(facts, self.text, match, positions=self.cuts)
+        self.shares = part_scores(facts, self.text, positions=self.cuts)
         self.scores = self.shares.mean(axis=0) if len(facts) else np.full(len(self.cuts), np.nan)
         # in the form in which they were matched
-        self.compared = comparable(facts, self.text, MATCHES[match][1])
+        self.compared = comparable(facts, self.text)
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
         """Start and end in ``text`` of a fact's longest match before a cut-off (both by number);
@@ -335,10 +293,6 @@ def _head(hit: Hit) -> str:
 
 def _score(score: float) -> str:
     return "-" if np.isnan(score) else f"{score:.3f}"
-
-
-def _percent(share: float) -> str:
-    return "-" if np.isnan(share) else f"{share:.0%}"
 
 
 def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import ipywidgets
 import pandas as pd
 
-from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
@@ -75,14 +72,12 @@ class LabellingTool(Panel):
 
     Parameters
     ----------
-    items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields.
+    items : `ragbench.labelling.people.LabelItem` records.
     kind : "grade", "preference", "rubric", "keypoints" or "draft".
     annotator : name or initials of who labels.
     path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are
         resumed.
     seed : of the order of items and candidates; None keeps the order given.
-    pause_s : a label that comes within this time after a new item appeared is a key pressed twice,
-        and not counted.
 
     ``session`` is the `ragbench.labelling.people.Session` behind the form.
 
@@ -92,20 +87,16 @@ class LabellingTool(Panel):
 
     def __init__(
         self,
-        items: Sequence[LabelItem | Mapping[str, Any]],
+        items: Sequence[LabelItem],
         kind: str = "grade",
         annotator: str = "",
         path: str | Path | None = None,
         seed: int | None = 0,
-        *,
-        pause_s: float = 0.2,
     ) -> None:
         if not path:
             in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
             path = results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
-        self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
-        self._pause = pause_s
-        self._shown_at = 0.0
+        self.session = Session(items, kind, annotator, path, seed)
         self._shown = -1
         self._head = ipywidgets.HTML()
         self._item = ipywidgets.HTML()
@@ -169,19 +160,10 @@ class LabellingTool(Panel):
         return button
 
     def _after(self, action: Callable[[str], None], name: str) -> None:
-        try:
-            action(name)
-        finally:
-            self._draw()
+        action(name)
+        self._draw()
 
     def _label(self, key: str) -> None:
-        waited = time.monotonic() - self._shown_at
-        if waited < self._pause:
-            self.message.say(
-                f"{key} came {waited:.2f} s after this item appeared and was not counted: press "
-                "it again"
-            )
-            return
         before = self.session.done
         if self.session.press(key, self._note.value.strip()):
             self._note.value = ""
@@ -213,7 +195,6 @@ class LabellingTool(Panel):
         if self._shown != session.position:
             self._item.value = _item_html(session)
             self._shown = session.position
-            self._shown_at = time.monotonic()
 
     def _draw_buttons(self, choices: Mapping[str, str], label: str) -> None:
         """Show a button for each choice, the one of the present label in colour."""
@@ -234,13 +215,7 @@ class LabellingTool(Panel):
         return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
 
     def _draw_agreement(self) -> None:
-        try:
-            tables = self.agreement()
-        except RagbenchError as error:
-            self._agreement.value = (
-                f"<span class='rb-quiet'>No agreement shown: {escape(error)}</span>"
-            )
-            return
+        tables = self.agreement()
         if not tables:
             return
         table = pd.concat(tables, names=["with"]).reset_index("with").query("n > 0")
@@ -249,14 +224,6 @@ class LabellingTool(Panel):
             agreement=table["agreement"].map("{:.0%}".format), kappa=kappa
         )
         self._agreement.value = shown.to_html(index=False, border=0) if len(shown) else ""
-
-
-def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:
-    try:
-        return item if isinstance(item, LabelItem) else LabelItem(**item)
-    except TypeError:
-        expected = "a LabelItem, or a mapping with id, texts, candidates, aspects"
-        raise ConfigError(f"an item {str(item)[:60]!r}", expected, "rename its fields") from None
 
 
 def _item_html(session: Session) -> str:

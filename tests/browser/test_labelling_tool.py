@@ -51,9 +51,7 @@ class Form:
 
 
 def tool(kind, path):
-    return (
-        f"tool = widgets.LabellingTool(items, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
-    )
+    return f"tool = widgets.LabellingTool(items, {kind!r}, 'ana', {str(path)!r})\ntool"
 
 
 def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook, tmp_path, shots):

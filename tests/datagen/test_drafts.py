@@ -253,7 +253,7 @@ def test_the_command_writes_drafts_that_load_and_validate_and_lists_the_rest(que
 def test_a_person_accepts_and_drops_drafts_and_only_the_accepted_are_written(questions, tmp_path):
     loaded = rb.data.load_questions(questions).questions
     path = tmp_path / "labels.csv"
-    tool = LabellingTool(rb.draft_items(loaded), "draft", "ab", path, None, pause_s=0)
+    tool = LabellingTool(rb.draft_items(loaded), "draft", "ab", path, None)
     assert "Ada Ruck founded" in tool._item.value
     tool._after(tool._label, "1")
     tool._after(tool._label, "2")

@@ -5,11 +5,9 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from checks import refusals
 from experiment_parts import words
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +15,9 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
-from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.records import Chunk, Dataset, Hit, Question
 from ragbench.text.tokens import TokenOffsets
-from ragbench.widgets import Panel, RetrievalExplorer, escape, mark, tag
+from ragbench.widgets import Panel, RetrievalExplorer, mark, tag
 from ragbench.widgets.explorer import _ScoredHits
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
@@ -185,7 +183,6 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     assert "searching" not in shown.summary.value
     with pytest.raises(ValueError, match="burst"):
         shown.chooser.value = "burst"
-    assert shown.summary.value == "<p role='status'>not searched: <b>burst</b></p>"
     assert "ValueError: burst" in shown.message.value
 
 
@@ -245,7 +242,8 @@ def test_facts_that_overlap_are_both_marked():
     assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in drawn
 
 
-letters = st.text("ab <&", min_size=1, max_size=12)
+syllable = st.text("ab<&", min_size=1, max_size=3)
+letters = st.lists(syllable, min_size=1, max_size=4).map(" ".join)
 
 
 @given(
@@ -257,7 +255,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
         return range(1, len(text) + 1)
 
     (hits,) = Fixed(texts=tuple(chunks), title="").search(["q"], 9)
-    ranking = _ScoredHits(hits, facts, range(60), TokenOffsets(characters), "exact")
+    ranking = _ScoredHits(hits, facts, range(60), TokenOffsets(characters))
     for n in (0, 1, 3, 8, 20, 59):
         drawn = ranking.column("x", n, n)
         found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)
@@ -274,19 +272,12 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
             assert prefix[start:stop] in {*pieces, ""}
 
 
-test_missing_arguments_are_refused = refusals(
-    (lambda: RetrievalExplorer([], {"a": Fixed()}), "list of none"),
-    (lambda: RetrievalExplorer("Who?", {"a": Fixed()}), "questions is str"),
-    (lambda: RetrievalExplorer([3], {"a": Fixed()}), "list of int"),
-    (lambda: RetrievalExplorer(QUESTIONS, {"a": object()}), "retriever is object"),
-    (lambda: RetrievalExplorer(QUESTIONS, {}), "retrievers is empty"),
-    (lambda: RetrievalExplorer(QUESTIONS, [Fixed()]), "retrievers is list"),
-    (lambda: RetrievalExplorer(QUESTIONS, Fixed()), "retrievers is Fixed"),
-    (lambda: explorer(step=0), "1 <= step"),
-    (lambda: explorer(step=30), "1 <= step"),
-    (lambda: explorer(cutoff=21), "1 <= step"),
-    (lambda: explorer(cutoff=-1), "1 <= step"),
-)
+@pytest.mark.parametrize("questions", [[], "Who?"])
+def test_what_is_no_list_of_questions_is_refused(questions):
+    with pytest.raises(ConfigError, match="at least one Question"):
+        RetrievalExplorer(questions, {"a": Fixed()})
+    with pytest.raises(ConfigError, match="retriever is object"):
+        RetrievalExplorer(QUESTIONS, {"a": object()})
 
 
 def test_guard_shows_a_ragbench_error_and_raises_any_other():
@@ -304,22 +295,6 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
     assert "ValueError: odd" in panel.message.value
     panel.button("Go", lambda: check_known("way", ["there"], ["here"])).click()
     assert "unknown way &#x27;there&#x27;" in panel.message.value
-
-
-def test_message_is_escaped_and_cleared():
-    panel = Panel([], "made")
-    message = panel.message
-    message.say("<i>done</i>")
-    assert 'role="status">&lt;i&gt;done&lt;/i&gt;<' in message.value
-    message.error("no & never")
-    assert "no &amp; never" in message.value
-    with panel.guarded():
-        pass
-    assert message.value == ""
-
-
-def test_escaped_text_has_no_markup():
-    assert escape("<'\">") == "&lt;&#x27;&quot;&gt;"
 
 
 def test_ninth_fact_takes_the_first_colour_and_keeps_its_number():
@@ -347,45 +322,3 @@ def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
     words = "\n".join("".join(d["text/plain"]) for d in shown)
     for name in ("RetrievalExplorer", "ClaimInspector", "LabellingTool"):
         assert name in words
-
-
-def test_ranking_metrics_of_the_hits_stand_below_where_relevant_documents_are_known():
-    found = [
-        Hit(Chunk(f"c{i}", "Bob sells tea.", d), 4.0 - i, i)
-        for i, d in enumerate(("d2", "d1", "d1", "d3"), 1)
-    ]
-
-    class Ranked:
-        def search(self, queries, k, scope=None):
-            return [found[:k] for _ in queries]
-
-    known = replace(QUESTIONS[0], meta={"doc_ids": ("d1", "d3")})
-    one = RetrievalExplorer([known, QUESTIONS[2]], {"ranked": Ranked()}, tokenizer=words)
-    # d1 at rank 2; its second chunk takes rank 3 and counts for nothing; d3 at rank 4.
-    assert one.ranks["ranked"] | {"nDCG@10": 0} == {
-        "nDCG@10": 0,
-        "AP": 0.5,
-        "RR": 0.5,
-        "R@10": 1.0,
-        "P@10": 0.2,
-    }
-    gained = 1 / np.log2(3) + 1 / np.log2(5)
-    best = 1 + 1 / np.log2(3)
-    assert one.ranks["ranked"]["nDCG@10"] == pytest.approx(gained / best)
-    assert (
-        f'<b>nDCG@10</b> <span class="rb-quiet">over all hits, 2 relevant documents</span></th>'
-        f'<td class="rb-number">{gained / best:.3f}</td>' in one.summary.value
-    )
-    one.next.click()  # nothing is known of this one
-    assert np.isnan(one.ranks["ranked"]["RR"])
-    assert "nDCG" not in one.summary.value
-    # In a data set of one's own, relevant is the document in which a reference stands.
-    documents = (
-        Document("d1", "", "Elsewhere."),
-        Document("d2", "", "They say: Bob sells tea. Every day."),
-    )
-    own = RetrievalExplorer(
-        Dataset("own", (QUESTIONS[1],), documents), {"ranked": Ranked()}, tokenizer=words
-    )
-    assert own.relevant == {"d2": 1}
-    assert own.ranks["ranked"]["RR"] == 1.0
