@@ -2,8 +2,7 @@
 settings.
 
 The prose is in ``methods.jinja``. A citation is marked in it as ``⟦key⟧``, and written as
-``[@key]`` for Pandoc. Entries come from ``references.bib`` beside this file and from the run
-itself: ragbench's version, the models it used.
+``[@key]`` for Pandoc. Entries come from ``references.bib`` beside this file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ragbench.experiment import Experiment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.stats.tables import known_clusters
-from ragbench.text.escape import in_latex, in_markdown
+from ragbench.text.escape import in_markdown
 
 RESAMPLES = 2000  # of the bootstrap behind the tables
 MOST_COMPARED = 8  # systems with scores of which every pair is compared
@@ -62,31 +61,29 @@ _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 @dataclass(frozen=True)
 class Methods:
-    """Paragraphs with marked citations, what may be claimed, and the entries of BibTeX that are
-    cited, by key.
-    """
+    """Paragraphs with marked citations, and what may be claimed."""
 
     paragraphs: tuple[str, ...]
     claims: tuple[str, ...]
-    entries: Mapping[str, str]
 
     @property
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
-        claims = "\n".join(f"- {_cited(claim)}" for claim in self.claims)
+        claims = "\n".join(f"- {in_markdown(claim)}" for claim in self.claims)
         parts = ["## Methods", *map(_cited, self.paragraphs), "## What may be claimed", claims]
         return "\n\n".join(parts) + "\n"
+
+    @property
+    def bibliography(self) -> str:
+        """The entries of BibTeX that are cited, sorted by key."""
+        keys = ",".join(_MARK.findall(" ".join(self.paragraphs))).split(",")
+        known = references()
+        return "\n".join(known[key] for key in sorted(set(keys)))
 
     def with_scores(self, scores: Methods) -> Methods:
         """Add those of the metrics of a run's answers."""
         claims = tuple(f"Metrics: {claim}" for claim in scores.claims)
-        entries = {**self.entries, **scores.entries}
-        return Methods(self.paragraphs + scores.paragraphs, self.claims + claims, entries)
-
-    @property
-    def bibliography(self) -> str:
-        """As BibTeX, sorted by key."""
-        return "\n".join(entry for _, entry in sorted(self.entries.items()))
+        return Methods(self.paragraphs + scores.paragraphs, self.claims + claims)
 
 
 def _cited(text: str) -> str:
@@ -98,7 +95,7 @@ def references() -> dict[str, str]:
     """Read the shipped ``references.bib``: the text of each entry, by key."""
     text = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
     entries = re.finditer(r"^@\w+\{([^,]+),\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)
-    return {entry[1]: entry[0] for entry in entries}
+    return {entry[1]: entry[0].replace("VERSION", __version__) for entry in entries}
 
 
 def methods(
@@ -110,7 +107,6 @@ def methods(
     stopped). ``intervals`` are the kinds that its tables have (`intervals_of`).
     """
     axes = manifest["axes"]
-    answering = [*axes["generator"].values(), *axes["judge"].values()]
     parameters = manifest["parameters"]
     changed = [
         f"{name} = {parameters[name]}"
@@ -129,8 +125,7 @@ def methods(
         "changed": changed,
         "minilm": "MiniLM" in str(axes),
     }
-    revision = (manifest["git"] or {}).get("revision", "")
-    return _written("run", facts, [one for one in answering if "provider" in one], revision)
+    return _written("run", facts)
 
 
 def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods:
@@ -159,7 +154,7 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
         "clusters": 0 if clusters is None else clusters.nunique(dropna=False),
         "intervals": sorted(intervals),
     }
-    return _written("scores", facts, [model] if model else [])
+    return _written("scores", facts)
 
 
 def are_compared(table: pd.DataFrame) -> bool:
@@ -187,10 +182,8 @@ def _metrics_by_source(columns: Sequence[str]) -> dict[str, list[str]]:
     return names
 
 
-def _written(
-    part: str, facts: Mapping[str, Any], models: Iterable[Mapping[str, Any]], revision: str = ""
-) -> Methods:
-    """Fill ``methods.jinja`` in; of the entries those that the paragraphs cite are kept."""
+def _written(part: str, facts: Mapping[str, Any]) -> Methods:
+    """Fill ``methods.jinja`` in; not escaped here, but where it is written as Markdown."""
     texts = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
     texts.filters |= {
         "listed": _listed,
@@ -200,14 +193,9 @@ def _written(
         "cited": _citation,
     }
     source = Path(__file__).with_name("methods.jinja").read_text(encoding="utf-8")
-    text = texts.from_string(source).render(
-        facts, part=part, version=__version__, resamples=RESAMPLES
-    )
-    paragraphs, claims = (_paragraphs(half) for half in text.split("=====\n"))
-    known = references() | {"ragbench": _ragbench_entry(revision)}
-    known |= {_key(model): _model_entry(model) for model in models}
-    keys = {key for marked in _MARK.findall(" ".join(paragraphs)) for key in marked.split(",")}
-    return Methods(paragraphs, claims, {key: known[key] for key in keys})
+    facts = {**facts, "part": part, "version": __version__, "resamples": RESAMPLES}
+    text = texts.from_string(source).render(facts)
+    return Methods(*map(_paragraphs, text.split("=====\n")))
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:
@@ -247,36 +235,5 @@ def _model(model: Mapping[str, Any]) -> str:
     digest = (model.get("digest") or "not known")[:12]
     words = [model["provider"], f"digest {digest}", model.get("weights"), model.get("server")]
     words.append(_settings(dict(sorted(options.items()))))
-    keys = [_key(model)]
-    if model["provider"] == "ollama":
-        keys.append("ollama")
-    return f"{model['model']} ⟦{','.join(keys)}⟧ ({', '.join(filter(None, words))})"
-
-
-# -- entries of BibTeX
-
-
-def _entry(key: str, /, **fields: str) -> str:
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return f"@misc{{{key},\n{lines}\n}}\n"
-
-
-def _ragbench_entry(revision: str) -> str:
-    note = f"Version {__version__}"
-    if revision:
-        note += f", revision {revision[:12]}"
-    title = "{ragbench}: a research workbench for evaluating retrieval-augmented generation"
-    return _entry("ragbench", author="{The ragbench authors}", title=title, year="2026", note=note)
-
-
-def _key(model: Mapping[str, Any]) -> str:
-    return "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
-
-
-def _model_entry(model: Mapping[str, Any]) -> str:
-    name = in_latex(model["model"])
-    where = in_latex(model["provider"])
-    if model["provider"] == "ollama":
-        where = rf"\url{{https://ollama.com/library/{model['model'].partition(':')[0]}}}"
-    note = f"Digest {(model.get('digest') or 'not known')[:12]}"
-    return _entry(_key(model), key=name, title=f"{{{name}}}", howpublished=where, note=note)
+    cited = " ⟦ollama⟧" if model["provider"] == "ollama" else ""
+    return f"{model['model']}{cited} ({', '.join(filter(None, words))})"

@@ -312,15 +312,14 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
     assert "thesis_grade" not in told.split("Answers were graded")[0]
 
 
-def test_every_citation_has_its_entry_and_every_entry_is_cited(live_run, exported):
+def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
     bib = (exported.folder / "references.bib").read_text()
     marked = re.findall(r"@([\w:.-]+)[\];]", (exported.folder / "methods.md").read_text())
     assert cited(exported.folder) == set(marked)
     assert set(marked) == {
-        "ragbench", "elyagouby2024", "ollama", "model:llama3-8b", "manski1990bounds", "clopper1934",
+        "ragbench", "elyagouby2024", "ollama", "manski1990bounds", "clopper1934",
     }  # fmt: skip
-    assert f"revision {load_manifest(live_run)['git']['revision'][:12]}" in bib
-    assert DIGEST[:12] in bib
+    assert f"Version {rb.__version__}" in bib
     assert problems(bib) == []
 
 
@@ -595,12 +594,12 @@ def test_references_are_whole():
         assert {"author", "title"} <= set(fields), key
         assert key == "ollama" or re.fullmatch(r"(19|20)\d\d", fields["year"]), key
         assert problems(" ".join(fields.values())) == [], key
-    assert len(references()) == 16
+    assert len(references()) == 17
 
 
 def test_a_marked_key_becomes_a_citation_of_pandoc_and_the_text_around_it_is_escaped():
     text = "BM25* ⟦robertson2009bm25,liu2024lost⟧ ($k$)."
-    made = Methods((text,), (), {}).markdown
+    made = Methods((text,), ()).markdown
     assert r"BM25\* [@robertson2009bm25; @liu2024lost] (\$k\$)." in made
 
 
