@@ -12,6 +12,7 @@ asked with the longest prompts first.
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,18 +28,18 @@ from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop, load_minihop_probes
 from ragbench.data.relevance import document_clusters
 from ragbench.errors import DataError, check_known
-from ragbench.experiment import Cell, Experiment
+from ragbench.experiment import Experiment
 from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import as_frame, measure_answers
 from ragbench.labelling.exam import exam_grades
 from ragbench.labelling.grades import GRADE_COLUMNS, grade
-from ragbench.llm import Cassette, chat_model, model_name
+from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.lexical import contained, exact_match, token_f1
 from ragbench.papers import NOT_COMPARABLE, ragchecker, thesis
 from ragbench.paths import cache_dir, packaged_data, results_dir, sha256_of, written_whole
 from ragbench.records import Answer, Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.retrieval import llm_decomposer
-from ragbench.retrieval.base import Index, Scopes
+from ragbench.retrieval.base import ranked
 from ragbench.stats import Interval, ppi_shares
 
 # of the order in which questions are asked; drawn before any answer was labelled
@@ -59,34 +60,21 @@ WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
 
 
-@dataclass(frozen=True)
-class _RecordedGrid:
-    """One grid of a recording: how many questions of the order, and the settings of its Experiment
-    for some of them.
-    """
-
-    questions: int
-    settings: Callable[[list[Question], Dataset], dict[str, Any]]
-    chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: (
-        ordered[:count]
-    )
-    decomposes: bool = False  # the model derives MLQ's questions; it answers none
-    # each is asked under its name; none: the thesis's
-    prompts: Mapping[str, str] = field(default_factory=dict)
+# -- who is asked what
 
 
-class Assigned(Index):
+@dataclass
+class Assigned:
     """Finds what a table says: for each query text, ids of documents in their order."""
 
+    chunks: Sequence[Chunk]
     documents: Mapping[str, Sequence[str]]
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def search(self, queries: Sequence[str], k: int, scope: Any = None) -> list[list[Hit]]:
+        """Return the documents of each query, the first k."""
         chunks = {chunk.doc_id: chunk for chunk in self.chunks}
-        hits = []
-        for query in queries:
-            names = self.documents[query][:k]
-            hits.append([Hit(chunks[name], 1.0, rank) for rank, name in enumerate(names, 1)])
-        return hits
+        found = [self.documents[query][:k] for query in queries]
+        return [ranked((chunks[name], 1.0) for name in names) for names in found]
 
 
 def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
@@ -94,34 +82,28 @@ def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
     return [Chunk(d.id, d.text, d.id, d.title) for d in documents]
 
 
-def _thesis_grid(
-    questions: list[Question],
-    _: Dataset,
-    names: Sequence[str] = (),
-    N: Sequence[int] = (),
-    gold: bool = False,
-) -> dict[str, Any]:
-    """Return the settings of the thesis's retrievers, and with ``gold`` of the gold documents
-    uncut.
-    """
+def _of_thesis(_: Dataset, names: Sequence[str], N: Sequence[int]) -> dict[str, Any]:
+    """Return the settings of the thesis's retrievers."""
     every = thesis.retrievers()
-    retrievers = {name: every[name] for name in names or WITHOUT_MLQ}
-    k = {name: thesis.TOP_K[name] for name in retrievers}
-    if not gold:
-        return {"chunker": {"semantic": semantic_chunks}, "retriever": retrievers, "k": k, "N": N}
-
-    def keep(cell: Cell) -> bool:
-        of_gold = cell.retriever == GOLD
-        return not cell.N or ((cell.chunker == "documents") == of_gold == (cell.N == ALL_OF_GOLD))
-
-    documents = {q.text: q.meta["doc_ids"] for q in questions}
     return {
-        "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
-        "retriever": {**retrievers, GOLD: partial(Assigned, documents=documents)},
-        "k": k,
-        "N": (*N, ALL_OF_GOLD),
-        "keep": keep,
+        "chunker": {"semantic": semantic_chunks},
+        "retriever": {name: every[name] for name in names},
+        "k": {name: thesis.TOP_K[name] for name in names},
+        "N": N,
     }
+
+
+def _with_gold(data: Dataset) -> dict[str, Any]:
+    """Return the settings of the thesis's retrievers at N = 300, and of whole gold documents."""
+    settings = _of_thesis(data, WITHOUT_MLQ, (0, 300, ALL_OF_GOLD))
+    documents = {question.text: question.meta["doc_ids"] for question in data.questions}
+    settings["chunker"]["documents"] = whole_documents
+    settings["retriever"][GOLD] = partial(Assigned, documents=documents)
+    gold = ("documents", GOLD, ALL_OF_GOLD)
+    plain = {("semantic", name, 300) for name in WITHOUT_MLQ}
+    kept = {("none", QUERY_ONLY, 0), gold, *plain}
+    settings["keep"] = lambda cell: (cell.chunker, cell.retriever, cell.N) in kept
+    return settings
 
 
 def evidence_passages(question: Question, data: Dataset) -> dict[str, list[Document]]:
@@ -131,72 +113,84 @@ def evidence_passages(question: Question, data: Dataset) -> dict[str, list[Docum
     namesake is the beginning of another document (``data/minihop/namesakes.json``).
     """
     documents = {document.id: document for document in data.documents}
-    facts = question.meta["supporting_facts"]
-    hops = []
-    for title in question.meta["doc_ids"]:
-        places = [place for name, place in facts if name == title]
-        hops.append(_passage(documents[title], places))
-    before, after = (_passage(documents[title], (0, 1)) for title in _namesakes()[question.id])
-    evidence = {FIRST: hops[:1], SECOND: hops[1:], BOTH: hops}
-    among = {f"{name} and namesakes": [before, *shown, after] for name, shown in evidence.items()}
-    return {**evidence, NEITHER: [before, after], **among}
+    places: dict[str, set[int]] = {title: set() for title in question.meta["doc_ids"]}
+    for title, place in question.meta["supporting_facts"]:
+        places[title].add(place)
+    hops = [_passage(documents[title], sorted(some)) for title, some in places.items()]
+    before, after = (_passage(documents[title], [0, 1]) for title in _namesakes()[question.id])
+    passages = {NEITHER: [before, after], FIRST: hops[:1], SECOND: hops[1:], BOTH: hops}
+    for name, among in zip(EVIDENCE[1:], DISTRACTED, strict=True):
+        passages[among] = [before, *passages[name], after]
+    return passages
 
 
-def _passage(document: Document, places: Iterable[int]) -> Document:
-    places = sorted(set(places))
+@functools.cache
+def _namesakes() -> dict[str, list[str]]:
+    return json.loads(packaged_data("minihop", "namesakes.json").read_text(encoding="utf-8"))
+
+
+def _passage(document: Document, places: Sequence[int]) -> Document:
     sentences = [document.sentences[place].strip() for place in places]
     name = f"{document.id}#{','.join(map(str, places))}"
     return Document(name, document.title, " ".join([f"{document.title}.", *sentences]))
 
 
-def _namesakes() -> dict[str, list[str]]:
-    return json.loads(packaged_data("minihop", "namesakes.json").read_text(encoding="utf-8"))
-
-
-def _evidence_grid(
-    questions: list[Question], minihop: Dataset, conditions: Sequence[str]
-) -> dict[str, Any]:
+def _of_evidence(data: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
     """Return the settings of the evidence experiment: a condition is a retriever that finds what is
     assigned.
     """
-    shown: dict[str, Document] = {}
-    assigned: dict[str, dict[str, list[str]]] = {name: {} for name in (*EVIDENCE, *DISTRACTED)}
-    for question in questions:
-        for name, passages in evidence_passages(question, minihop).items():
-            assigned[name][question.text] = [passage.id for passage in passages]
-            shown |= {passage.id: passage for passage in passages}
-    laid_out = replace(minihop, questions=tuple(questions), documents=tuple(shown.values()))
+    documents: dict[str, Document] = {}
+    assigned: dict[str, dict[str, list[str]]] = {name: {} for name in conditions}
+    for question in data.questions:
+        passages = evidence_passages(question, data)
+        for name in EVIDENCE + DISTRACTED:
+            documents |= {passage.id: passage for passage in passages[name]}
+        for name in conditions:
+            assigned[name][question.text] = [passage.id for passage in passages[name]]
+    laid_out = replace(data, documents=tuple(documents.values()))
     return {
         "data": {"minihop": laid_out},
         "chunker": {"documents": whole_documents},
         "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
-        "k": (4,),
+        "k": 4,
         "N": (0, ALL_OF_GOLD),
     }
 
 
-def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]:
-    return [question for question in ordered if len(question.meta["doc_ids"]) == 2][:count]
+def _two_hops() -> list[Question]:
+    ordered = in_order(load_minihop())
+    return [question for question in ordered if len(question.meta["doc_ids"]) == 2]
 
 
+@dataclass(frozen=True)
+class _RecordedGrid:
+    """One grid of a recording: how many questions of an order, and the settings of its Experiment
+    for a data set of them.
+    """
+
+    questions: int
+    settings: Callable[[Dataset], dict[str, Any]]
+    order: Callable[[], list[Question]] = lambda: in_order(load_minihop())
+    decomposes: bool = False  # the model derives MLQ's questions; it answers none
+    # each is asked under its name; none: the thesis's
+    prompts: Mapping[str, str] = field(default_factory=dict)
+
+
+_BM25 = partial(_of_thesis, names=["BM25"])
+_MLQ = partial(_of_thesis, names=["MLQ"])
 GRIDS = {
-    "retrievers": _RecordedGrid(180, partial(_thesis_grid, N=(0, 300), gold=True)),
-    "thesis": _RecordedGrid(60, partial(_thesis_grid, N=(0, 1000))),  # the published N
-    "budgets": _RecordedGrid(100, partial(_thesis_grid, names=["BM25"], N=(0, *thesis.CUTOFFS))),
-    "evidence": _RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
-    "distracted": _RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
+    "retrievers": _RecordedGrid(180, _with_gold),
+    # the published N
+    "thesis": _RecordedGrid(60, partial(_of_thesis, names=WITHOUT_MLQ, N=(0, 1000))),
+    "budgets": _RecordedGrid(100, partial(_BM25, N=(0, *thesis.CUTOFFS))),
+    "evidence": _RecordedGrid(100, partial(_of_evidence, conditions=EVIDENCE), _two_hops),
+    "distracted": _RecordedGrid(100, partial(_of_evidence, conditions=DISTRACTED), _two_hops),
     "probes": _RecordedGrid(
-        80,
-        partial(_thesis_grid, names=["BM25"], N=(0, 300)),
-        lambda _, __, count: in_order(load_minihop_probes())[:count],
+        80, partial(_BM25, N=(0, 300)), lambda: in_order(load_minihop_probes())
     ),
-    "mlq": _RecordedGrid(60, partial(_thesis_grid, names=["MLQ"], N=(300, 1000))),
-    "decompositions": _RecordedGrid(
-        180, partial(_thesis_grid, names=["MLQ"], N=thesis.CUTOFFS), decomposes=True
-    ),
-    "prompts": _RecordedGrid(
-        50, partial(_thesis_grid, names=["BM25"], N=(1000,)), prompts=ragchecker.PROMPTS
-    ),
+    "mlq": _RecordedGrid(60, partial(_MLQ, N=(300, 1000))),
+    "decompositions": _RecordedGrid(180, partial(_MLQ, N=thesis.CUTOFFS), decomposes=True),
+    "prompts": _RecordedGrid(50, partial(_BM25, N=(1000,)), prompts=ragchecker.PROMPTS),
 }
 
 
@@ -210,8 +204,8 @@ class _Recording:
 
     model: str
     licence: str  # of the weights
-    options: Mapping[str, Any] = field(default_factory=dict)
-    grids: tuple[str, ...] = tuple(GRIDS)
+    options: Mapping[str, Any]
+    grids: tuple[str, ...]
 
     def chat_model(self, **options: Any) -> Any:
         """Return the model; it starts no server before its first call."""
@@ -228,6 +222,7 @@ _QWEN = _Recording(
         "num_predict": 128,
         "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     },
+    ("retrievers", "evidence", "distracted", "probes", "thesis", "mlq"),
 )
 RECORDINGS = {
     # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a
@@ -236,13 +231,10 @@ RECORDINGS = {
         "smollm2",
         "Apache-2.0",
         {"num_ctx": 2048, "num_predict": 128},
-        tuple(
-            grid for grid in GRIDS if grid not in ("thesis", "mlq", "prompts")
-        ),  # "budgets" has N = 1000 for BM25
+        # "budgets" has N = 1000 for BM25
+        ("retrievers", "budgets", "evidence", "distracted", "probes", "decompositions"),
     ),
-    "qwen": replace(
-        _QWEN, grids=("retrievers", "evidence", "distracted", "probes", "thesis", "mlq")
-    ),
+    "qwen": _QWEN,
     # RAGChecker's prompts do not ask for one sentence.
     "qwen_prompts": replace(
         _QWEN, options={**_QWEN.options, "num_predict": 512}, grids=("prompts",)
@@ -268,29 +260,22 @@ def grid_experiment(
     ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
     check_known("grid", [grid], GRIDS)
-    minihop = load_minihop()
     plan = GRIDS[grid]
-    planned = plan.chosen(in_order(minihop), minihop, plan.questions)
-    asked = [q for q in planned if questions is None or q.id in questions]
-    axes = {
-        "data": {"minihop": replace(minihop, questions=tuple(asked))},
-        **plan.settings(asked, minihop),
-    }
+    asked = [q for q in plan.order()[: plan.questions] if questions is None or q.id in questions]
+    data = replace(load_minihop(), questions=tuple(asked))
+    axes = {"data": {"minihop": data}, "match": "exact", **plan.settings(data)}
     settings = {"generator": {name: _recording(name).chat_model()}, "concurrency": 1, **settings}
+    (model,) = settings["generator"].values()
     if plan.prompts:
-        (model,) = settings["generator"].values()
-        settings |= {"generator": dict.fromkeys(plan.prompts, model), "prompts": dict(plan.prompts)}
+        settings["generator"] = dict.fromkeys(plan.prompts, model)
+        settings["prompts"] = dict(plan.prompts)
     if plan.decomposes:
-        (model,) = settings.pop("generator").values()
-        settings.pop("judge", None)
+        del settings["generator"]
         # A list of questions that ended by length is still a list.
-        decompose = llm_decomposer(
-            model, cassette=settings.get("cassette"), concurrency=1, on_length="keep"
-        )
-        axes["retriever"] = {
-            label: partial(build, decompose=decompose) for label, build in axes["retriever"].items()
-        }
-    return Experiment(f"{name}-{grid}", match="exact", **axes, **settings)
+        options = {"concurrency": 1, "on_length": "keep", "cassette": settings.get("cassette")}
+        decompose = llm_decomposer(model, **options)
+        axes["retriever"] = {"MLQ": partial(axes["retriever"]["MLQ"], decompose=decompose)}
+    return Experiment(f"{name}-{grid}", **axes, **settings)
 
 
 def _recording(name: str) -> _Recording:
@@ -318,14 +303,13 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     """
     about = manifest(name, folder)["file"]
     file = _file(about["name"], folder)
-    got = sha256_of(file)
-    if got != about["sha256"]:
-        expected = f"{about['sha256']}, as {name}.json says"
-        raise DataError(f"{file.name} has sha256 {got}", expected, "restore both files")
+    if sha256_of(file) != about["sha256"]:
+        got = f"{file.name} has sha256 {sha256_of(file)}"
+        raise DataError(got, f"{about['sha256']}, as {name}.json says", "restore both files")
     return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
 
 
-def replay_file(file: Path, command: str | None = None) -> Cassette:
+def replay_file(file: Path, command: str = "") -> Cassette:
     """Open a shipped file of replies in replay mode, imported once into the cache."""
     kept = cache_dir(FOLDER) / f"{file.name.partition('.')[0]}-{sha256_of(file)[:16]}.sqlite"
     if not kept.exists():
@@ -341,10 +325,9 @@ def recorded_grades(questions: Sequence[Question], answers: Sequence[Answer]) ->
 
     Recorded are all answers that have a reference grade; another one is a CallError.
     """
-    with replay_file(_file("qwen_grades.jsonl.gz", None)) as cassette:
-        return grade(
-            _recording("qwen").chat_model(), questions, answers, cassette=cassette, progress=False
-        )
+    judge = _recording("qwen").chat_model()
+    with replay_file(packaged_data(FOLDER, "qwen_grades.jsonl.gz")) as cassette:
+        return grade(judge, questions, answers, cassette=cassette, progress=False)
 
 
 def recorded_exam(name: str, questions: int | None = None) -> pd.DataFrame:
@@ -352,37 +335,28 @@ def recorded_exam(name: str, questions: int | None = None) -> pd.DataFrame:
 
     ``questions``: the first so many of its order; None: all that are recorded.
     """
-    recorded = EXAMS[name]
     judge = _recording(name).chat_model(num_ctx=8192, num_predict=64)
+    first = min(EXAMS[name], questions or EXAMS[name])
     with replay_file(packaged_data("mtrag", f"{name}.jsonl.gz")) as cassette:
-        first = min(recorded, questions or recorded)
         graded = exam_grades(judge, questions=first, cassette=cassette, progress=False)
     return graded.assign(judge=name)
 
 
-def rows(name: str, grid: str, *, model: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the rows of the questions that a recording covers of a grid; no answer has a grade.
+def rows(name: str, grid: str) -> pd.DataFrame:
+    """Return the replayed rows of the questions that a recording covers of a grid; no answer has a
+    grade.
 
-    ``model``: the name of a chat model (or a mapping) that is asked now, with the recording's
-    options where it names no others; a run that was broken off goes on. None replays. A prompt
-    without a recorded reply is a CallError.
+    A prompt without a recorded reply is a CallError. Another model is asked by
+    ``grid_experiment(name, grid, generator={"mine": model}).run()``.
     """
     about = manifest(name)
-    recording = _recording(name)
     covered = about["grids"][grid]["questions"]
     if not covered:
         return as_frame([])
-    if model:
-        limits = {key: value for key, value in recording.options.items() if key != "digest"}
-        asked = model_name(model)
-        folder = results_dir(FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-live")
-        generator = {asked: chat_model(model, **limits)}
-        return grid_experiment(name, grid, covered, folder=folder, generator=generator).run()
     folder = results_dir(FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
     with replay(name) as cassette:
-        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette).run(
-            progress=False
-        )
+        experiment = grid_experiment(name, grid, covered, folder=folder, cassette=cassette)
+        return experiment.run(progress=False)
 
 
 def evidence_rows() -> pd.DataFrame:
@@ -393,10 +367,9 @@ def evidence_rows() -> pd.DataFrame:
     model and condition.
     """
     parts = []
-    for name, recording in RECORDINGS.items():
-        plans = manifest(name)["grids"]
-        planned = [grid for grid in ("evidence", "distracted") if grid in recording.grids]
-        parts += [rows(name, grid) for grid in planned if plans[grid]["covered"]]
+    for name in ("smollm2", "qwen"):
+        parts += [rows(name, grid) for grid in ("evidence", "distracted")]
+    parts = [part for part in parts if len(part)]
     shared = set.intersection(*(set(part["question_id"]) for part in parts))
     joined = pd.concat(parts, ignore_index=True)
     joined["condition"] = joined["retriever"].replace(QUERY_ONLY, "question alone")
@@ -466,32 +439,12 @@ def thesis_rows(
     graded), "note": as the ledger has them.
     """
     check_known("table", [table], ("Table 3.2", "Table 3.3"))
-    if model is None:
-        return _recorded_thesis_rows(table)
-    dataset = load_dataset(data, thesis.DATA)
-    dataset = replace(dataset, questions=dataset.questions[:limit])
-    models = thesis.models(model, judge, cassette)
-    rows = thesis.experiment(table, dataset, models).run(progress=False)
-    rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
-    for name, metric in STRING_METRICS.items():
-        rows[name] = measure_answers(rows, metric)
-    rows.attrs = {
-        "data": f"{dataset.name} ({len(dataset.questions)} questions)",
-        "decomposer": models.names["decomposer"],
-        "generator": models.names["generator"],
-        "graded": f"judge {models.names['judge']}",
-        "note": None,
-    }
-    return rows
-
-
-def _recorded_thesis_rows(table: str) -> pd.DataFrame:
+    if model is not None:
+        return _live_thesis_rows(table, thesis.models(model, judge, cassette), data, limit)
     rows = hotpotqa_rows()
-    if table == "Table 3.2":
-        rows = rows[rows["retriever"].isin([QUERY_ONLY, "BM25"])]
-    else:
-        rows = rows[rows["N"].isin([0, 1000])]
-    rows = rows.reset_index(drop=True)
+    of_bm25 = rows["retriever"].isin([QUERY_ONLY, "BM25"])
+    kept = of_bm25 if table == "Table 3.2" else rows["N"].isin([0, 1000])
+    rows = rows[kept].reset_index(drop=True)
     model = rows["model"].iloc[0]
     rows.attrs = {
         "data": f"hotpotqa ({rows['question_id'].nunique()} questions)",
@@ -501,6 +454,26 @@ def _recorded_thesis_rows(table: str) -> pd.DataFrame:
         "note": HOTPOTQA_NOTE,
     }
     return rows
+
+
+def _live_thesis_rows(
+    table: str, models: thesis.Models, data: str, limit: int | None
+) -> pd.DataFrame:
+    dataset = load_dataset(data, thesis.DATA)
+    dataset = replace(dataset, questions=dataset.questions[:limit])
+    rows = thesis.experiment(table, dataset, models).run(progress=False)
+    rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
+    for name, metric in STRING_METRICS.items():
+        rows[name] = measure_answers(rows, metric)
+    about = {"data": f"{dataset.name} ({len(dataset.questions)} questions)", **models.names}
+    rows.attrs = about | {"graded": f"judge {about.pop('judge')}", "note": None}
+    return rows
+
+
+def _shares(rows: pd.DataFrame, values: np.ndarray, of: np.ndarray | None = None) -> list[Interval]:
+    """Return the means of columns of rows that all have their label, over clusters."""
+    one_stratum = np.zeros(len(rows))
+    return ppi_shares(values, 0 * values, one_stratum, of=of, clusters=rows["cluster"], weight=0)
 
 
 def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -513,10 +486,8 @@ def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     """
     found = []
     for name, part in rows.groupby(by, sort=False):
-        is_grade = (part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)).astype(float)
-        shares = ppi_shares(
-            is_grade, 0 * is_grade, np.zeros(len(part)), clusters=part["cluster"], weight=0
-        )
+        is_grade = part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)
+        shares = _shares(part, is_grade.astype(float))
         for column, share in zip(GRADE_COLUMNS, shares, strict=True):
             found.append((name, column, share.estimate, share.low, share.high, len(part)))
     return pd.DataFrame(found, columns=[by, "grade", "share", "low", "high", "n"])
@@ -534,11 +505,7 @@ def grade_difference(
     kept = rows[plus | minus]
     sign = plus[kept.index].astype(int) - minus[kept.index].astype(int)
     value = (sign * kept["grade"].isin(grades)).to_numpy(float)[:, None]
-    of = (sign > 0).to_numpy()
-    one_stratum = np.zeros(len(kept))
-    (difference,) = ppi_shares(
-        value, 0 * value, one_stratum, of=of, clusters=kept["cluster"], weight=0
-    )
+    (difference,) = _shares(kept, value, of=(sign > 0).to_numpy())
     return difference
 
 
@@ -555,11 +522,10 @@ def every_label() -> pd.DataFrame:
     Columns: question_id, answer, grade, second_grade, inclusion_probability, file.
     """
     columns = ["question_id", "answer", "grade", "second_grade", "inclusion_probability"]
+    folder = packaged_data("minihop", "labels", "answers")
     parts = []
     for name in LABEL_FILES:
-        labels = pd.read_json(
-            packaged_data("minihop", "labels", "answers", f"{name}_answers.jsonl"), lines=True
-        )
+        labels = pd.read_json(folder / f"{name}_answers.jsonl", lines=True)
         parts.append(labels.reindex(columns=columns).assign(file=name))
     return pd.concat(parts, ignore_index=True)
 
@@ -575,11 +541,11 @@ def graded_in_two_files() -> pd.DataFrame:
     """Return the answers that readings blind to each other graded in two files: question_id,
     answer, grade, again.
     """
-    every = every_label()
     pair = ["question_id", "answer"]
+    every = every_label()[[*pair, "grade"]]
     later = every[every.duplicated(pair)].drop_duplicates(pair)
-    first = reference_grades()[[*pair, "grade"]]
-    return later[[*pair, "grade"]].rename(columns={"grade": "again"}).merge(first, on=pair)
+    later = later.rename(columns={"grade": "again"})
+    return later.merge(every.drop_duplicates(pair), on=pair)
 
 
 def with_reference_grades(rows: pd.DataFrame) -> pd.DataFrame:

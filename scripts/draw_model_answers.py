@@ -34,6 +34,7 @@ from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
 from ragbench.data.relevance import document_clusters
+from ragbench.experiment.rows import answers_of
 from ragbench.text.sentences import split_sentences
 
 SECOND = 150
@@ -136,13 +137,11 @@ def to_check(name: str) -> list[RagResult]:
     read.
     """
     recording, grid, n, _, axis = CLAIMS[name]
-    covered = recordings.manifest(recording)["grids"][grid]["questions"]
-    experiment = recordings.grid_experiment(recording, grid, covered)
     rows = recordings.rows(recording, grid)
     first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
     wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(n)
     results = []
-    for row in experiment.answers(rows[wanted]).itertuples():
+    for row in answers_of(rows[wanted]).itertuples():
         claims = (f'The answer to "{row.question}" is: {row.reference}.', *row.references)
         results.append(
             RagResult(

@@ -68,27 +68,19 @@ def test_doctor_lists_the_models_of_a_running_ollama(command, fake, monkeypatch)
     assert "1 models: llama3:8b" in command("doctor")
 
 
-def test_doctor_asks_a_model_two_questions_with_its_options(command, fake, capsys):
-    model = ["doctor", "--model", "ollama:llama3:8b", "--host", fake.url]
+def test_doctor_asks_a_model_with_its_options(command, fake, monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", fake.url)
+    model = ["doctor", "--model", "ollama:llama3:8b"]
     cli.main([*model, "--options", "num_ctx=2048", "reasoning=false"])
-    out = capsys.readouterr().out
-    assert "ok  model   ollama:llama3:8b, digest" in out
-    assert "ok  speed" in out
-    assert "ok  labels  kept to at once" in out
-    assert "rb.measure_judge(" in out
-    assert [(call.body["options"]["num_ctx"], call.body["think"]) for call in fake.calls] == [
-        (2048, False)
-    ] * 2
-    fake.fault = lambda prompt, before: Fault("answer", "not JSON") if "library" in prompt else None
+    (call,) = fake.calls
+    assert (call.body["options"]["num_ctx"], call.body["think"]) == (2048, False)
+    out = command(*model)
+    assert re.search(r"ok  model +ollama:llama3:8b, digest .* s for \d+ tokens", out)
+    assert re.search(r"ok  labels +kept to at once", out)
+    fake.fault = lambda prompt, before: Fault("answer", "not JSON")
     assert "NO  labels" in command(*model, status=1)
-    assert "NO  model" in command(*model[:-1], "127.0.0.1:9", status=1)
-
-
-def test_doctor_says_slower_than_instead_of_a_speed_it_did_not_see(fake, monkeypatch):
-    monkeypatch.setattr(doctor, "DEADLINE_S", 0.2)
-    fake.latency_s = 2
-    (check,) = doctor.model_checks(fake.model())
-    assert "slower than 48 tokens in" in check.what
+    away = command(*model, "--options", "host=127.0.0.1:9", status=1)
+    assert "NO  model" in away
 
 
 def test_data_generate_writes_what_passed_and_says_what_was_rejected(
@@ -111,18 +103,16 @@ def test_data_generate_writes_what_passed_and_says_what_was_rejected(
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():
-    rows = {
-        "retriever": ["A", "A", "B", "B", "LLM only"],
-        "N": [10, 10, 10, 10, 0],
-        "k": [5, 5, 5, 5, 0],
-    }
-    rows |= {
-        "ir_score": [1.0, 0.5, None, None, None],
-        "grade": pd.array([5, 1, 5, None, 4], "Int64"),
-    }
-    rows |= {"data": "d", "chunker": ["c"] * 4 + ["none"], "generator": "g", "judge": "j"}
-    said = cli._run_summary(pd.DataFrame(rows))
-    assert said.splitlines()[1] == "mean IR score at N tokens (2 rows without)"
+    rows = pd.DataFrame(
+        {
+            "retriever": ["A", "A", "B", "B", "LLM only"],
+            "N": [10, 10, 10, 10, 0],
+            "ir_score": [1.0, 0.5, None, None, None],
+            "grade": pd.array([5, 1, 5, None, 4], "Int64"),
+        }
+    ).assign(data="d", chunker="c", k=5, generator="g", judge="j")
+    said = cli._run_summary(rows)
+    assert "mean IR score at N tokens (2 rows without)" in said
     assert re.search(r"^A +0\.750$", said, re.M)
     assert "share of grade 5 at N tokens (1 rows without)" in said
     assert re.search(r"^B +- +1\.000$|^B +1\.000 +-$", said, re.M)
@@ -173,46 +163,21 @@ def test_the_package_runs_as_a_module():
     assert "there is no folder" in done.stderr
 
 
-def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monkeypatch):
+def test_an_experiment_file_is_planned_and_run(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
-    write_lines(
-        tmp_path / "q.jsonl",
-        {
-            "id": "q1",
-            "question": "Who is number 1?",
-            "answer": "Ann1",
-            "references": ["Ann1 is it."],
-        },
-        {
-            "id": "q2",
-            "question": "Who is number 2?",
-            "answer": "Ann2",
-            "references": ["Ann2 is it."],
-        },
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "experiment.yaml"
+    path.write_text(
+        "name: run two\ndata: {few: {use: minihop, limit: 2}}\nchunker: token_chunks\n"
+        "retriever: BM25\nk: 2\nN: [100]\n"
     )
-    write_lines(
-        tmp_path / "d.jsonl",
-        *({"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)),
-    )
-    for name, size in (("one", 50), ("run two", 4)):
-        (tmp_path / f"{name}.yaml").write_text(
-            f"name: {name}\ndata: {{mine: {{questions: q.jsonl, documents: d.jsonl}}}}\n"
-            f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: "
-            "BM25\nk: 2\nN: [100]\n"
-        )
-    assert "retrieve" in command("plan", tmp_path / "one.yaml")
-    for name in ("one", "run two", "one"):
-        out = command("run", tmp_path / f"{name}.yaml")
-        assert out.startswith("2 rows, 0 failed")
+    for place in ([path], [tmp_path], []):
+        assert "retrieve" in command("plan", *place)
+        out = command("run", *place)
+        assert out.startswith("2 rows, 0 failed, in results/run two")
         assert "mean IR score at N tokens (0 rows without)" in out
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
-        folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
-        assert f"next: ragbench export {folder} --to" in out
-    (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
-    monkeypatch.chdir(tmp_path)
-    for there in ([tmp_path], []):
-        assert command("run", *there).startswith("2 rows, 0 failed, in results/run two")
-        assert "retrieve" in command("plan", *there)
+        assert f"next: ragbench export {shlex.quote('results/run two')} --to" in out
 
 
 def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
@@ -230,16 +195,14 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
 
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
     folder = packaged_data("minihop")
+    files = (folder / "questions.jsonl", folder / "documents.jsonl")
+    assert command("validate", *files) == "0 problems, 0 notes\n"
     bad = tmp_path / "q.jsonl"
-    said = command("validate", folder / "questions.jsonl", folder / "documents.jsonl")
-    assert said == "0 problems, 0 notes\n"
     noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}
-    write_lines(bad, noted)
-    out = command("validate", bad)
-    assert "x: note: the answer 'b' is not in its evidence word for word" in out
-    assert "0 problems, 1 note\n" in out
     write_lines(bad, noted, {"id": "y", "question": "a", "answer": "b"})
-    assert "1 problem, 1 note\n" in command("validate", bad, status=1)
+    out = command("validate", bad, status=1)
+    assert "x: note: the answer 'b' is not in its evidence word for word" in out
+    assert "1 problems, 1 notes\n" in out
     write_lines(bad, {"query": "Where?", "gold": "Ely", "references": ["Ely"]})
     command("validate", bad, "--columns", "question=query", "answer=gold")
 
@@ -253,43 +216,30 @@ def test_interrupt_says_that_work_is_kept(command, monkeypatch):
 
 
 def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(
-    command, tmp_path
+    command, tmp_path, monkeypatch
 ):
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
+    tower["retrieved_contexts"] = [tower["reference"]]
+    heights = {"Cash$$Bot": 330, "B": 120}
     rows = [
-        tower
-        | {
-            "system": system,
-            "response": f"The tower is {height} metres high.",
-            "retrieved_contexts": contexts,
-        }
-        for system, height in (("Cash$$Bot", 330), ("B", 120))
-        for contexts in (["The tower is 330 metres high."],)
+        tower | {"system": system, "response": f"The tower is {height} metres high."}
+        for system, height in heights.items()
     ]
     answers = tmp_path / "answers.csv"
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
+    score = ["score", answers, "--metrics", "token_f1", "precision", "--to", to]
     with FakeOllama(reply=reply) as server:
-        score = [
-            "score",
-            answers,
-            "--metrics",
-            "token_f1",
-            "precision",
-            "--labels",
-            "ollama:llama3:8b",
-        ]
-        out = command(*score, "--host", server.url, "--to", to)
-    averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
-    assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [
-        1.0,
-        0.0,
-    ]
-    assert averages.at[("Cash$$Bot", "token_f1"), "mean"] == 1.0
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        out = command(*score, "--labels", "ollama:llama3:8b")
+    means = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])["mean"]
+    assert means["Cash$$Bot", "precision"] == means["Cash$$Bot", "token_f1"] == 1.0
+    assert means["B", "precision"] == 0.0
     assert pd.read_csv(to / "tables" / "comparison.csv")["difference"].tolist()[1] == 1.0
     assert pd.read_csv(to / "rows.csv")["precision"].tolist() == [1.0, 0.0]
-    assert "Labels were given by llama3:8b" in (to / "methods.md").read_text()
-    assert "@ru2024ragchecker" in (to / "methods.md").read_text()
+    methods = (to / "methods.md").read_text()
+    assert "Labels were given by llama3:8b" in methods
+    assert "@ru2024ragchecker" in methods
     assert "ru2024ragchecker" in (to / "references.bib").read_text()
     assert (to / "figures" / "means.png").stat().st_size > 5000
     inspector = ClaimInspector(ragbench.data.read_ragchecker(to / "claim_labels.json"))
@@ -319,7 +269,7 @@ def test_score_runs_the_file_that_is_named_and_no_other(command, tmp_path, monke
     assert "letters" in table
 
 
-def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys):
+def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, monkeypatch):
     answers = tmp_path / "answers.jsonl"
     out = tmp_path / "out"
     sky = "the wide sky is always blue"
@@ -329,33 +279,24 @@ def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys)
     )
     score = ["score", answers, "--metrics", "precision", "--columns", "question=q"]
     with FakeOllama(reply=reply) as server:
-        by_model = [*score, "--labels", "ollama:llama3:8b", "--host", server.url, "--to", out]
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        by_model = [*score, "--labels", "ollama:llama3:8b", "--to", out]
         assert re.search(r"claims +2\b", command(*by_model, "--plan"))
         assert server.calls == []
         command(*by_model)
         asked = len(server.calls)
-        assert cli.main([str(word) for word in by_model]) == 0
+        command(*by_model)
         assert len(server.calls) == asked
         # Another model checks: the first one takes the texts apart, which is recorded.
-        checked = [
-            *by_model[:-1],
-            tmp_path / "checked",
-            "--cassette",
-            f"{out}.sqlite",
-            "--checker",
-            "ollama:llama3:8b",
-        ]
         server.reply = lambda body: "Yes"
-        command(*checked)
+        command(*by_model, "--checker", "ollama:llama3:8b")
         checks = [call for call in server.calls[asked:] if call.prompt.startswith("Document: ")]
         # two claims in the reference, its claim in the answer
         assert len(checks) == len(server.calls) - asked == 3
     assert (tmp_path / "out.sqlite").is_file()
-    assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
-    assert (
-        "Claims were checked by ModelChecker('llama3:8b')"
-        in (tmp_path / "checked" / "methods.md").read_text()
-    )
+    said = (out / "methods.md").read_text()
+    assert "Labels were given by llama3:8b" in said
+    assert "Claims were checked by ModelChecker('llama3:8b')" in said
 
 
 def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():

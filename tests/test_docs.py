@@ -4,6 +4,7 @@ file is left out.
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from dataclasses import dataclass
@@ -230,8 +231,8 @@ def test_a_command_of_the_docs_runs_as_it_stands(command, tmp_path, monkeypatch,
             Path("questions.jsonl").unlink()
     status = cli.main(shlex.split(command)[1:])
     said = capsys.readouterr()
-    # The double's replies are no schema and no fit judge: the commands say so.
-    refused = {"doctor": "NOT FIT", "data": "take a larger model"}.get(verb, "")
+    # The double's replies are no schema: the commands say so.
+    refused = {"doctor": "NO  labels", "data": "take a larger model"}.get(verb, "")
     assert status == 0 or (refused and refused in said.out + said.err), said
     assert "Traceback" not in said.err
     assert said.out + said.err
@@ -243,8 +244,9 @@ def test_a_command_that_a_sentence_names_exists_with_its_flags():
             words = said.split()
             name = " ".join(words[:2]) if words[0] == "data" else words[0]
             assert name in cli._COMMANDS, said
-            known = {flag for flags, _ in cli._COMMANDS[name][1] for flag in flags}
-            assert {word for word in words if word.startswith("--")} <= known, said
+            known = inspect.signature(cli._COMMANDS[name]).parameters
+            flags = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+            assert flags <= {*known}, said
 
 
 def test_every_make_target_that_is_named_exists():

@@ -48,21 +48,14 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
     assert shipping.verify(name) == []
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids]
-)
-def test_shipped_rows_are_replays_of_the_covered_questions_without_a_grade_and_start_no_server(
-    name, no_model
-):
+@pytest.mark.parametrize("name", ["smollm2", "qwen"])
+def test_shipped_rows_are_replays_of_the_covered_questions_and_start_no_server(name, no_model):
     plan = recordings.manifest(name)["grids"]["retrievers"]
     rows = recordings.rows(name, "retrievers")
     assert sorted(rows["question_id"].unique()) == sorted(plan["questions"])
-    assert plan["covered"] == len(plan["questions"]) > 0
-    cells = rows.groupby("retriever")["N"].agg(["min", "max", "size"])
     expected = {"LLM only": 0, GOLD: 1000} | dict.fromkeys(recordings.WITHOUT_MLQ, 300)
-    assert {
-        name: {*row} for name, row in zip(cells.index, cells.to_numpy().tolist(), strict=True)
-    } == {name: {n, plan["covered"]} for name, n in expected.items()}
+    counts = rows.groupby(["retriever", "N"]).size()
+    assert counts.to_dict() == dict.fromkeys(expected.items(), plan["covered"])
     assert rows["cached"].all()
     assert rows["grade"].isna().all()
     assert set(rows["digest"]) == {recordings.manifest(name)["digest"]}
@@ -75,33 +68,26 @@ def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_
     rows = recordings.evidence_rows()
     counts = rows.groupby(["model", "condition"])["question_id"].agg(["size", "nunique"])
     assert set(counts.to_numpy().ravel()) == {rows["question_id"].nunique()}
-    for told in map(recordings.manifest, ("smollm2", "qwen")):
-        conditions = {condition for model, condition in counts.index if model == told["model"]}
-        distracted = DISTRACTED if told["grids"]["distracted"]["covered"] else ()
-        assert conditions == {"question alone", *EVIDENCE, *distracted}
+    conditions = counts.reset_index().groupby("model")["condition"].agg(set)
+    plain = {"question alone", *EVIDENCE}
+    # the second model's grid with namesakes covers no question
+    assert sorted(conditions, key=len) == [plain, plain | {*DISTRACTED}]
     score = rows.groupby("condition")["ir_score"].mean()
-    assert (
-        score["both hops"]
-        == 1
-        > max(score["first hop"], score["second hop"])
-        > score["neither hop"]
-    )
+    halves = score[["first hop", "second hop"]]
+    assert score["both hops"] == 1 > halves.max()
+    assert halves.max() > score["neither hop"]
     assert rows["cached"].all()
 
 
 def test_shipped_recordings_are_small_and_say_whose_words_they_are():
-    sizes = {name: recordings.manifest(name)["file"]["bytes"] for name in NAMES}
-    assert sum(sizes.values()) < 15e6
-    for name in NAMES:
-        told = recordings.manifest(name)
-        assert (
-            told["options"]["max_completion_tokens"]
-            == recordings.RECORDINGS[name].options["num_predict"]
-        )
-        assert list(told["grids"]) == list(recordings.RECORDINGS[name].grids)
-        assert set(told["licence"]) == {"weights", "texts in the prompts"}
-        assert set(told["versions"]) >= {"ragbench", "xllamacpp"}
-        assert told["output_tokens"] > 0
+    told = {name: recordings.manifest(name) for name in NAMES}
+    assert sum(each["file"]["bytes"] for each in told.values()) < 15e6
+    for name, each in told.items():
+        recording = recordings.RECORDINGS[name]
+        assert each["options"]["max_completion_tokens"] == recording.options["num_predict"]
+        assert list(each["grids"]) == list(recording.grids)
+        assert set(each["licence"]) == {"weights", "texts in the prompts"}
+        assert set(each["versions"]) >= {"ragbench", "xllamacpp"}
 
 
 def test_the_order_of_the_questions_is_fixed_whatever_the_order_of_the_file():
@@ -122,21 +108,13 @@ def test_an_answer_keeps_its_first_label_and_labels_of_two_files_are_counted():
     every = recordings.every_label()
     one = recordings.reference_grades()
     assert len(every) == 2585
-    assert not one.duplicated(["question_id", "answer"]).any()
     pair = ["question_id", "answer"]
-    # the earliest is set last
-    first = {(r.question_id, r.answer): r.grade for r in every[::-1].itertuples()}
-    assert [first[r.question_id, r.answer] for r in one.itertuples()] == one["grade"].tolist()
+    assert not one.duplicated(pair).any()
+    first = every.groupby(pair, sort=False)["grade"].first()
+    assert first.tolist() == one["grade"].tolist()
     twice = recordings.graded_in_two_files()
     assert len(twice) == (every.groupby(pair).size() > 1).sum() == 219
-    apart = twice[twice["grade"] != twice["again"]]
-    assert sorted(apart["question_id"]) == [
-        "history-ships_explorers-001",
-        "letters-writing_families-009",
-        "places-mountains_capitals-007",
-        "science-elements-005",
-        "science-scientific_families-007",
-    ]
+    assert (twice["grade"] != twice["again"]).sum() == 5
 
 
 def test_grades_are_joined_by_question_and_text():
@@ -155,49 +133,36 @@ def test_grades_are_joined_by_question_and_text():
 # -- HotpotQA
 
 
-def test_the_answers_to_hotpotqa_need_no_data_set_and_their_string_scores_follow_from_the_shipped_texts(
-    monkeypatch,
-):
+@pytest.fixture
+def hotpotqa(monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    rows = recordings.hotpotqa_rows()
-    cells = rows.groupby(["retriever", "N"]).size()
-    assert set(cells) == {200}
-    assert set(cells.index) == {
-        ("LLM only", 0),
-        *(("BM25", n) for n in recordings.thesis.CUTOFFS),
-    } | {(name, 1000) for name in recordings.thesis.RETRIEVERS}
+    return recordings.hotpotqa_rows()
+
+
+def test_hotpotqas_string_scores_follow_from_the_shipped_texts(hotpotqa):
+    budgets = {("BM25", n) for n in recordings.thesis.CUTOFFS} | {("LLM only", 0)}
+    at_1000 = {(name, 1000) for name in recordings.thesis.RETRIEVERS}
+    assert hotpotqa.groupby(["retriever", "N"]).size().to_dict() == dict.fromkeys(
+        budgets | at_1000, 200
+    )
     for name, metric in recordings.STRING_METRICS.items():
-        again = [
-            metric(answer, true)
-            for answer, true in zip(rows["answer"], rows["reference"], strict=True)
-        ]
-        assert rows[name].tolist() == pytest.approx(again)
-    assert rows["ir_score"].isna().equals(rows["N"].eq(0))
+        pairs = zip(hotpotqa["answer"], hotpotqa["reference"], strict=True)
+        assert hotpotqa[name].tolist() == pytest.approx([metric(*pair) for pair in pairs])
+    assert hotpotqa["ir_score"].isna().equals(hotpotqa["N"].eq(0))
 
 
-def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_questions():
-    rows = recordings.hotpotqa_rows()
-    graded = rows[rows["grade"].notna()]
-    assert set(graded.groupby(["retriever", "N"]).size()) == {60}
+def test_hotpotqas_labels_are_a_census_of_the_planned_cells_of_the_first_60_questions(hotpotqa):
+    graded = hotpotqa[hotpotqa["grade"].notna()]
     planned = {("LLM only", 0), *(("BM25", n) for n in (100, 300, 500))}
     planned |= {(name, 1000) for name in recordings.thesis.RETRIEVERS}
-    by_equal_texts = {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
-    assert set(graded.groupby(["retriever", "N"]).groups) == planned | by_equal_texts
-    first = [
-        json.loads(line)["question_id"]
-        for line in packaged_data("hotpotqa", "questions.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()[:60]
-    ]
-    assert set(graded["question_id"]) == set(first)
-    labels = [
-        json.loads(line)
-        for line in packaged_data("hotpotqa", "grades.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    ]
-    assert sum("second_grade" in label for label in labels) == 60
-    assert not any("context" in label or "supporting_facts" in label for label in labels)
+    planned |= {("BM25", 800), ("BM25", 900)}  # each answer there is one of N = 1000, too
+    counts = graded.groupby(["retriever", "N"]).size()
+    assert counts.to_dict() == dict.fromkeys(planned, 60)
+    questions = pd.read_json(packaged_data("hotpotqa", "questions.jsonl"), lines=True)
+    assert set(graded["question_id"]) == set(questions["question_id"][:60])
+    labels = pd.read_json(packaged_data("hotpotqa", "grades.jsonl"), lines=True)
+    assert labels["second_grade"].notna().sum() == 60
+    assert not {"context", "supporting_facts"} & {*labels}
 
 
 @pytest.mark.data
@@ -390,26 +355,25 @@ def test_a_replay_with_a_miss_stops(shipped, reworded):
     assert "python scripts/ship_recording.py small --record" in str(caught.value)
 
 
-def test_another_model_is_asked_now_and_not_the_recording(shipped, fake, monkeypatch):
+def test_another_model_can_be_asked_what_the_recording_was(shipped, fake, tmp_path):
     before = len(fake.calls)
     assert recordings.rows("small", "budgets")["cached"].all()
     assert len(fake.calls) == before
-    monkeypatch.setenv("OLLAMA_HOST", fake.url)
-    rows = recordings.rows("small", "budgets", model="ollama:llama3:8b")
+    another = {"generator": {"mine": fake.model()}, "folder": tmp_path / "mine"}
+    rows = recordings.grid_experiment("small", "budgets", **another).run(progress=False)
     # equal prompts are asked once
     assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0
-    assert set(rows["generator"]) == {"ollama:llama3:8b"}
+    assert set(rows["generator"]) == {"mine"}
 
 
 def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fake, monkeypatch):
-    def settings(questions, data):
+    def settings(data):
+        build = lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)  # noqa: E731
         return {
-            "data": {"towns": replace(data, questions=tuple(questions))},
+            "data": {"towns": data},
             "chunker": {"documents": recordings.whole_documents},
-            "retriever": {
-                "MLQ": lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)
-            },
-            "k": (2,),
+            "retriever": {"MLQ": build},
+            "k": 2,
             "N": (5, 100),
         }
 
@@ -427,41 +391,13 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     fake.reply = lambda body: next(
         v for k, v in lists.items() if k in body["messages"][-1]["content"]
     )
-    cassette = shipping.record("small")
-    shipping.ship("small", cassette, small)
+    shipping.ship("small", shipping.record("small"), small)
     assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 3
     fake.stop()
     monkeypatch.setattr(recordings, "packaged_data", lambda folder, name: small / name)
-    rows = recordings.rows("small", "decompositions").set_index("question_id")
-    assert (sorted(rows["N"]), set(rows.loc["q0", "error_kind"])) == (
-        [5] * 3 + [100] * 3,
-        {"ModelError"},
-    )
+    rows = recordings.rows("small", "decompositions").set_index(["question_id", "N"])
+    assert set(rows.loc["q0", "error_kind"]) == {"ModelError"}
     assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
-    found = {
-        name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]]
-        for name in ("q1", "q2")
-    }
-    assert found == {"q1": ["Riga", "Ulm"], "q2": ["Ely", "Ulm"]}
+    assert rows.loc[("q1", 5), "retrieved"] == ["Riga", "Ulm"]
+    assert rows.loc[("q2", 100), "retrieved"] == ["Ely", "Ulm"]
     assert shipping.verify("small", small) == []
-    with Cassette(cassette, "replay") as every:
-        answered = [
-            key for key, step in every.rows("SELECT key, step FROM replies") if step != "decompose"
-        ]
-        every.export(small / "answered.jsonl", answered)
-    with Cassette(small / "answered.sqlite") as fewer:
-        fewer.import_(small / "answered.jsonl")
-    shipping.ship("small", fewer.path, small)
-    assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 0
-
-
-def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
-    gold = recordings.Assigned(
-        recordings.whole_documents(TOWNS), documents={"a?": ("Ulm", "Ely"), "b?": ("Riga",)}
-    )
-    hits = gold.search(["b?", "a?"], 10)
-    assert [[(hit.chunk.text[:3], hit.rank) for hit in found] for found in hits] == [
-        [("Rig", 1)],
-        [("Ulm", 1), ("Ely", 2)],
-    ]
-    assert [len(found) for found in gold.search(["a?"], 1)] == [1]

@@ -7,8 +7,7 @@ A name stands for the same in Python and in an ``experiment.yaml``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
 from ragbench.labelling.checkers import make_checker
 from ragbench.llm import chat_model
-from ragbench.llm.models import NAMES, TWO_WAYS, not_named
+from ragbench.llm.models import NAMES, TWO_WAYS
 from ragbench.records import Dataset
 from ragbench.retrieval.multiquery import make_decomposer, no_decomposer
 from ragbench.retrieval.rerank import make_scorer
@@ -31,11 +30,6 @@ QUERY_ONLY = "LLM only"
 # Mine``.
 GENERATORS: dict[str, Callable[..., Any]] = {}
 JUDGES: dict[str, Callable[..., Any]] = {}
-_TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
-    "generator": GENERATORS,
-    "judge": JUDGES,
-    "labels": {},
-}
 # Models that are no axes: of the retrievers and chunkers that name none themselves, and of the
 # metrics.
 MODELS: Mapping[str, Callable] = {
@@ -83,28 +77,32 @@ def parse_axis(
 
     Parameters
     ----------
-    value : a name, a list of names, one Dataset, or a dict label -> name, ``{use: NAME, ...}`` or
-        object.
+    value : a name, ``{use: NAME, ...}`` or Dataset, a list of these, or a dict label -> one of
+        these or object.
     models : those of `MODELS`, for the entries that name none themselves.
     folder : what relative paths start at.
     """
-    if isinstance(value, Dataset):
-        value = {value.name: value}
-    elif isinstance(value, str):
-        value = {value: value}
-    elif isinstance(value, Mapping) and "use" in value:
-        value = {str(value["use"]): value}
-    elif isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
-        value = dict(zip(value, value, strict=True))
+    if isinstance(value, str | Dataset) or (isinstance(value, Mapping) and "use" in value):
+        value = [value]
+    if isinstance(value, list | tuple):
+        value = {_label(each): each for each in value}
     if not isinstance(value, Mapping) or not value:
         got = f"{axis} is {type(value).__name__} {str(value)[:60]}"
         expected = "a name of what ships, a list of names, or label: name, function or object"
         do = f"write for instance {axis}: {{a label: ...}}, see docs/experiment.md"
         raise ConfigError(got, expected, do)
-    return {
-        check_label(axis, str(label)): _entry(axis, str(label), entry, models, folder)
-        for label, entry in value.items()
-    }
+    parsed = {}
+    for label, entry in value.items():
+        name = check_label(axis, str(label))
+        parsed[name] = _entry(axis, name, entry, models, folder)
+    return parsed
+
+
+def _label(value: Any) -> str:
+    """Return the label of what has none of its own."""
+    if isinstance(value, Mapping):
+        return str(value.get("use"))
+    return value.name if isinstance(value, Dataset) else str(value)
 
 
 def check_label(axis: str, label: str) -> str:
@@ -118,61 +116,33 @@ def check_label(axis: str, label: str) -> str:
 
 def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
     """Return a model that is no axis, of `MODELS` or ``labels``, by its name, or as it is."""
-    if not isinstance(value, str | Mapping):
-        return value
-    with _at(key):
-        use, options = _use(key, value)
-        if key == "labels":
-            return _person("labels", use, options, folder)
-        if key != "embedder" and not use.startswith("onnx:") and use != "minilm":
-            # A model's replies are kept beside the file, so that a run goes on where it stopped.
-            options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
-        return MODELS[key](_beside(folder, use), **options)
-
-
-@contextmanager
-def _at(where: str) -> Iterator[None]:
-    """Name the key in the errors of what stands under it."""
-    try:
-        yield
-    except RagbenchError as error:
-        raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
-    except (TypeError, ValueError, OverflowError) as error:
-        do = "see docs/experiment.md"
-        raise ConfigError(f"{where}: {error}", "options that fit", do) from None
+    return _named(key, key, value, {}, folder) if isinstance(value, str | Mapping) else value
 
 
 def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
     if isinstance(value, str | Mapping):
-        with _at(f"{axis}.{label}"):
-            if axis == "data" and isinstance(value, Mapping) and "questions" in value:
-                value = {"use": "own files"} | dict(value)
-            use, options = _use(f"{axis}.{label}", value)
-            if axis == "data":
-                return _data(use, options, folder)
-            if axis in ("generator", "judge"):
-                return _person(axis, use, options, folder)
-            make = _chunker if axis == "chunker" else _retriever
-            return make(use, options, models, folder)
+        return _named(f"{axis}.{label}", axis, value, models, folder)
     expected, methods = _OBJECTS[axis]
     if isinstance(value, Dataset) or any(hasattr(value, method) for method in methods):
         return value
     if axis == "generator" and callable(value):
-        return _as_generator(label, value)
+        # its ``key``, if it has one, is for `KeptAnswers`
+        return SimpleNamespace(name=label, answer=value, key=getattr(value, "key", ""))
     got = f"{axis} {label!r} is {type(value).__name__}"
     raise ConfigError(got, expected, "see docs/experiment.md")
 
 
-def _as_generator(label: str, function: Callable) -> SimpleNamespace:
-    """Make a generator of a function; its ``key``, if it has one, is for `KeptAnswers`."""
-    return SimpleNamespace(name=label, answer=function, key=getattr(function, "key", ""))
-
-
-def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name under ``use``, and the options beside it."""
-    if value is None:
-        raise not_named(where)
-    options = dict(value) if isinstance(value, Mapping) else {"use": value}
+def _named(
+    where: str,
+    key: str,
+    value: str | Mapping[str, Any],
+    models: Mapping[str, Any],
+    folder: Path,
+) -> Any:
+    """Make what a name, or ``{use: NAME, option: value}``, stands for; errors name the key."""
+    options = {"use": value} if isinstance(value, str) else dict(value)
+    if "questions" in options:
+        options.setdefault("use", "own files")
     use = options.pop("use", None)
     if not isinstance(use, str):
         raise ConfigError(f"{where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
@@ -180,7 +150,13 @@ def _use(where: str, value: Any) -> tuple[str, dict[str, Any]]:
         if "key" in option.lower() or "password" in option.lower():
             do = "set OLLAMA_API_KEY or OPENAI_API_KEY"
             raise ConfigError(f"{where}.{option}", "no secret in this file", do)
-    return use, options
+    try:
+        return _MAKERS[key](key, use, options, models, folder)
+    except RagbenchError as error:
+        raise ConfigError(f"{where}: {error.got}", error.expected, error.do) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        do = "see docs/experiment.md"
+        raise ConfigError(f"{where}: {error}", "options that fit", do) from None
 
 
 def _beside(folder: Path, use: str) -> str:
@@ -189,19 +165,19 @@ def _beside(folder: Path, use: str) -> str:
     return f"{kind}:{folder / Path(path).expanduser()}" if kind in ("onnx", "gguf") else use
 
 
-def _parameters(function: Callable) -> Iterable[str]:
-    return inspect.signature(function).parameters
+def _check_options(use: str, options: Mapping[str, Any], function: Callable) -> None:
+    check_known(f"option of {use}", options, inspect.signature(function).parameters)
 
 
-def _data(use: str, options: dict[str, Any], folder: Path) -> Callable:
+def _data(_: str, use: str, options: dict[str, Any], __: Mapping, folder: Path) -> Callable:
     if use == "own files":
-        check_known(f"option of {use}", options, _parameters(data.load_questions))
+        _check_options(use, options, data.load_questions)
         for name in {"questions", "documents"} & options.keys():
             options[name] = folder / str(options[name])
         return partial(data.load_questions, **options)
     if use not in data.DATASETS:
         raise data.unknown_data(use, (*data.DATASETS, "own files"))
-    check_known(f"option of {use}", options, _parameters(data.DATASETS[use]))
+    _check_options(use, options, data.DATASETS[use])
     return partial(data.load_dataset, use, **options)
 
 
@@ -212,24 +188,28 @@ def _with_models(
     experiment's.
     """
     check_known(f"option of {use}", options, takes)
-    shared = {key: models[key] for key in MODELS if key in takes and models.get(key) is not None}
-    own = {key: parse_model(key, options[key], folder) for key in MODELS if key in options}
-    return shared | options | own
+    settings = dict(options)
+    for key in MODELS:
+        if key in options:
+            settings[key] = parse_model(key, options[key], folder)
+        elif key in takes and models.get(key) is not None:
+            settings[key] = models[key]
+    return settings
 
 
 def _chunker(
-    use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
+    axis: str, use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
 ) -> Callable:
-    check_known("chunker", [use], chunking.CHUNKERS)
+    check_known(axis, [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
-    takes = [name for name in _parameters(cut) if name != "documents"]
+    takes = [name for name in inspect.signature(cut).parameters if name != "documents"]
     settings = _with_models(use, takes, options, models, folder)
     cut([], **settings)  # settings that cannot work are refused now, and with their key
     return partial(cut, **settings)
 
 
 def _retriever(
-    use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
+    _: str, use: str, options: dict[str, Any], models: Mapping[str, Any], folder: Path
 ) -> Callable:
     takes = retrieval.table.settings_of(use, objects=True)
     settings = _with_models(use, takes, options, models, folder)
@@ -240,11 +220,11 @@ def _retriever(
     return partial(retrieval.make_retriever, use, **settings)
 
 
-def _person(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path()) -> Any:
+def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder: Path) -> Any:
     """Make who answers, grades or labels: of the axis's table, or a chat model."""
-    table = _TABLES[axis]
+    table = {"generator": GENERATORS, "judge": JUDGES}.get(axis, {})
     if use in table:
-        check_known(f"option of {use}", options, _parameters(table[use]))
+        _check_options(use, options, table[use])
         return table[use](**options)
     if ":" not in use and use not in NAMES:
         error = unknown(axis, use, (*table, *NAMES))
@@ -252,3 +232,20 @@ def _person(axis: str, use: str, options: Mapping[str, Any], folder: Path = Path
         raise ConfigError(error.got, error.expected, do)
     check_known(f"option of {use}", options, MODEL_OPTIONS)
     return chat_model(_beside(folder, use), **options)
+
+
+def _model(key: str, use: str, options: dict[str, Any], _: Mapping, folder: Path) -> Any:
+    """Make a model that is no axis."""
+    if key != "embedder" and not use.startswith("onnx:") and use != "minilm":
+        # A model's replies are kept beside the file, so that a run goes on where it stopped.
+        options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
+    return MODELS[key](_beside(folder, use), **options)
+
+
+_MAKERS: Mapping[str, Callable] = {
+    "data": _data,
+    "chunker": _chunker,
+    "retriever": _retriever,
+    **dict.fromkeys(("generator", "judge", "labels"), _person),
+    **dict.fromkeys(MODELS, _model),
+}

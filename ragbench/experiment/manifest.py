@@ -11,17 +11,20 @@ import os
 import platform
 import re
 import subprocess
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from ragbench import __version__
 from ragbench.errors import ConfigError, DataError
-from ragbench.experiment.rows import MANIFEST, ROWS, no_room, run_folder
+from ragbench.experiment.rows import MANIFEST, ROWS, Row, no_room, run_folder
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import sha256_of, written_whole
 from ragbench.records import Dataset
@@ -30,11 +33,6 @@ from ragbench.text.languages import other_languages
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
 FORMAT = "ragbench-run-1"
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
-
-
-def now() -> str:
-    """Return the time, UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def environment() -> dict[str, Any]:
@@ -82,14 +80,91 @@ def _git() -> dict[str, Any] | None:
     return revision and {"revision": revision[1], "changed": bool(re.search(r"^[^#]", said, re.M))}
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest whole or not at all."""
-    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
+class RunFiles:
+    """``rows.jsonl`` and ``manifest.json`` of a run, while it makes them.
+
+    A first run's rows grow in place. Later ones are written beside the earlier ones; rows and
+    manifest take their place together when it closes, unless it was stopped with fewer rows.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any], rows: int, executor: str) -> None:
+        self.folder = folder
+        self.rows = rows
+        self.failed: Counter[str] = Counter()
+        self.entry = {"began": _now(), "ended": None, "rows": rows, "executor": executor}
+        self.entry |= {"rows_made": 0, "failed": self.failed}
+        self.manifest = manifest | {"runs": [*_earlier_runs(folder, manifest["name"]), self.entry]}
+        self.earlier = 0
+        if (folder / ROWS).exists():
+            with (folder / ROWS).open("rb") as file:
+                self.earlier = sum(1 for _ in file)
+        self.path = folder / (f"{ROWS}.part" if self.earlier else ROWS)
+        self._sha256 = hashlib.sha256()
+        if not self.earlier:  # what it writes may be read meanwhile
+            self._write_manifest()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append a block of rows; DataError for a full disk."""
+        lines = [json.dumps(row.to_dict(), default=_as_json, allow_nan=False) for row in rows]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        try:
+            with self.path.open("ab" if self.entry["rows_made"] else "wb") as file:
+                file.write(text)
+        except OSError as error:
+            raise no_room(self.path, error.strerror) from None
+        self._sha256.update(text)
+        self.entry["rows_made"] += len(lines)
+        self.failed.update(row.error_kind for row in rows if row.status == "failed")
+
+    def close(self) -> None:
+        """Let rows and manifest take the place of the earlier ones together, or neither."""
+        made = self.entry["rows_made"]
+        self.entry["ended"] = _now()
+        self.manifest["rows_sha256"] = self._sha256.hexdigest()
+        try:
+            if made < min(self.rows, self.earlier):
+                what = f"stopped after {made} rows: the earlier rows and their manifest stay"
+                warnings.warn(f"{what}; run again to replace them", stacklevel=4)
+                return
+            self._write_manifest()
+            if self.path.exists():
+                os.replace(self.path, self.folder / ROWS)
+        finally:
+            if self.earlier:
+                self.path.unlink(missing_ok=True)
+
+    def _write_manifest(self) -> None:
+        text = json.dumps(self.manifest, indent=1, ensure_ascii=False, sort_keys=True)
+        try:
+            with written_whole(self.folder / MANIFEST) as part:
+                part.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise no_room(self.folder / MANIFEST, reason) from None
+
+
+def _now() -> str:
+    """Return the time, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _as_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the entries of the runs before in a folder; none where there is no manifest.
+
+    Raises ConfigError where the folder is that of another experiment.
+    """
     try:
-        with written_whole(folder / MANIFEST) as part:
-            part.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise no_room(folder / MANIFEST, error.strerror or type(error).__name__) from None
+        manifest = load_manifest(folder)
+    except DataError:
+        return []
+    if manifest.get("name", name) != name:
+        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
+        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
+    return manifest["runs"]
 
 
 class _Run(BaseModel):
@@ -125,22 +200,6 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
         expected = "the manifest that a run writes"
         raise DataError(f"{path} cannot be read: {error}", expected, "run it again") from None
     return manifest
-
-
-def earlier_runs(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Return the entries of the runs before in a folder; none where there is no manifest.
-
-    Raises ConfigError where the folder is that of another experiment.
-    """
-    try:
-        manifest = load_manifest(folder)
-        runs = list(manifest["runs"])
-    except (DataError, KeyError, TypeError):
-        return []
-    if manifest.get("name", name) != name:
-        got = f"{folder} holds the run {manifest['name']!r}, not {name!r}"
-        raise ConfigError(got, "a folder of its own for every name", "change folder or name")
-    return runs
 
 
 def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.embedding import CachedEmbeddings, only_from_disk
-from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import is_model
 from ragbench.experiment.run import Run, make_rows
 from ragbench.labelling.grades import group_answers
@@ -29,7 +28,8 @@ def plan_experiment(experiment: Any) -> Plan:
     the model's options, whatever their prompts.
     """
     with only_from_disk(), experiment.open_cassette(make=False) as cassette:
-        run = Run(experiment, cassette, on_miss="reply")
+        options = experiment.options | {"progress": False, "on_miss": "reply"}
+        run = Run(experiment, cassette, options)
         run.build()
         planned = _embeddings(run)
         for data, of_data in run.data.items():
@@ -131,10 +131,10 @@ def _recorded_calls(run: Run) -> Counter[tuple[str, str]] | None:
             tape = stack.enter_context(Cassette(tape.path, "replay", digest=tape.digest))
         run.cassette = tape
         run.meet_models()
-        pool = stack.enter_context(ThreadPoolExecutor(cores()))
+        run.pool = stack.enter_context(ThreadPoolExecutor(cores()))
         answered = set()
         gradings: Counter[str] = Counter()
-        for rows in make_rows(run, pool, KeptAnswers(experiment.home)):
+        for rows in make_rows(run):
             recorded = [row for row in rows if row.cached]
             answered |= {(row.generator, row.data, row.place) for row in recorded}
             for row in recorded:

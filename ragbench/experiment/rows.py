@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -150,52 +150,8 @@ class Row:
 
 _ROW = TypeAdapter(Row)  # a value of another type is a ValueError
 _TYPES = {each.name: str(each.type) for each in fields(Row)}
+_KINDS = {"int": "Int64", "float": float}
 _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
-
-
-class RowsFile:
-    """The file of rows while a run writes it.
-
-    A first run's rows grow in place. Later ones are written beside the earlier ones, which stay
-    until `take_place`.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.place = folder / ROWS
-        self.is_first = not self.place.exists()
-        self.path = self.place if self.is_first else folder / f"{ROWS}.part"
-        self.count = 0
-        self.earlier = 0
-        if not self.is_first:
-            with self.place.open("rb") as file:
-                self.earlier = sum(1 for _ in file)
-        self.sha256 = hashlib.sha256()  # of what is written so far
-
-    def write(self, rows: Iterable[Row]) -> None:
-        """Append a block of rows; DataError for a full disk."""
-        lines = [json.dumps(row.to_dict(), default=_plain, allow_nan=False) for row in rows]
-        text = "".join(f"{line}\n" for line in lines).encode()
-        try:
-            with self.path.open("ab" if self.count else "wb") as file:
-                file.write(text)
-        except OSError as error:
-            raise no_room(self.path, error.strerror) from None
-        self.count += len(lines)
-        self.sha256.update(text)
-
-    def take_place(self) -> None:
-        """Replace the earlier rows."""
-        if self.path.exists():
-            os.replace(self.path, self.place)
-
-    def discard(self) -> None:
-        """Leave the earlier rows as they are."""
-        if not self.is_first:
-            self.path.unlink(missing_ok=True)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def no_room(file: object, reason: str | None) -> DataError:
@@ -206,26 +162,20 @@ def no_room(file: object, reason: str | None) -> DataError:
 
 def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
-    frame = pd.DataFrame({name: _column(rows, name) for name in _COLUMNS})
-    own = dict.fromkeys(name for row in rows for name in row.meta)
-    for name in own:
-        if name not in frame:
-            frame[name] = [row.meta.get(name) for row in rows]
-    return frame
-
-
-def _column(rows: Sequence[Row], name: str) -> pd.Series:
-    values = pd.Series([getattr(row, name) for row in rows], dtype=object)
-    kind = _TYPES.get(name, "str")
-    if kind.startswith("int"):
-        return values.astype("Int64")
-    if kind.startswith("float"):
-        return values.astype(float)
-    values = values.where(values.notna(), np.nan)
-    # half of a surrogate pair fits no string of pyarrow
-    with contextlib.suppress(UnicodeEncodeError):
-        return values.infer_objects()
-    return values
+    columns = {}
+    for name in _COLUMNS:
+        values = pd.Series([getattr(row, name) for row in rows], dtype=object)
+        kind = _TYPES.get(name, "str").removesuffix(" | None")
+        if kind in _KINDS:
+            columns[name] = values.astype(_KINDS[kind])
+            continue
+        columns[name] = values.where(values.notna(), np.nan)
+        # half of a surrogate pair fits no string of pyarrow
+        with contextlib.suppress(UnicodeEncodeError):
+            columns[name] = columns[name].infer_objects()
+    for name in dict.fromkeys(name for row in rows for name in row.meta):
+        columns.setdefault(name, [row.meta.get(name) for row in rows])
+    return pd.DataFrame(columns)
 
 
 def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
@@ -293,20 +243,18 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     asked stands there too.
     """
     found = rows[rows["N"] > 0]
-    several = {axis for axis in ("chunker", "k") if found[axis].nunique() > 1}
-    several |= {axis for axis in ("generator", "judge") if rows[axis].nunique() > 1}
+    of_search = [axis for axis in ("chunker", "k") if found[axis].nunique() > 1]
+    of_people = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
     variants: set[str] = set()
     if "prompt" in rows:
-        own = found["prompt"].notna() & ~found["prompt"].isin(PROMPTS.values())
-        variants = set(found.loc[own, "generator"])
+        asked = found[["generator", "prompt"]].dropna()
+        variants = set(asked.loc[~asked["prompt"].isin(PROMPTS.values()), "generator"])
     names = []
     for row in rows.to_dict("records"):
         parts = [row["retriever"]]
-        if "chunker" in several and row["N"]:
-            parts.append(row["chunker"])
-        if "k" in several and row["N"]:
-            parts.append(f"k={row['k']}")
-        parts += [row[axis] for axis in ("generator", "judge") if axis in several]
+        if row["N"]:
+            parts += [f"k={row['k']}" if axis == "k" else row[axis] for axis in of_search]
+        parts += [row[axis] for axis in of_people]
         if not row["N"] and row["generator"] in variants:
             parts.append(f"prompt {row['prompt']}")
         names.append(f"{', '.join(map(str, parts))}@{row['N']}")

@@ -11,8 +11,6 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -29,7 +27,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
 from ragbench.experiment.axes import AXES, NONE, is_model
-from ragbench.experiment.rows import Row, RowsFile, as_frame
+from ragbench.experiment.rows import Row, as_frame
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
@@ -92,8 +90,7 @@ class Run:
 
     experiment: Any  # an `Experiment`
     cassette: Cassette | None = None
-    progress: bool = False
-    on_miss: str = "raise"
+    options: dict[str, Any] = field(default_factory=dict)  # of `ragbench.llm.ask`
     data: dict[str, Dataset] = field(default_factory=dict)
     chunks: dict[tuple[str, str], list[Chunk]] = field(default_factory=dict)  # by data and chunker
     # of a plan: chunks that need vectors which are not on disk
@@ -101,17 +98,10 @@ class Run:
     # by data, chunker and retriever
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     models: dict[tuple[str, str], Endpoint] = field(default_factory=dict)  # by axis and name
-    servers: Counter[str] = field(default_factory=Counter)  # prompts asked, and lost at the servers
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of `ragbench.llm.ask`."""
-        return {
-            "concurrency": self.experiment.concurrency,
-            "progress": self.progress,
-            "on_miss": self.on_miss,
-            **self.experiment.options,
-            "cassette": self.cassette,
-        }
+    pool: Executor | None = None
+    kept: KeptAnswers | None = None
+    asked: int = 0  # prompts, and how many of them were lost at the servers
+    lost: int = 0
 
     def meet_models(self) -> None:
         """Ask the servers of the models who they are."""
@@ -140,18 +130,27 @@ class Run:
                     engine = experiment.retriever[retriever](self.chunks[name, chunker])
                     self.retrievers[name, chunker, retriever] = check_retriever(engine)
 
+    def embed(self) -> None:
+        """Make the vectors of the chunks; an embedder that fails at them ends the run here."""
+        for engine in self.retrievers.values():
+            for dense, _ in dense_searches(engine, ()):
+                _ = dense.vectors
+
+    def count(self) -> int:
+        """Count the rows of the whole run."""
+        cells = self.experiment.cells
+        return sum(len(data.questions) * len(cells(name)) for name, data in self.data.items())
+
 
 def _checked(name: str, data: Any) -> Dataset:
-    if not isinstance(data, Dataset) or not data.questions:
-        what = "no questions" if isinstance(data, Dataset) else type(data).__name__
-        expected = "a Dataset with questions"
-        raise ConfigError(f"data {name!r} gives {what}", expected, "check its loader")
-    if len({question.id for question in data.questions}) < len(data.questions):
-        raise ConfigError(f"data {name!r} repeats ids", "each question once", "rename them")
+    ids = {question.id for question in getattr(data, "questions", ())}
+    if not ids or len(ids) < len(data.questions):
+        expected = "a Dataset with questions, each with an id of its own"
+        raise ConfigError(f"data {name!r} gives {str(data)[:60]}", expected, "check its loader")
     return data
 
 
-def make_rows(run: Run, pool: Executor, kept: KeptAnswers) -> Iterator[list[Row]]:
+def make_rows(run: Run) -> Iterator[list[Row]]:
     """Make the rows block by block of questions: search, answer, grade."""
     for name, data in run.data.items():
         judges: dict[Cell, list[str]] = {}  # of each answer
@@ -162,22 +161,20 @@ def make_rows(run: Run, pool: Executor, kept: KeptAnswers) -> Iterator[list[Row]
         relevant = judgements(data)
         for start in range(0, len(data.questions), size):
             questions = {question.id: question for question in data.questions[start : start + size]}
-            rows = _retrieve(run, list(judges), list(questions.values()), pool)
-            _answer(run, questions, rows, pool, kept)
+            rows = _retrieve(run, list(judges), list(questions.values()))
+            _answer(run, questions, rows)
             graded = []
             for row, names in zip(rows, itertools.cycle(judges.values()), strict=False):
                 row.relevant = relevant.get(row.question_id)
                 graded += [replace(row, judge=judge) for judge in names]
-            _grade(run, questions, graded, pool)
+            _grade(run, questions, graded)
             yield graded
 
 
 # -- search, cut and score
 
 
-def _retrieve(
-    run: Run, cells: Sequence[Cell], questions: Sequence[Question], pool: Executor
-) -> list[Row]:
+def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
     """Search for a block of questions, each search once, and cut what was found at every N."""
     experiment = run.experiment
     budgets: dict[Search, list[int]] = {}
@@ -190,7 +187,7 @@ def _retrieve(
         found = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
         cut = (sorted(set(values)), experiment.tokenizer, experiment.begin_token, experiment.match)
         work = functools.partial(_contexts, cut=cut)
-        contexts[search] = list(pool.map(work, questions, found, chunksize=TASK))
+        contexts[search] = list(run.pool.map(work, questions, found, chunksize=TASK))
     rows = []
     for place, question in enumerate(questions):
         for cell in cells:
@@ -242,6 +239,11 @@ def _offsets(tokenizer: Any) -> TokenOffsets:
     return TokenOffsets(tokenizer)
 
 
+def _failed(step: str, error: Exception) -> dict[str, str]:
+    kind = getattr(error, "kind", type(error).__name__)
+    return {"status": "failed", "error_step": step, "error_kind": kind, "error": str(error)}
+
+
 def _contexts(
     question: Question, found: Found, *, cut: tuple[Sequence[int], Any, bool, str]
 ) -> dict[int, dict[str, Any]]:
@@ -265,9 +267,7 @@ def _contexts(
         all_tokens = offsets.joined_ends(texts, max(budgets)).size
     except Exception as error:
         end_on_full_disk(error)
-        kind = getattr(error, "kind", type(error).__name__)
-        failed = {"status": "failed", "error_step": "retrieve", "error_kind": kind}
-        return dict.fromkeys(budgets, failed | {"error": str(error)})
+        return dict.fromkeys(budgets, _failed("retrieve", error))
     of_search = {
         "hits": [chunk.id for chunk in chunks],
         "retrieved": [chunk.doc_id for chunk in chunks],
@@ -287,13 +287,7 @@ def _contexts(
 # -- answers
 
 
-def _answer(
-    run: Run,
-    questions: Mapping[str, Question],
-    rows: Sequence[Row],
-    pool: Executor,
-    kept: KeptAnswers,
-) -> None:
+def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models, functions and objects answer."""
     for name, generator in run.experiment.generator.items():
         waiting = [row for row in rows if row.generator == name and row.status == "ok"]
@@ -301,31 +295,40 @@ def _answer(
         contexts = [row.context for row in waiting]
         model = run.models.get(("generator", name))
         if model is None:
-            answers = kept.ask(name, generator, asked, contexts, pool)
+            answers = run.kept.ask(name, generator, asked, contexts, run.pool)
         else:
             prompt = run.experiment.prompts.get(name, PROMPTS["with_documents"])
-            options = run.options() | {"ids": [row.place for row in waiting]}
-            answers = generate(generator, asked, contexts, with_documents=prompt, **options)
+            answers = generate(
+                generator,
+                asked,
+                contexts,
+                with_documents=prompt,
+                ids=[row.place for row in waiting],
+                cassette=run.cassette,
+                **run.options,
+            )
         for row, answer in zip(waiting, answers, strict=True):
-            facts = {**answer.meta.get("usage", {}), **answer.meta}
-            row.take(facts, _OF_ANSWER)
             row.update({"model": answer.generator} if model is None else model.row())
-            row.seconds = answer.seconds
-            if "error" in facts:
-                kind, _, message = facts["error"].partition(": ")
-                row.fail("generate", kind, message)
-            else:
-                row.answer = answer.text
+            _take_answer(row, answer)
         if model is not None:
             _count(run, "generate", waiting)
+
+
+def _take_answer(row: Row, answer: Answer) -> None:
+    facts = {**answer.meta.get("usage", {}), **answer.meta}
+    row.take(facts, _OF_ANSWER)
+    row.seconds = answer.seconds
+    if "error" in facts:
+        kind, _, message = facts["error"].partition(": ")
+        row.fail("generate", kind, message)
+    else:
+        row.answer = answer.text
 
 
 # -- grades
 
 
-def _grade(
-    run: Run, questions: Mapping[str, Question], rows: Sequence[Row], pool: Executor
-) -> None:
+def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models and objects grade; answers of different generators are not shown together."""
     experiment = run.experiment
     for name, generator in itertools.product(experiment.judge, experiment.generator):
@@ -336,12 +339,11 @@ def _grade(
         model = run.models.get(("judge", name))
         if model is None:
             asked = [questions[row.question_id] for row in waiting]
-            grades = pool.map(functools.partial(_grade_by_object, name, judge), asked, answers)
+            grades = run.pool.map(functools.partial(_grade_by_object, name, judge), asked, answers)
         else:
-            options = {
-                key: getattr(experiment, key) for key in ("per_prompt", "order", "max_chars")
-            }
-            grades = grade(judge, [*questions.values()], answers, **options, **run.options())
+            shown = {key: getattr(experiment, key) for key in ("per_prompt", "order", "max_chars")}
+            options = shown | run.options | {"cassette": run.cassette}
+            grades = grade(judge, [*questions.values()], answers, **options)
         for row, verdict in zip(waiting, grades, strict=True):
             _take_grade(row, verdict)
             if model is not None:
@@ -387,11 +389,11 @@ def _take_grade(row: Row, verdict: Grade) -> None:
 def _count(run: Run, step: str, rows: Sequence[Row]) -> None:
     """End the run where the servers have answered nothing so far, or fail too many prompts."""
     lost = [row.error for row in rows if row.error_kind and row.error_kind not in _UNUSABLE]
-    run.servers += Counter(asked=len(rows), lost=len(lost))
-    sent = run.servers["asked"]
-    bearable = STOP_AFTER * sent if sent >= _JUDGED_FROM else sent - 1
-    if lost and run.servers["lost"] > bearable:
-        got = f"{run.servers['lost']} of {sent} prompts failed at the server ({step})"
+    run.asked += len(rows)
+    run.lost += len(lost)
+    bearable = STOP_AFTER * run.asked if run.asked >= _JUDGED_FROM else run.asked - 1
+    if lost and run.lost > bearable:
+        got = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
         do = "see to the server, then run again: recorded replies are not asked for again"
         last = lost[-1].splitlines()[0]
         raise ModelError(f"{got}; the last: {last}", f"at most {STOP_AFTER:.0%}", do)
@@ -403,39 +405,29 @@ def _count(run: Run, step: str, rows: Sequence[Row]) -> None:
 def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -> pd.DataFrame:
     """Make, write and return the rows of an `Experiment`; see its ``run``."""
     with _alone(experiment), experiment.open_cassette() as cassette:
-        home = experiment.home
-        earlier = manifests.earlier_runs(home, experiment.name)
-        run = Run(experiment, cassette, progress)
+        options = {"concurrency": experiment.concurrency, "progress": progress}
+        run = Run(experiment, cassette, options | experiment.options)
         run.meet_models()
         run.build()
-        for engine in run.retrievers.values():
-            for dense, _ in dense_searches(engine, ()):
-                _ = dense.vectors  # an embedder that fails at the chunks ends the run here
-        total = 0
-        for name, data in run.data.items():
-            total += len(data.questions) * len(experiment.cells(name))
-        entry = {"began": manifests.now(), "ended": None, "rows": total}
-        entry["executor"] = type(executor).__name__ if executor else "threads"
-        manifest = _describe(run) | {"runs": [*earlier, entry]}
-        file = RowsFile(home)
-        if file.is_first:  # what it writes may be read meanwhile
-            manifests.write_manifest(home, manifest)
-        pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
-        kept = KeptAnswers(home)
+        run.embed()
+        total = run.count()
+        executor_name = type(executor).__name__ if executor else "threads"
+        files = manifests.RunFiles(experiment.home, _describe(run), total, executor_name)
+        run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
+        run.kept = KeptAnswers(experiment.home)
         rows: list[Row] = []
         try:
             with tqdm(total=total, unit="row", disable=not progress) as bar:
-                for block in make_rows(run, pool, kept):
-                    file.write(block)
+                for block in make_rows(run):
+                    files.write(block)
                     rows += block
                     bar.update(len(block))
         finally:
-            kept.close(whole=len(rows) == total)
+            run.kept.close(whole=len(rows) == total)
             if executor is None:
-                pool.shutdown(wait=False, cancel_futures=True)
-            failed = Counter(row.error_kind for row in rows if row.status == "failed")
-            entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
-            _finish(run, file, manifest, total)
+                run.pool.shutdown(wait=False, cancel_futures=True)
+            _note_windows(run, files.manifest["axes"])
+            files.close()
     return as_frame(rows)
 
 
@@ -447,55 +439,57 @@ def _alone(experiment: Any) -> Any:
         raise ConfigError(got, "one process per run", "wait for it, or rename this one") from None
 
 
-def _finish(run: Run, file: RowsFile, manifest: dict[str, Any], total: int) -> None:
-    """Let rows and manifest take the place of the earlier ones together, or neither."""
-    if file.count < min(total, file.earlier):
-        file.discard()
-        what = f"stopped after {file.count} rows: the earlier rows and their manifest stay"
-        warnings.warn(f"{what}; run again to replace them", stacklevel=4)
+def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
+    """Note what the servers made of num_ctx."""
+    if run.cassette is not None and run.cassette.mode == "replay":
         return
-    if run.cassette is None or run.cassette.mode != "replay":
-        for (axis, name), facts in run.models.items():  # what the servers made of num_ctx
-            used = window(getattr(run.experiment, axis)[name])
-            sizes = [size for size in (used, facts.num_ctx) if size]
-            manifest["axes"][axis][name]["num_ctx"] = min(sizes, default=None)
-    manifest["rows_sha256"] = file.sha256.hexdigest()
-    try:
-        manifests.write_manifest(run.experiment.home, manifest)
-        file.take_place()
-    finally:
-        file.discard()
+    for (axis, name), facts in run.models.items():
+        used = window(getattr(run.experiment, axis)[name])
+        sizes = [size for size in (used, facts.num_ctx) if size]
+        axes[axis][name]["num_ctx"] = min(sizes, default=None)
 
 
 def _describe(run: Run) -> dict[str, Any]:
     """Return what the manifest says of a run: what could change its rows."""
     experiment = run.experiment
-    describe = manifests.describe
-    axes: dict[str, dict[str, Any]] = {
-        "data": {name: describe(data) for name, data in run.data.items()},
-        "chunker": {"/".join(place): describe(chunks) for place, chunks in run.chunks.items()},
-        "retriever": {"/".join(place): describe(built) for place, built in run.retrievers.items()},
-        "generator": {name: describe(value) for name, value in experiment.generator.items()},
-        "judge": {name: describe(value) for name, value in experiment.judge.items()},
-    }
     seeds = {"order": experiment.order}
     prompts = []
     for (axis, name), facts in run.models.items():
-        axes[axis][name] = facts.to_dict()
         seeds[f"{axis}/{name}"] = facts.row()["seed"]
         with_documents = experiment.prompts.get(name, PROMPTS["with_documents"])
         prompts += [PROMPT] if axis == "judge" else [with_documents, PROMPTS["query_only"]]
     return {
         "format": manifests.FORMAT,
         "name": experiment.name,
-        "axes": axes,
+        "axes": _axes(run),
         "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
-        "chunkers": {name: describe(cut) for name, cut in experiment.chunker.items()},
+        "chunkers": _described(experiment.chunker),
         "parameters": _parameters(experiment),
         "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
         "seeds": seeds,
         **manifests.environment(),
     }
+
+
+def _axes(run: Run) -> dict[str, dict[str, Any]]:
+    axes = {
+        "data": _described(run.data),
+        "chunker": _described(run.chunks),
+        "retriever": _described(run.retrievers),
+        "generator": _described(run.experiment.generator),
+        "judge": _described(run.experiment.judge),
+    }
+    for (axis, name), facts in run.models.items():
+        axes[axis][name] = facts.to_dict()
+    return axes
+
+
+def _described(things: Mapping[Any, Any]) -> dict[str, Any]:
+    described = {}
+    for place, thing in things.items():
+        name = place if isinstance(place, str) else "/".join(place)
+        described[name] = manifests.describe(thing)
+    return described
 
 
 def _parameters(experiment: Any) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from functools import partial
 from importlib import metadata
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, live, people, whole
+from experiment_parts import QUICK, Named, experiment, graded, live, people, whole
 from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import load_manifest, manifest
 from ragbench.llm import chat_model
-from ragbench.paths import project_root
 from ragbench.prompts import load_prompt, prompt_hash
 
 
@@ -54,17 +53,10 @@ def told(server, tmp_path_factory):
 
 def test_data_are_named_counted_and_hashed(told, tmp_path):
     data = told["axes"]["data"]["people"]
-    assert (data["name"], data["questions"], data["documents"], data["excluded"]) == (
-        "people",
-        2,
-        2,
-        0,
-    )
+    assert (data["name"], data["questions"], data["documents"]) == ("people", 2, 2)
     assert {len(data["questions_sha256"]), len(data["documents_sha256"])} == {64}
-    other = replace(
-        people(2), documents=tuple(replace(d, text=d.text + " ") for d in people(2).documents)
-    )
-    experiment(tmp_path, data={"people": other}).run(progress=False)
+    longer = tuple(replace(d, text=d.text + " ") for d in people(2).documents)
+    experiment(tmp_path, data=replace(people(2), documents=longer)).run(progress=False)
     changed = load_manifest(tmp_path)["axes"]["data"]["people"]
     assert changed["documents_sha256"] != data["documents_sha256"]
     assert changed["questions_sha256"] == data["questions_sha256"]
@@ -77,16 +69,10 @@ def test_chunks_are_hashed_and_the_way_they_were_cut_is_told(told):
     assert told["chunkers"]["cut"]["partial"]["function"] == "sized"
 
 
-def test_packages_python_git_and_machine_are_those_of_this_process(told):
+def test_packages_python_and_machine_are_those_of_this_process(told):
     assert told["python"] == platform.python_version()
     for name in ("numpy", "langchain-core", "ollama"):
         assert told["packages"][name] == metadata.version(name)
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=project_root(), capture_output=True, text=True
-    )
-    if head.returncode == 0:
-        assert len(told["git"]["revision"]) == len(head.stdout.strip()) == 40
-        assert isinstance(told["git"]["changed"], bool)
     machine = told["machine"]
     assert (machine["system"], machine["cores"]) == (platform.system(), os.cpu_count())
     assert machine["processor"] == platform.machine()
@@ -128,15 +114,10 @@ def test_no_program_that_a_folder_names_runs_for_the_manifest(tmp_path, monkeypa
 
 
 def test_models_stand_with_provider_digest_and_options(told):
+    expected = {"provider": "ollama", "model": "llama3:8b", "digest": DIGEST, "num_ctx": 2048}
     for axis in ("generator", "judge"):
         model = told["axes"][axis]["llama"]
-        told_of = {name: model[name] for name in ("provider", "model", "digest", "num_ctx")}
-        assert told_of == {
-            "provider": "ollama",
-            "model": "llama3:8b",
-            "digest": DIGEST,
-            "num_ctx": 2048,
-        }
+        assert expected.items() <= model.items()
         assert model["options"]["options"]["temperature"] == 0.0
     assert "127.0.0.1" not in json.dumps(told)
 
@@ -149,19 +130,17 @@ def test_prompts_are_hashed_by_what_they_say(told):
 
 def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert told["seeds"] == {"generator/llama": 3, "judge/llama": 3, "order": 7}
-    parameters = told["parameters"]
-    assert (parameters["N"], parameters["k"], parameters["match"]) == (
-        [0, 4, 20],
-        {"a": [2], "b": [2]},
-        "substring",
-    )
-    assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == (
-        "one",
-        4000,
-        None,
-    )
-    assert parameters["options"] == QUICK
-    assert parameters["tokenizer"] == "words"
+    expected = {
+        "N": [0, 4, 20],
+        "k": {"a": [2], "b": [2]},
+        "match": "substring",
+        "per_prompt": "one",
+        "max_chars": 4000,
+        "concurrency": None,
+        "options": QUICK,
+        "tokenizer": "words",
+    }
+    assert {name: told["parameters"][name] for name in expected} == expected
     assert (told["grid"]["retriever"], told["grid"]["judge"]) == (["b", "a"], ["llama"])
     (run,) = told["runs"]
     assert run["rows_made"] == run["rows"] == 2 * 5
@@ -169,15 +148,12 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
 
 
 def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monkeypatch):
-    key = "kx-very-secret-0123456789"
-    monkeypatch.setenv("OLLAMA_API_KEY", key)
+    secrets = ("kx-very-secret-0123456789", "pass-word-77")
+    monkeypatch.setenv("OLLAMA_API_KEY", secrets[0])
     with FakeOllama(reply=reply) as server:
-        host = server.url.replace("://", "://me:pass-word-77@")
-        model = chat_model("ollama:llama3:8b", host=host)
-        generators = {"llama": model, "copier": Copier()}
-        experiment(tmp_path, 2, generator=generators, options=QUICK).run(progress=False)
+        model = chat_model("ollama:llama3:8b", host=server.url.replace("//", f"//me:{secrets[1]}@"))
+        experiment(tmp_path, 2, generator={"llama": model}, options=QUICK).run(progress=False)
         assert server.calls
     assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
     for path in tmp_path.iterdir():
-        assert key.encode() not in path.read_bytes(), path.name
-        assert b"pass-word-77" not in path.read_bytes(), path.name
+        assert not any(secret.encode() in path.read_bytes() for secret in secrets), path.name

@@ -194,7 +194,7 @@ def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(
                 str(endpoint_of(model).options),
             ]
             told.append(repr(ask(model, ["p"], **LIMITS)))
-            main(["doctor", "--model", spec, "--host", host])
+            main(["doctor", "--model", spec, "--options", f"host={host}"])
             axes = {"generator": {"llama": model}, "judge": None, "N": (0,), "options": QUICK}
             try:
                 experiment(tmp_path / f"run-{server.port}", 2, **axes).run(progress=False)
