@@ -283,7 +283,7 @@ def _run(experiment: str = ".") -> int:
     if metrics:
         _print_scores(grid, rows, metrics)
     if not grid.generator:
-        print(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n")
+        print(_as_flags(f"\nretrieval alone: answers need a generator; {TWO_WAYS}\n", True))
     if len(failed):
         print("run it again to ask the failed prompts once more; the other replies are recorded")
     print(f"next: ragbench export {_shell_word(folder)} --to FOLDER")
