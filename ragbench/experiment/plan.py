@@ -122,7 +122,7 @@ def _recorded_calls(run: Run) -> Counter[tuple[str, str]] | None:
     experiment = run.experiment
     calls: Counter[tuple[str, str]] = Counter()
     tape = run.cassette
-    if tape is None or tape.mode == "off":
+    if tape is None:
         return calls
     if not all(map(is_model, [*experiment.generator.values(), *experiment.judge.values()])):
         return None

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tenacity import RetryCallState, Retrying, wait_random_exponential
@@ -110,10 +110,9 @@ def ask(
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
-    tape = None if cassette is None or cassette.mode == "off" else cassette
     tasks = _tasks(prompts, schema, ids)
-    job = _Job(endpoint, tasks, tape, step, on_length == "keep", retries, patience_s, backoff_s)
-    if tape is not None and tape.mode == "replay":
+    job = _Job(endpoint, tasks, cassette, step, on_length == "keep", retries, patience_s, backoff_s)
+    if cassette is not None and cassette.mode == "replay":
         job.replay(strict=on_miss == "raise")
     elif tasks:
         job.run(concurrency or endpoint.concurrency, progress)
@@ -129,12 +128,9 @@ def ask(
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """One prompt.
+    """One prompt, and the place of its reply."""
 
-    ``places``: where its reply stands; several where equal prompts are asked once.
-    """
-
-    places: list[int]
+    place: int
     id: str
     messages: list[dict]
     schema: Any
@@ -159,7 +155,7 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
             got = f"{len(values)} {name} for {len(prompts)} prompts"
             raise ConfigError(got, "one per prompt", f"check {name}")
     return [
-        _Task([place], str(name), as_messages(prompt), form, json_schema_of(form))
+        _Task(place, str(name), as_messages(prompt), form, json_schema_of(form))
         for place, prompt, form, name in zip(numbers, prompts, *columns.values(), strict=True)
     ]
 
@@ -196,13 +192,14 @@ class _Job:
         """Serve everything from the cassette, without a socket; what is missing is a failure, or
         raised if strict.
         """
-        about = (self.endpoint.model, len(self.tasks))
         missing = self._look_up(self.endpoint.pinned_digest)
-        if missing and strict:
-            ids = [self.tasks[place].id for task in missing for place in task.places]
-            raise self.cassette.miss(ids, *about)
-        for task in missing:
-            self._settle(task, self._reply(task, self.cassette.miss([task.id], *about)))
+        ids = [task.id for task in missing]
+        for n, task in enumerate(missing):
+            some = ids if strict else ids[n : n + 1]
+            error = self.cassette.miss(some, self.endpoint.model, len(self.tasks))
+            if strict:
+                raise error
+            self._settle(task, self._reply(task, error))
 
     def _look_up(self, on_server: str | None) -> list[_Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode
@@ -218,17 +215,14 @@ class _Job:
         for task in self.tasks:
             task.key = self.keys.key(task.messages, task.json_schema)
         recorded = self.cassette.get(task.key for task in self.tasks)
-        missing: dict[str, _Task] = {}
+        missing = []
         for task in self.tasks:
             answer = recorded.get(task.key)
             if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
                 self._settle(task, self._served(task, answer))
-            elif task.key in missing:
-                # The same request twice: asked once, as a second run would find it on the cassette.
-                missing[task.key].places += task.places
             else:
-                missing[task.key] = task
-        return list(missing.values())
+                missing.append(task)
+        return missing
 
     def _served(self, task: _Task, answer: dict[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old
@@ -267,14 +261,11 @@ class _Job:
                 self._ask_missing(concurrency)
             except KeyboardInterrupt:
                 self.stop(self.endpoint.fail("interrupted", "not answered yet"))
-                replies = self.all_replies()
-                errors = [reply.error.kind for reply in replies if reply.error is not None]
-                done = len(replies) - errors.count("interrupted")
                 kept = "in .replies"
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
-                what = f"{done} of {len(replies)} replies are done ({kept})"
-                raise Interrupted(what, replies) from None
+                what = f"{len(self.replies)} of {len(self.tasks)} replies are done ({kept})"
+                raise Interrupted(what, self.all_replies()) from None
             finally:
                 if self.cassette is not None:
                     self.cassette.release()
@@ -297,7 +288,7 @@ class _Job:
         if self.over is not None and not isinstance(self.over, CallError):
             raise self.over  # a full disk ends the run
         for task in missing:
-            if task.places[0] not in self.replies:
+            if task.place not in self.replies:
                 self._settle(task, self._reply(task, self.over or endpoint.dead))
         if self.over is not None:
             log.warning("%s", self.over)
@@ -335,7 +326,9 @@ class _Job:
             self.stop(error)
 
     def _take_from_others(self, task: _Task, queue: deque[_Task]) -> None:
-        """Take the reply that another process has recorded, or look again later."""
+        """Take the reply that an equal prompt or another process has recorded, or look again
+        later.
+        """
         answer = self.cassette.get([task.key]).get(task.key)
         if answer is not None and answer["ok"]:
             self._settle(task, self._served(task, answer))
@@ -539,12 +532,9 @@ class _Job:
             self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
 
     def _settle(self, task: _Task, reply: Reply) -> None:
-        first, *equal = task.places
-        if self.bar is not None and first not in self.replies:
-            self.bar.update(len(task.places))
-        self.replies[first] = reply
-        for place in equal:
-            self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id)
+        if self.bar is not None and task.place not in self.replies:
+            self.bar.update()
+        self.replies[task.place] = reply
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""

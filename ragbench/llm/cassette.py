@@ -30,7 +30,7 @@ from ragbench.paths import written_whole
 
 log = logging.getLogger("ragbench.llm")
 FORMAT = "ragbench-cassette-1"
-MODES = ("record", "replay", "off")
+MODES = ("record", "replay")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
 _WHO = ("provider", "model", "digest", "options")
 _COLUMNS = (
@@ -146,10 +146,9 @@ class Cassette:
     Parameters
     ----------
     path : the file; made when it is not there (not in replay mode).
-    mode : ``"record"`` (serve what is recorded, ask and record the rest), ``"replay"`` (serve what
-        is recorded, open no socket, a miss is an error) or ``"off"`` (neither read nor write). The
-        environment variable RAGBENCH_CASSETTE wins over this argument, so that an unchanged
-        notebook or script can be recorded anew.
+    mode : ``"record"`` (serve what is recorded, ask and record the rest) or ``"replay"`` (serve what
+        is recorded, open no socket, a miss is an error). The environment variable RAGBENCH_CASSETTE
+        wins over this argument, so that an unchanged notebook or script can be recorded anew.
     digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
 
@@ -177,8 +176,7 @@ class Cassette:
         self._owner = uuid.uuid4().hex  # of claims
         self._db: sqlite3.Connection | None = None
         self._pid = 0
-        if mode != "off":
-            self._connection()
+        self._connection()
 
     def __repr__(self) -> str:
         return f"Cassette({self.path.name!r}, {self.mode!r})"

@@ -500,13 +500,12 @@ def model_facts(
     when no server answers and nothing says which weights are meant.
     """
     endpoint = endpoint_of(model, num_predict)
-    recorded = cassette is not None and cassette.mode != "off"
-    if ask_server and not (recorded and cassette.mode == "replay"):
+    if ask_server and (cassette is None or cassette.mode == "record"):
         endpoint.meet()
     dead = endpoint.dead
     if endpoint.found is None:
         endpoint.found = endpoint.pinned_digest
-    if endpoint.found is None and recorded and (dead is None or dead.kind == "down"):
+    if endpoint.found is None and cassette is not None and (dead is None or dead.kind == "down"):
         endpoint.found = cassette.choose_digest(endpoint.provider, endpoint.name, None)
     if dead is not None and (endpoint.found is None or dead.kind != "down"):
         raise dead

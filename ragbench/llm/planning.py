@@ -111,7 +111,7 @@ def plan(
         Default: all replies with the model's options count, whatever their prompts.
     """
     endpoint = None
-    if model is not None and cassette is not None and cassette.mode != "off":
+    if model is not None and cassette is not None:
         endpoint = endpoint_of(model)
     steps = []
     for name, count in calls.items():
