@@ -19,7 +19,7 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.llm.cassette import Cassette, Keys
 from ragbench.llm.context import estimate_tokens
 from ragbench.llm.endpoints import Endpoint, Received, endpoint_of
-from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError, printable
+from ragbench.llm.failures import HOST_FAILURES, TRANSIENT, CallError
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
 from ragbench.llm.structured import (
@@ -231,9 +231,7 @@ class _Job:
         error = None
         parsed = None
         if not answer["ok"]:
-            words = answer["error"].items()
-            stored = {name: printable(v) if isinstance(v, str) else v for name, v in words}
-            error = CallError(**stored, model=self.endpoint.model)
+            error = CallError(**answer["error"], model=self.endpoint.model)
         elif task.schema is not None:
             parsed, _, problem = read_reply(answer["text"], task.schema)
             if problem:
@@ -244,7 +242,7 @@ class _Job:
             error = self.endpoint.fail("truncated", what, raw=answer["raw"])
         kept = {name: answer.get(name, "") for name in _KEPT}
         kept["usage"] = Usage.from_dict(answer["usage"])
-        return self._reply(task, error, parsed=parsed, cached=True, host="", **kept)
+        return self._reply(task, error, parsed=parsed, cached=True, **kept)
 
     # -- from the server
 
@@ -493,7 +491,6 @@ class _Job:
             "key": task.key,
             "usage": task.spent,
             "seconds": task.spent.seconds,
-            "host": self.endpoint.host,
             "repairs": int(task.repaired),
             "attempts": task.attempts,
         }

@@ -80,7 +80,7 @@ class Reply:
         the weaker "json_object"; the reply is validated either way. "" elsewhere.
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.
-    model, digest, host, key : who answered, and the key on the cassette.
+    model, digest, key : who answered, and the key on the cassette.
     """
 
     text: str = ""
@@ -99,5 +99,4 @@ class Reply:
     attempts: int = 0
     model: str = ""
     digest: str = ""
-    host: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
