@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 import logging
 import os
@@ -297,8 +296,7 @@ class _Job:
         self.checked = time.monotonic()
         threads = []
         for _ in range(max(1, count)):
-            context = contextvars.copy_context()
-            work = threading.Thread(target=context.run, args=(self._work, queue), daemon=True)
+            work = threading.Thread(target=self._work, args=(queue,), daemon=True)
             threads.append(work)
             work.start()
         for work in threads:

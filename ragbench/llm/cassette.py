@@ -297,13 +297,15 @@ class Cassette:
 
     def renew(self) -> None:
         """Say that this process is still asking."""
-        until = time.time() + _CLAIM_S
-        self._write("UPDATE claims SET until = ? WHERE owner = ?", (until, self._owner))
+        self._claimed("UPDATE claims SET until = :until WHERE owner = :owner")
 
     def release(self) -> None:
         """Give up what this process has claimed and not answered."""
+        self._claimed("DELETE FROM claims WHERE owner = :owner")
+
+    def _claimed(self, sql: str) -> None:
         with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
-            self._write("DELETE FROM claims WHERE owner = ?", (self._owner,))
+            self._write(sql, {"owner": self._owner, "until": time.time() + _CLAIM_S})
 
     def withdraw(self, keys: Iterable[str]) -> None:
         """Take replies out again."""
