@@ -270,7 +270,7 @@ class Odd:
         ("generator", value, f"the generator 'odd' gave {type(value).__name__}")
         for value in (None, 3, b"Ely", ["Ely"])
     ]
-    + [("judge", value, f"the judge 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
+    + [("judge", value, f"'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
 )
 def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(
     tmp_path, axis, value, words
