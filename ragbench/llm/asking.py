@@ -144,19 +144,17 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
-    numbers = list(range(len(prompts)))
-    columns = {
-        "schemas": list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts),
-        "ids": numbers if ids is None else list(ids),
-    }
-    for name, values in columns.items():
-        if len(values) != len(prompts):
-            got = f"{len(values)} {name} for {len(prompts)} prompts"
-            raise ConfigError(got, "one per prompt", f"check {name}")
-    return [
-        _Task(place, str(name), as_messages(prompt), form, json_schema_of(form))
-        for place, prompt, form, name in zip(numbers, prompts, *columns.values(), strict=True)
-    ]
+    count = len(prompts)
+    schemas = list(schema) if isinstance(schema, Sequence) else [schema] * count
+    names = list(range(count) if ids is None else ids)
+    for what, values in {"schemas": schemas, "ids": names}.items():
+        if len(values) != count:
+            got = f"{len(values)} {what} for {count} prompts"
+            raise ConfigError(got, "one per prompt", f"check {what}")
+    tasks = []
+    for place, (prompt, form, name) in enumerate(zip(prompts, schemas, names, strict=True)):
+        tasks.append(_Task(place, str(name), as_messages(prompt), form, json_schema_of(form)))
+    return tasks
 
 
 @dataclass

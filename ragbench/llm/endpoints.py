@@ -238,7 +238,7 @@ _BESIDE = {"think": "reasoning", "format": "format"}
 _BESIDE |= {"logprobs": "logprobs", "top_logprobs": "top_logprobs"}
 
 
-class OllamaEndpoint(Endpoint):
+class _OllamaEndpoint(Endpoint):
     """Ollama, by its own client; a ChatOllama says where it is and with which options."""
 
     changes = True
@@ -441,7 +441,7 @@ def endpoint_of(
     name = type(model).__name__
     kind = Endpoint
     if isinstance(model, ChatOllama):
-        kind = OllamaEndpoint
+        kind = _OllamaEndpoint
     elif getattr(model, "server", None) is not None:
         kind = _LocalEndpoint
     elif name in ("ChatOpenAI", "OpenAIChat"):  # AzureChatOpenAI and others build other addresses
