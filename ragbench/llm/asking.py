@@ -360,16 +360,21 @@ class _Job:
         if now == endpoint.found:
             self.checked = began
             return
-        what = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
+        self._withdraw(unsure, now)
+
+    def _withdraw(self, unsure: list[_Task], now: str) -> None:
+        """Stop, and take back the replies that either model may have given."""
+        what = f"digest {self.endpoint.found[:12]}, now {now[:12] or 'not told'}"
         what = f"the model was replaced under its name in mid-run: {what}"
         do = "pull the old one again, or run again with a new cassette file"
-        error = endpoint.fail("digest", what, do=do)
+        error = self.endpoint.fail("digest", what, do=do)
         self.stop(error)
         with self.lock:
-            for task in unsure + self.unsure:
+            unsure = unsure + self.unsure
+            for task in unsure:
                 self._settle(task, self._reply(task, error))
             if self.cassette is not None:
-                self.cassette.withdraw(task.key for task in unsure + self.unsure)
+                self.cassette.withdraw(task.key for task in unsure)
 
     def _asked(self, task: _Task) -> Reply | None:
         """Ask for one reply; None where the server is to be asked no more."""

@@ -67,6 +67,18 @@ class _Gguf:
             raise self.fail(f"{self.path}: no such file", "check the path")
         return self.path
 
+    def readable(self) -> Path:
+        """Return the path of a file in GGUF format; a chat template that it lacks is warned of."""
+        path = self.existing()
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if head[:4] != b"GGUF":
+            raise self.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
+        if b"tokenizer.chat_template" not in head:
+            what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
+            log.warning(what, path.name)
+        return path
+
     def checked(self, expected: str | None) -> str:
         """Return the sha256 (hex) of the file.
 
@@ -152,14 +164,7 @@ class _Server:
         self._process = None
 
     def _start(self) -> None:
-        path = self.file.existing()
-        with open(path, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if head[:4] != b"GGUF":
-            raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
-        if b"tokenizer.chat_template" not in head:
-            what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
-            log.warning(what, path.name)
+        path = self.file.readable()
         if importlib.util.find_spec("xllamacpp") is None:
             raise self.file.fail("the package xllamacpp is not installed", _GET_SERVER)
         settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx}

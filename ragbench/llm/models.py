@@ -229,12 +229,14 @@ def _openai_class() -> Any:
         num_ctx: int | None = None
         deadline_s: float | None = None
         digest: str | None = None
-        default_headers: Mapping[str, str] | None = Field(default=None, repr=False)
-        extra_body: Mapping[str, Any] | None = Field(default=None, repr=False)
-        default_query: Mapping[str, object] | None = Field(default=None, repr=False)
         # of ``ragbench.llm.local``, where the model runs on this machine
-        server: Any = Field(default=None, repr=False, exclude=True)
-        wire: Any = Field(default=None, repr=False, exclude=True)
+        server: Any = Field(default=None, exclude=True)
+        wire: Any = Field(default=None, exclude=True)
+
+        def __repr__(self) -> str:  # headers, bodies and queries may hold keys
+            return f"OpenAIChat({self.model_name!r})"
+
+        __str__ = __repr__
 
     return OpenAIChat
 

@@ -158,16 +158,20 @@ def _timed(endpoint: Endpoint, tape: Cassette, step: str) -> tuple[float, str] |
         return None
     took = [answer["seconds"] for answer in latest]
     used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
-    seconds = math.fsum(took) / len(took)
-    how = "their mean"
-    if used.prompt_seconds and used.output_seconds and used.output_tokens and not used.uncounted:
-        means = ", ".join(
-            f"avg(json_extract(answer, '$.usage.{name}_tokens'))" for name in ("prompt", "output")
-        )
-        read, written = tape.rows(f"SELECT {means} {_OF_STEP}", of_step)[0]
-        reading = used.prompt_tokens / used.prompt_seconds
-        seconds = read / reading + written / used.tokens_per_second
-        how = f"{read:.0f} tokens read at {reading:.0f}/s, {written:.0f} written"
-        how += f" at {used.tokens_per_second:.1f}/s"
+    seconds, how = _by_tokens(used, tape, of_step) or (math.fsum(took) / len(took), "their mean")
     spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
     return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
+
+
+def _by_tokens(used: Usage, tape: Cassette, of_step: tuple[str, ...]) -> tuple[float, str] | None:
+    """Return the seconds of the mean tokens of a step at the speed of some replies."""
+    known = (used.prompt_tokens, used.prompt_seconds, used.output_tokens, used.output_seconds)
+    if not all(known) or used.uncounted:
+        return None
+    fields = "avg(json_extract(answer, '$.usage.{}_tokens'))"
+    means = f"{fields.format('prompt')}, {fields.format('output')}"
+    read, written = tape.rows(f"SELECT {means} {_OF_STEP}", of_step)[0]
+    reading = used.prompt_tokens / used.prompt_seconds
+    writing = used.tokens_per_second
+    how = f"{read:.0f} tokens read at {reading:.0f}/s, {written:.0f} written at {writing:.1f}/s"
+    return read / reading + written / writing, how
