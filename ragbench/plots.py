@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
@@ -391,26 +391,33 @@ def settings(
     """
     _need(ours, x, panel, row, hue, thin, "mean")
     paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
-    places = {value: place for place, value in enumerate(values)}
-    ours, paper = (frame.assign(at=frame[x].map(places)) for frame in (ours, paper))
+    ours, paper = (
+        frame.assign(at=frame[x].map(list(values).index), row=frame[row] if row else "")
+        for frame in (ours, paper)
+    )
     looks = _looks(_unique(ours[hue]))
     shifts = _shifts(_unique(ours[hue]), spread)
     panels = _unique(pd.concat([ours[panel], paper[panel]]))
-    rows = _unique(ours[row]) if row else [""]
-    figure, axes, wide = _open_settings(values, len(panels), len(rows) if row else 0)
+    rows = _unique(ours["row"])
+    figure, axes, wide = _open_settings(values, len(panels), len(rows), wrap=row is None)
     for axis, (line, heading) in zip(axes.flat, product(rows, panels), strict=False):
-        own, published = (frame[frame[panel] == heading] for frame in (ours, paper))
-        if row:
-            own, published = (frame[frame[row] == line] for frame in (own, published))
-        for name, shift in shifts.items():
-            points = own[own[hue] == name]
-            _draw_means(axis, points, shift, looks[name] | {"label": _label(name)}, thin, join)
-        _draw_published(axis, published, join=join)
-    _name_settings(axes, panels, rows if row else [], xlabel, wide)
+        cell = {panel: heading, "row": line}
+        for name, points in _where(ours, cell).groupby(hue, sort=False, observed=True):
+            look = looks[name] | {"label": _label(name)}
+            _draw_means(axis, points, shifts[name], look, thin, join)
+        _draw_published(axis, _where(paper, cell), join=join)
     for axis in axes[:, 0] if row else axes.flat:
         _scale(axis, from_zero=not join)
+    _name_settings(axes, panels, rows if row else [], xlabel, wide)
     _legend_below(figure)
     return figure
+
+
+def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows whose columns have these values."""
+    for column, value in cell.items():
+        frame = frame[frame[column] == value]
+    return frame
 
 
 def _shifts(names: Sequence[Any], apart: float, room: float = 0.6) -> dict[Any, float]:
@@ -432,18 +439,22 @@ def _name_settings(
         axis.set_ylabel(_wrapped(_in_words(line), 24))
 
 
-def _open_settings(values: Sequence[Any], panels: int, rows: int) -> tuple[Figure, Any, float]:
-    """Open a grid of panels by rows, or without rows panels that wrap; last, inches of a panel."""
+def _open_settings(
+    values: Sequence[Any], panels: int, rows: int, *, wrap: bool
+) -> tuple[Figure, Any, float]:
+    """Open a grid of panels by rows, or panels that wrap; last, inches of a panel."""
     shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
-    ncols = panels if rows else max(1, min(4, panels, int(_widest() / 2.6)))
-    nrows = rows or -(-panels // ncols)
+    ncols = panels
+    if wrap:
+        ncols = max(1, min(4, panels, int(_widest() / 2.6)))
+    nrows = rows * -(-panels // ncols)
     tick = min(0.75, 0.25 + _size(shown)[0])
     wide = max(2.6, min(tick * len(values), (_widest() - 0.9) / ncols))
     ticks, below = _ticks(shown, wide / len(values))
-    high = 2.3 if rows else 2.2 + below
-    shared = {"sharey": "row" if rows else False, "sharex": bool(rows)}
+    high = 2.2 + below if wrap else 2.3
+    shared = {} if wrap else {"sharey": "row", "sharex": True}
     size = (0.9 + wide * ncols, 0.7 + below + high * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, panels * max(rows, 1), **shared)
+    figure, axes = open_figure(*size, ncols, nrows, panels * rows, **shared)
     for axis in axes.flat:
         axis.set_xticks(range(len(values)), **ticks)
         axis.set_xlim(-0.4, len(values) - 0.6)
@@ -589,26 +600,20 @@ def dots(
     filled : boolean column; dots are hollow and grey where it is False.
     """
     _need(frame, row, value, hue, panel, filled)
-    panels = _panels(frame, panel)
     rows = _unique(frame[row])
     frame = frame.assign(at=frame[row].map(rows.index).astype(float), hue=frame[hue] if hue else "")
+    panels = _panels(frame, panel)
     looks = _looks(_unique(frame["hue"]))
     several = frame.duplicated([row, panel] if panel else row).any()  # dots in one line
-    crowd = len(looks) if several else 1
     wide = max(2.2, 4.4 - len(panels))
-    names = [_in_words(name) for name in rows]
-    figure, axes = _open_rows(names, len(panels), wide, max(0.32, 0.07 * crowd))
-    for axis, (title, part) in zip(axes.flat, _panels(frame, panel).items(), strict=False):
-        present = [name for name in looks if name in set(part["hue"])]
-        for name, shift in _shifts(present, 0.22 if several else 0.0, room=0.8).items():
-            look = looks[name] | {"label": _label(name)}
-            _draw_dots(axis, part[part["hue"] == name], value, shift, look, filled)
+    band = max(0.32, 0.07 * len(looks)) if several else 0.32
+    figure, axes = _open_rows([*map(_in_words, rows)], len(panels), wide, band)
+    for axis, (title, part) in zip(axes.flat, panels.items(), strict=False):
+        _draw_dots(axis, part, value, looks, 0.22 if several else 0.0, filled)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
         axis.set_title(_wrapped(title, 10 * wide), fontsize=_points(10))
         if xlim:  # None would freeze the limits at the first panel's
             axis.set_xlim(xlim)
-    if np.ptp(axes[0, 0].get_xlim()) < 1e-9:  # all values alike but for rounding
-        axes[0, 0].set_xlim(at - 0.1, at + 0.1)
     for axis in axes[-1]:
         axis.set_xlabel(_wrapped(xlabel, 10 * wide))
     if hue and hue != row:
@@ -617,12 +622,16 @@ def dots(
 
 
 def _draw_dots(
-    axis: Axes, points: pd.DataFrame, value: str, shift: float, look: dict, filled: str | None
+    axis: Axes, part: pd.DataFrame, value: str, looks: dict, apart: float, filled: str | None
 ) -> None:
-    holds = points[filled].astype(bool) if filled else np.full(len(points), True)
-    look = look | {"ls": "none", "ms": 5, "lw": 1.2, "capsize": 2}
-    hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
-    for part, own_look in ((points[~holds], hollow), (points[holds], look)):
-        if len(part):
-            x, y = part[[value, "at"]].to_numpy(float).T
-            axis.errorbar(x, y + shift, xerr=_reach(part, value), **own_look)
+    present = [name for name in looks if name in set(part["hue"])]
+    for name, shift in _shifts(present, apart, room=0.8).items():
+        points = part[part["hue"] == name]
+        holds = points[filled].astype(bool) if filled else np.full(len(points), True)
+        look = {"ls": "none", "ms": 5, "lw": 1.2, "capsize": 2, "label": _label(name)}
+        look |= looks[name]
+        hollow = look | {"color": PALETTE[6], "mfc": "white", "label": ""}
+        for drawn, own_look in ((points[~holds], hollow), (points[holds], look)):
+            if len(drawn):
+                x, y = drawn[[value, "at"]].to_numpy(float).round(9).T  # 1e-17 is no difference
+                axis.errorbar(x, y + shift, xerr=_reach(drawn, value), **own_look)

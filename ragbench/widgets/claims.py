@@ -75,14 +75,12 @@ class ClaimInspector(Panel):
         if not self.results:
             raise DataError("there are no results", "at least one", "check what made them")
         self._scores = pd.DataFrame([_scores_of(result) for result in self.results])
-        wide = w.Layout(width="520px")
-        narrow = w.Layout(width="380px")
         orders = [(f"{name.replace('_', ' ')}, worst first", name) for name in METRICS]
         orders.insert(0, (_AS_GIVEN, _AS_GIVEN))
-        self.order = w.Dropdown(options=orders, description="Order", layout=narrow)
-        self.choice = w.Dropdown(description="Result", layout=wide)
-        self.claims = w.Dropdown(description="Claim", layout=wide)
-        self.columns = w.Dropdown(description="Text", layout=narrow)
+        self.order = self._list("Order", "380px", self._sort)
+        self.choice = self._list("Result", "520px", self._show_result)
+        self.claims = self._list("Claim", "520px", self._show_claim)
+        self.columns = self._list("Text", "380px", self._show_text)
         self.texts = w.HTML()
         self.detail = w.HTML()
         self.detail.add_class("rb-detail")
@@ -93,11 +91,8 @@ class ClaimInspector(Panel):
         children = [self._navigation(), self.texts, tables, w.HTML(_LEGEND), lists, self.detail]
         super().__init__(children, "Claim inspector", _STYLE)
         self.add_class("rb-claims")
-        self._watch(self.order, self._sort)
-        self._watch(self.choice, self._show_result)
-        self._watch(self.claims, self._show_claim)
-        self._watch(self.columns, self._show_text)
-        self._sort()
+        self.order.options = orders
+        self.order.index = 0
 
     def _navigation(self) -> w.HBox:
         short = w.Layout(width="44px")
@@ -139,9 +134,11 @@ class ClaimInspector(Panel):
 
     # -- what follows from a choice
 
-    def _watch(self, chooser: w.Dropdown, show: Callable[[], None]) -> None:
+    def _list(self, words: str, width: str, show: Callable[[], None]) -> w.Dropdown:
+        chooser = w.Dropdown(description=words, layout=w.Layout(width=width))
         # Without a value while its options change.
         chooser.observe(lambda change: change["new"] is not None and show(), "value")
+        return chooser
 
     def _sort(self) -> None:
         """List the results, the worst first by the chosen metric, undefined ones last."""
