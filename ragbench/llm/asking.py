@@ -342,22 +342,19 @@ class _Job:
 
         What lies between two different ones is kept as neither: it is withdrawn.
         """
-        endpoint = self.endpoint
-        if not endpoint.changes or not endpoint.found or endpoint.pinned_digest is not None:
-            return
         began = time.monotonic()
         with self.lock:
-            if self.over is not None or began - self.checked < seconds:
+            if not self.endpoint.found or self.over or began - self.checked < seconds:
                 return
             unsure = self.unsure
             self.unsure = []
         try:
-            now = endpoint.digest()
+            now = self.endpoint.digest()
         except CallError:  # away, or the model was deleted: the next call says so
             with self.lock:
                 self.unsure += unsure
             return
-        if now == endpoint.found:
+        if now == self.endpoint.found:
             self.checked = began
             return
         self._withdraw(unsure, now)

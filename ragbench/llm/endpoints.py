@@ -84,7 +84,6 @@ class Endpoint:
     dead: CallError | None = None  # why it is not asked any more
     spoke = False  # whether the server has said anything
     answered = False  # whether its model has
-    changes = False  # whether another model may come to stand behind the name in mid-run
     concurrency = 4  # calls under way at once, where the caller names no number
     most_concurrent: int | None = None
     version = ""  # of the server
@@ -241,7 +240,6 @@ _BESIDE |= {"logprobs": "logprobs", "top_logprobs": "top_logprobs"}
 class _OllamaEndpoint(Endpoint):
     """Ollama, by its own client; a ChatOllama says where it is and with which options."""
 
-    changes = True
     concurrency = 1
 
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
@@ -383,12 +381,20 @@ class _OpenAIEndpoint(Endpoint):
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
         super().__init__(chat, deadline_s)
         self.provider = "openai"
+        if getattr(chat, "server", None) is not None:  # of `local`
+            self.provider = "gguf"
+            self.concurrency = self.most_concurrent = 1
         self.host = str(chat.root_client.base_url).rstrip("/")
         self.wire = getattr(chat, "wire", None)
         names = {name: name for name in _OPENAI} | {"max_completion_tokens": "max_tokens"}
         self.options = without_secrets(_set_fields(chat, names) | (chat.model_kwargs or {}))
         if self.num_ctx:
             self.options["num_ctx"] = self.num_ctx
+
+    def digest(self) -> str:
+        if self.provider == "gguf":  # the file's sha256
+            return self.chat.server.file.checked(self.pinned_digest)
+        return super().digest()
 
     def limit(self, num_predict: int) -> None:
         if self.num_predict is None:
@@ -411,20 +417,6 @@ class _OpenAIEndpoint(Endpoint):
         return got
 
 
-class _LocalEndpoint(_OpenAIEndpoint):
-    """A model of ``local``: the file's sha256 is its digest."""
-
-    concurrency = 1
-    most_concurrent = 1
-
-    def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
-        super().__init__(chat, deadline_s)
-        self.provider = "gguf"
-
-    def digest(self) -> str:
-        return self.chat.server.file.checked(self.pinned_digest)
-
-
 def endpoint_of(
     model: Any, num_predict: int | None = None, deadline_s: float | None = None
 ) -> Endpoint:
@@ -442,8 +434,6 @@ def endpoint_of(
     kind = Endpoint
     if isinstance(model, ChatOllama):
         kind = _OllamaEndpoint
-    elif getattr(model, "server", None) is not None:
-        kind = _LocalEndpoint
     elif name in ("ChatOpenAI", "OpenAIChat"):  # AzureChatOpenAI and others build other addresses
         kind = _OpenAIEndpoint
     endpoint = kind(model, deadline_s)
