@@ -13,15 +13,30 @@ import gzip
 import itertools
 import json
 import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 
 from ragbench.data.mtrag import load_mtrag
 from ragbench.data.nuggets import read_nuggets
+from ragbench.embedding import make_embedder
 from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
+from ragbench.llm import Cassette
+from ragbench.llm.cassette import Keys
+from ragbench.llm.endpoints import endpoint_of
+from ragbench.llm.reply import Usage
+from ragbench.llm.structured import as_messages, canonical_schema
 from ragbench.metrics.nuggets import SUPPORT
+from ragbench.paths import packaged_data
 from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.recordings import RECORDINGS
+from ragbench.text.sentences import split_sentences
 
 NUGGET = "nugget_assignment"
 PAIR = "steps_gpt_ranking_faithfulness"
+GZIP = {"method": "gzip", "mtime": 0}  # the same rows to the same bytes
 GRADES = [str(grade) for grade in SCALE]
 
 
@@ -85,5 +100,84 @@ def prompts(path):
             file.write(json.dumps(request) + "\n")
 
 
+def ship(path):
+    """Write what is shipped from the replies."""
+    with gzip.open(path, "rt") as file:
+        replies = [json.loads(line) for line in file]
+    asked = {"exam", "reversed", "pair"}
+    labels = ship_labels([reply for reply in replies if reply["key"][0] in asked])
+    ship_exam(labels[labels["asked"] == "exam"])
+    ship_nuggets([reply for reply in replies if reply["key"][0] == "nugget"])
+
+
+def ship_labels(replies):
+    """Write and return the logarithms of the probabilities that each label about MTRAG had."""
+    columns = ["asked", "question_id", "system", "measure", *(f"log_{label}" for label in SCALE)]
+    rows = [dict(zip(columns, [*reply["key"], *reply["logs"]], strict=False)) for reply in replies]
+    table = pd.DataFrame(rows, columns=columns)
+    table = table.sort_values(columns[:4], ignore_index=True)
+    table.to_csv(packaged_data("mtrag") / "qwen_labels.csv.gz", index=False, compression=GZIP)
+    return table
+
+
+def ship_exam(labels):
+    """Add the likeliest grade of each prompt to the recorded exam, where it has no reply."""
+    logs = labels[[f"log_{grade}" for grade in SCALE]].to_numpy()
+    answer = ["question_id", "system", "measure"]
+    grades = dict(
+        zip(labels[answer].itertuples(index=False, name=None), logs.argmax(1), strict=True)
+    )
+    judge = RECORDINGS["qwen"].chat_model(num_ctx=8192, num_predict=64)
+    shipped = packaged_data("mtrag", "qwen.jsonl.gz")
+    endpoint = endpoint_of(judge)
+    keys = Keys(endpoint.provider, endpoint.name, endpoint.pinned_digest, endpoint.options)
+    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder, "exam")) as cassette:
+        cassette.import_(shipped)
+        (first,) = cassette.rows("SELECT request FROM replies LIMIT 1")
+        schema = canonical_schema(json.loads(first[0])["schema"])
+        for request in exam_requests():
+            asked, *about = request["key"]
+            if asked != "exam":
+                continue
+            messages = as_messages(request["prompt"])
+            text = f"{request['opening']}{SCALE[grades[tuple(about)]]}\n}}"
+            reply = {"ok": True, "text": text, "raw": text, "finish": "stop", "seconds": 0.0}
+            reply |= {"repairs": 0, "attempts": 1, "form": "json_schema", "error": None}
+            reply["usage"] = Usage(1, uncounted=1).to_dict()  # of no server
+            key = keys.key(messages, schema)
+            about = {"step": "exam", "prompt_id": " ".join(about)}
+            cassette.put(key, keys.request(messages, schema), reply, **about)
+        print(cassette.export(shipped), "replies of the exam;", cassette.verify() or "whole")
+
+
+def ship_nuggets(replies):
+    """Write the probabilities of the nuggets' labels, with MiniLM's cosines."""
+    columns = ["question_id", "system", "nugget", *SUPPORT]
+    rows = [[*reply["key"][1:], *np.exp(reply["logs"])] for reply in replies]
+    table = pd.DataFrame(rows, columns=columns).set_index(columns[:3])
+    table["minilm"] = cosines()
+    table = table.sort_index().drop(columns="not_support")
+    path = packaged_data("recordings") / "nuggets.csv.gz"
+    table.to_csv(path, float_format="%.4g", compression=GZIP)
+    print(len(table), "nuggets", path.stat().st_size, "bytes")
+
+
+def cosines():
+    """Return each nugget's largest cosine with a sentence of the answer; 0 with none."""
+    embedder = make_embedder("minilm")
+    found = {}
+    for row in read_nuggets().itertuples():
+        sentences = split_sentences(row.answer, "claims")
+        texts = [nugget["text"] for nugget in row.nuggets]
+        best = np.zeros(len(texts))
+        if sentences:
+            vectors = np.array(embedder.embed_documents([*texts, *sentences]))
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            best = (vectors[: len(texts)] @ vectors[len(texts) :].T).max(1)
+        for number, cosine in enumerate(best):
+            found[row.question_id, row.system, number] = float(cosine)
+    return pd.Series(found)
+
+
 if __name__ == "__main__":
-    {"prompts": prompts}[sys.argv[1]](*sys.argv[2:])
+    {"prompts": prompts, "ship": ship}[sys.argv[1]](*sys.argv[2:])
