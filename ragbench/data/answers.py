@@ -22,17 +22,24 @@ from ragbench.data.tables import Table, as_table, filled_rows, in_our_names, is_
 from ragbench.errors import DataError
 from ragbench.records import as_id
 
-# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker.
+# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then FlashRAG, PyTerrier-RAG,
+# RAGBench, MTRAG.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "question_id": ("query_id", "id", "_id"),
-    "system": (),
+    "question_id": ("query_id", "id", "_id", "qid", "task_id"),
+    "system": ("generation_model_name", "model_id"),
     "question": ("user_input", "query", "input"),
-    "answer": ("response", "actual_output"),
-    "reference": ("ground_truth", "ground_truths", "gt_answer", "expected_output"),
-    "chunks": ("retrieved_contexts", "contexts", "retrieval_context", "retrieved_context"),
+    "answer": ("response", "actual_output", "pred", "qanswer", "predictions", "model_response"),
+    "reference": (
+        *("ground_truth", "ground_truths", "gt_answer", "expected_output"),
+        *("golden_answers", "gold_answer", "targets"),
+    ),
+    "chunks": (
+        *("retrieved_contexts", "contexts", "retrieval_context", "retrieved_context"),
+        *("retrieval_result", "documents"),
+    ),
     "references": ("reference_contexts", "facts"),
     "keypoints": (),
-    "context": (),
+    "context": ("qcontext",),
     "retrieved": ("retrieved_context_ids",),
     "relevant": ("reference_context_ids",),
 }
@@ -44,8 +51,20 @@ _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context"
 def _one_text(value: Any) -> Any:
     """Return a list of one text as that text, and a number as one."""
     if isinstance(value, list) and len(value) == 1:
-        value = value[0]
+        value = _inner(value[0])
     return as_id(value) if isinstance(value, bool | int | float) else value
+
+
+def _inner(item: Any) -> Any:
+    """Return the text of a passage or turn that is a mapping: "text", in FlashRAG "contents"."""
+    texts = [item.get("text"), item.get("contents")] if isinstance(item, Mapping) else []
+    return next((text for text in texts if isinstance(text, str)), item)
+
+
+def _last_turn(value: Any) -> Any:
+    """Return a conversation's last turn; MTRAG keeps them as {"speaker", "text"}."""
+    turns = isinstance(value, list) and value and isinstance(value[-1], Mapping)
+    return _inner(value[-1]) if turns else value
 
 
 def _no_empty_text(value: Any) -> Any:
@@ -57,7 +76,7 @@ def _texts(value: Any) -> Any:
     listed = read_list(value)
     if not isinstance(listed, list):
         return value
-    texts = [item.get("text") if isinstance(item, Mapping) else item for item in listed]
+    texts = [_inner(item) for item in listed]
     return [text for text in texts if not is_missing(text)]
 
 
@@ -72,7 +91,7 @@ class _Row(BaseModel):
     """What the columns hold that are read here."""
 
     system: _Text = None
-    question: _Text = None
+    question: Annotated[_Text, BeforeValidator(_last_turn)] = None
     answer: _MaybeEmpty = None
     reference: Annotated[list[str] | _Text, BeforeValidator(_one_text)] = None
     chunks: _Texts = None
@@ -107,6 +126,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     table = as_table(source)
     if table.frame.empty:
         raise DataError(f"{table.name} has no row", "at least one answer", "check what made it")
+    table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     texts = ("answer", "context")
     frame = in_our_names(table, aliases, columns or {}, "columns", _LISTS, texts)
@@ -142,6 +162,16 @@ def warn_of_no_word(answer: Any, place: str) -> None:
             "row out",
             stacklevel=4,
         )
+
+
+def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
+    """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
+    nested = "output" in frame and all(isinstance(cell, Mapping) for cell in frame["output"])
+    if not nested:
+        return frame
+    made = pd.DataFrame(frame["output"].tolist(), index=frame.index, dtype=object)
+    frame = frame.drop(columns="output")
+    return frame.join(made[made.columns.difference(frame.columns)])
 
 
 def _identify(frame: pd.DataFrame, table: Table) -> None:

@@ -36,8 +36,9 @@ class PeoplesGrades:
     ----------
     dataset : the questions (last turns), with ``meta["turns"]`` (speaker, text),
         ``meta["doc_ids"]`` and ``meta["topic"]``, the conversation; and the passages.
-    answers : a row per answer: question_id, system, answer, conversation, answerability, and the
-        scores that came with it (`RECORDED_SCORES`).
+    answers : a row per answer, as `ragbench.score` takes them: question_id, system, question,
+        reference, chunks, answer; conversation, answerability, and the scores that came with it
+        (`RECORDED_SCORES`).
     grades : a row per grade: question_id, system, measure, rater, grade (1, worst, to 4).
     """
 
@@ -74,12 +75,22 @@ def load_mtrag() -> PeoplesGrades:
         Document(page["document_id"], page.get("title", ""), page["text"])
         for page in content["documents"]
     )
+    texts = {document.id: document.text for document in documents}
+    asked = {
+        question.id: {
+            "question": question.text,
+            "reference": question.answer,
+            "chunks": [texts[name] for name in question.meta["doc_ids"]],
+        }
+        for question in questions
+    }
     answers = []
     grades = []
     for evaluation in content["evaluations"]:
         name = evaluation["task_id"]
         key = {"question_id": name, "system": evaluation["model_id"]}
-        answer = key | {
+        answer = key | asked[name]
+        answer |= {
             "answer": evaluation["model_response"],
             "conversation": _conversation(name),
             "answerability": " ".join(tasks[name]["Answerability"]),

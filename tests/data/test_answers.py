@@ -36,6 +36,44 @@ DEEPEVAL = {
     "expected_output": TRUTH,
     "retrieval_context": PASSAGES,
 }
+FLASHRAG = {
+    "id": "7",
+    "question": QUESTION,
+    "golden_answers": [TRUTH],
+    "metadata": {"split": "dev"},
+    "output": {
+        "pred": ANSWER,
+        "retrieval_result": [{"id": str(i), "contents": text} for i, text in enumerate(PASSAGES)],
+        "metric_score": {"em": 0.0},
+    },
+}
+PYTERRIER = {
+    "qid": "7",
+    "query": QUESTION,
+    "qcontext": " ".join(PASSAGES),
+    "qanswer": ANSWER,
+    "gold_answer": [TRUTH],
+}
+RAGBENCH = {
+    "id": "7",
+    "question": QUESTION,
+    "documents": PASSAGES,
+    "response": ANSWER,
+    "generation_model_name": "gpt-3.5-turbo-0125",
+    "documents_sentences": [[["0a", PASSAGES[0]]]],
+    "adherence_score": True,
+}
+MTRAG = {
+    "task_id": "7",
+    "input": [
+        {"speaker": "user", "text": "Is it old?"},
+        {"speaker": "agent", "text": "Yes."},
+        {"speaker": "user", "text": QUESTION},
+    ],
+    "contexts": [{"document_id": str(i), "text": text} for i, text in enumerate(PASSAGES)],
+    "targets": [{"speaker": "agent", "text": TRUTH}],
+    "predictions": [{"text": ANSWER}],
+}
 RAGCHECKER = {
     "results": [
         {
@@ -121,6 +159,38 @@ def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file
     frame = read_answers(stored(tmp_path, kind, [row]))
     assert ours(frame) == OURS
     assert frame["question_id"].tolist() == ["q1"]
+
+
+@pytest.mark.parametrize(
+    ("row", "lacks"),
+    [(FLASHRAG, set()), (PYTERRIER, {"chunks"}), (RAGBENCH, {"reference"}), (MTRAG, set())],
+    ids=["FlashRAG", "PyTerrier-RAG", "RAGBench", "MTRAG"],
+)
+@pytest.mark.parametrize("kind", ["frame", "dicts", "a.jsonl", "a.json"])
+@pytest.mark.filterwarnings("ignore:.*put right")
+def test_rows_of_other_workbenches_are_read_as_they_are(row, lacks, kind, tmp_path):
+    frame = read_answers(stored(tmp_path, kind, [row]))
+    expected = {name: value for name, value in OURS.items() if name not in lacks}
+    assert {name: frame.at[0, name] for name in expected} == expected
+    assert frame["question_id"].tolist() == ["7"]
+    assert not lacks & {*frame.columns}
+
+
+@pytest.mark.filterwarnings("ignore:.*put right")
+def test_what_else_other_workbenches_keep_of_a_row_stays():
+    flash = read_answers([FLASHRAG])
+    assert flash.loc[0, ["metadata", "metric_score"]].tolist() == [{"split": "dev"}, {"em": 0.0}]
+    assert read_answers([PYTERRIER]).at[0, "context"] == " ".join(PASSAGES)
+    assert read_answers([RAGBENCH]).at[0, "system"] == "gpt-3.5-turbo-0125"
+    # a column output that is no mapping is none of FlashRAG's
+    assert read_answers([OURS | {"output": "text"}]).at[0, "output"] == "text"
+
+
+def test_mtrags_answers_are_scored_as_they_are():
+    answers = rb.data.load_mtrag().answers
+    scored = rb.score(answers[answers["system"] == "reference"], ["rouge_l", "claim_overlap"])
+    assert (scored["rouge_l"] == 1).all()
+    assert scored["claim_overlap"].notna().any()
 
 
 @pytest.mark.parametrize("made", [Sample(**RAGAS), TestCase(**DEEPEVAL)])
