@@ -76,7 +76,7 @@ def header(name):
 
 PAPERS = (
     r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, "
-    r"sections? \d|MTRAG, the people)"
+    r"sections? \d|MTRAG, the people|AutoNuggetizer, section \d)"
 )
 
 
