@@ -54,7 +54,7 @@ EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 FOLDER = "recordings"
-EXAMS = {"qwen": 159}  # questions of MTRAG that a model was examined on
+EXAMS = {"qwen": 159, "smollm2": 40}  # questions of MTRAG that a model was examined on
 WITHOUT_MLQ = tuple(name for name in thesis.RETRIEVERS if name != "MLQ")
 # of its numbers in the ledger
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"
