@@ -67,7 +67,6 @@ _HOME = {
         "answer_rouge_l",
         "effective_information_rate",
         "keypoint_metrics",
-        "keypoint_table",
         "passage_table",
         "reference_recall",
     ],

@@ -9,8 +9,8 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,6 @@ _KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# CPU seconds of the longer notebooks, measured on one machine: they weigh what is left of a run.
-_SECONDS: Mapping[str, float] = {"11": 106, "21": 60, "23": 52, "30": 8, "41": 10, "42": 40}
-_OTHERS = 5.0  # seconds of every other notebook
 
 
 class NotebookError(RagbenchError):
@@ -91,11 +88,13 @@ def execute(
         extra_arguments=["--log-level=ERROR"],  # without the kernel's own start-up notes
     )
     failure: Exception | None = None
+    alive = True
     try:
         client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         failure = error
-    if kernel is not None and not isinstance(failure, CellTimeoutError | DeadKernelError):
+        alive = isinstance(error, CellExecutionError)
+    if kernel is not None and alive:
         clear = 'import pandas; pandas.reset_option("^display[.]"); get_ipython().reset()'
         client.wait_for_reply(client.kc.execute(clear, silent=True))
         client.kc.stop_channels()
@@ -104,20 +103,17 @@ def execute(
     if failure is not None:
         kind = getattr(failure, "ename", type(failure).__name__)
         words = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
-        raise NotebookError(
-            f"{path.name}, cell {_failed_cell(book)}: {kind}: {words}",
-            "a clean run from top to bottom",
-            f"open {out} and read the cell's output",
-        )
+        got = f"{path.name}, cell {_failed_cell(book)}: {kind}: {words}"
+        do = f"open {out} and read the cell's output"
+        raise NotebookError(got, "a clean run from top to bottom", do)
     return out
 
 
 def _failed_cell(book: Any) -> int | None:
     """Return the number of the cell that raised."""
     for number, cell in enumerate(book.cells):
-        for output in cell.get("outputs", []):
-            if output.output_type == "error":
-                return number
+        if any(output.output_type == "error" for output in cell.get("outputs", [])):
+            return number
     return None
 
 
@@ -141,25 +137,34 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    place = next(
-        i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])
-    )
-    if missing := [name for name in parameters if f"{name} =" not in book.cells[place].source]:
+    known = _parameters_of(book, parameters)
+    if missing := [name for name in parameters if name not in known]:
         got = f"{path.name} has no parameter {', '.join(missing)}"
         raise DataError(got, "a name of its parameters cell", "check the spelling")
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    book.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
+    own = new_code_cell(source, metadata={"tags": ["injected-parameters"]})
+    place = next(i for i, cell in enumerate(book.cells) if _has_parameters(cell))
+    book.cells.insert(place + 1, own)
+
+
+def _parameters_of(book: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the parameters that a notebook has."""
+    source = "\n".join(cell.source for cell in book.cells if _has_parameters(cell))
+    return {name: value for name, value in parameters.items() if f"{name} =" in source}
+
+
+def _has_parameters(cell: Any) -> bool:
+    return "parameters" in cell.metadata.get("tags", [])
 
 
 def before_saving(model: dict[str, Any], **_: Any) -> None:
     """Keep a notebook's kernel as committed: JupyterLab would write its own version into each that
     is opened.
     """
-    if (
-        model["type"] == "notebook"
-        and model["content"]["metadata"].get("kernelspec", {}).get("name") == "python3"
-    ):
-        model["content"]["metadata"].update(_KERNEL)
+    if model["type"] == "notebook":
+        metadata = model["content"]["metadata"]
+        if metadata.get("kernelspec", {}).get("name") == "python3":
+            metadata.update(_KERNEL)
 
 
 def _tidy(book: Any) -> None:
@@ -195,17 +200,19 @@ def run_all(
         are made. Otherwise all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
     """
+    import nbformat
+
     from ragbench.onnx_models import cores
 
     # Notebooks of one paper build on each other, papers do not: two lanes, each in one process,
     # take the next paper.
-    by_paper = itertools.groupby(find(series), key=lambda path: path.stem[0])
-    papers = [list(books) for _, books in by_paper]
-    papers.sort(key=lambda books: -sum(map(_weight, books)))
+    books = find(series)
+    papers = [list(group) for _, group in itertools.groupby(books, key=lambda path: path.stem[0])]
+    papers.sort(key=len, reverse=True)
     at_once = min(2, cores(), len(papers))
-    progress = _Progress({path: _weight(path) for books in papers for path in books})
     ended = threading.Event()
     kernels: list[Any] = []
+    seconds: dict[str, float] = {}
     waiting = iter(papers)
 
     def lane() -> None:
@@ -216,9 +223,12 @@ def run_all(
                 if ended.is_set():
                     return
                 start = time.perf_counter()
-                own = _parameters_of(path, parameters or {})
+                own = _parameters_of(nbformat.read(path, as_version=4), parameters or {})
                 execute(path, own, path if publish else None, kernel=kernel)
-                progress.done(path, time.perf_counter() - start)
+                seconds[path.stem] = time.perf_counter() - start
+                left = len(books) - len(seconds)
+                said = f"{left} to go" if left else "all done"
+                print(f"{path.stem}: {seconds[path.stem]:.0f} s; {said}", flush=True)
 
     with ThreadPoolExecutor(at_once) as pool:
         lanes = [pool.submit(lane) for _ in range(at_once)]
@@ -226,48 +236,21 @@ def run_all(
             for finished in as_completed(lanes):
                 finished.result()
         except BaseException:
-            # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may
-            # be starting just now.
             ended.set()
-            while wait(lanes, timeout=0.2).not_done:
-                for kernel in kernels:
-                    if kernel.has_kernel:
-                        kernel.provisioner.process.kill()
+            _end(lanes, kernels)
             raise
-    return progress.seconds
+    return seconds
 
 
-def _weight(path: Path) -> float:
-    return _SECONDS.get(path.stem[:2], _OTHERS)
+def _end(lanes: Sequence[Future], kernels: Sequence[Any]) -> None:
+    """Stop what runs: after Ctrl-C or an error nobody waits for the other notebook to end.
 
-
-class _Progress:
-    """One line for each notebook that ended, with what is left by their ``weights``."""
-
-    def __init__(self, weights: Mapping[Path, float]) -> None:
-        self.seconds: dict[str, float] = {}
-        self._left = dict(weights)
-        self._whole = sum(self._left.values())
-        self._start = time.perf_counter()
-
-    def done(self, path: Path, seconds: float) -> None:
-        """Note and print that a notebook ended."""
-        self.seconds[path.stem] = seconds
-        del self._left[path]
-        left = sum(self._left.values())
-        gone = time.perf_counter() - self._start
-        minutes = gone * left / (self._whole - left) / 60
-        to_go = f"{len(self._left)} to go, about {minutes:.0f} min"
-        print(f"{path.stem}: {seconds:.0f} s; {to_go if self._left else 'all done'}", flush=True)
-
-
-def _parameters_of(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the parameters that a notebook has."""
-    import nbformat
-
-    cells = nbformat.read(path, as_version=4).cells
-    source = "\n".join(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
-    return {name: value for name, value in parameters.items() if f"{name} =" in source}
+    A kernel may be starting just now.
+    """
+    while wait(lanes, timeout=0.2).not_done:
+        for kernel in kernels:
+            if kernel.has_kernel:
+                kernel.provisioner.process.kill()
 
 
 def create_project(folder: str | os.PathLike[str]) -> Path:
@@ -276,31 +259,28 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
     """
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise ConfigError(
-            f"{target} is there already", "the name of a new or empty folder", "choose another name"
-        )
+        got = f"{target} is there already"
+        raise ConfigError(got, "the name of a new or empty folder", "choose another name")
     try:
-        target.mkdir(exist_ok=True)
+        shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     except OSError as error:
-        got = f"{target} cannot be made: {error.strerror}"
+        got = f"{target} cannot be made: {error}"
         raise ConfigError(got, "a folder to write to", "check path and rights") from None
-    shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
-    pages = {name: packaged_data("docs", name).read_text(encoding="utf-8") for name in HELP}
-    (target / "help").mkdir()
-    for name in pages:
-        (target / "help" / name).touch()  # a link to a page is kept where the page is there
-    for name, text in pages.items():
-        page = target / "help" / name
-        page.write_text(_only_links_within(text, page.parent), encoding="utf-8")
+    help_ = target / "help"
+    help_.mkdir()
+    pages = {help_ / name: packaged_data("docs", name).read_text("utf-8") for name in HELP}
+    for page in pages:
+        page.touch()  # a link to a page is kept where the page is there
+    for page, text in pages.items():
+        page.write_text(_only_links_within(text, help_), encoding="utf-8")
     for name in TEMPLATES:
         book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
         _set_to_folder(book)
         for cell in book["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = _only_links_within(cell["source"], target)
-        (target / name).write_text(
-            json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        text = json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+        (target / name).write_text(text, encoding="utf-8")
     return target
 
 

@@ -70,7 +70,7 @@ class Assigned:
     chunks: Sequence[Chunk]
     documents: Mapping[str, Sequence[str]]
 
-    def search(self, queries: Sequence[str], k: int, scope: Any = None) -> list[list[Hit]]:
+    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Return the documents of each query, the first k."""
         chunks = {chunk.doc_id: chunk for chunk in self.chunks}
         found = [self.documents[query][:k] for query in queries]

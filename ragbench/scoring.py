@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import math
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,15 +138,12 @@ def score(
     for label in to_make:
         table[label] = _labelled(label, table, source, cassette)
     table = _with_numbers(table, numbers)
-    made_by = _labelled_by(source, to_make, cassette)
-    words = made_by.pop("words")
+    labelled_by, words = _labelled_by(source, to_make, cassette)
     needs = {need for name in _metrics_of(numbers) for need in METRICS[name].needs}
     if not needs.isdisjoint(LABELS):
         table["labelled_by"] = words
-    table["unscored"] = table[list(numbers)].isna().sum(axis=1)
-    table["reason"] = [_reason(row, numbers) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
-    table.attrs |= made_by | {"numbers": list(numbers)}
+    table.attrs |= labelled_by | {"numbers": list(numbers)}
     return table
 
 
@@ -177,28 +175,35 @@ def _plain(cell: Any) -> Any:
 
 
 def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
-    """Add a column per number; one of its name that was there is kept as ``given_NAME``."""
+    """Add a column per number, how many are NaN, and why; a column of a number's name that was
+    there is kept as ``given_NAME``.
+    """
     values = {name: _values(name, table) for name in _metrics_of(numbers)}
     for column, (name, key) in numbers.items():
         if column in table:
             table = table.rename(columns={column: f"given_{column}"})
         cells = [value[key] if isinstance(value, Mapping) else value for value in values[name]]
         table[column] = pd.Series(cells, table.index, dtype=float)
+    table["unscored"] = table[list(numbers)].isna().sum(axis=1)
+    table["reason"] = [_reason(row, numbers) for row in table.to_dict("records")]
     return table
 
 
-def _labelled_by(source: _LabelSource, made: Sequence[str], cassette: Any) -> dict[str, Any]:
-    """Say who made labels: the model's facts, the checker, and both in words."""
-    made_by: dict[str, Any] = {}
+def _labelled_by(
+    source: _LabelSource, made: Sequence[str], cassette: Any
+) -> tuple[dict[str, Any], str]:
+    """Say who made labels: the model's facts and the checker, and both in words."""
+    labelled_by: dict[str, Any] = {}
     words = []
     if any(LABELS[label].calls for label in made):
         tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-        made_by["model"] = model_facts(source.model, tape, ask_server=False).to_dict()
-        words.append("{provider}:{model}".format(**made_by["model"]))
+        facts = model_facts(source.model, tape, ask_server=False).to_dict()
+        labelled_by["model"] = facts
+        words.append("{provider}:{model}".format(**facts))
     if source.checker is not None and "claim_labels" in made:
-        made_by["checker"] = repr(source.checker)
+        labelled_by["checker"] = repr(source.checker)
         words.append(f"claims by {source.checker!r}")
-    return made_by | {"words": "; ".join(words) or "given"}
+    return labelled_by, "; ".join(words) or "given"
 
 
 def plan_score(
@@ -288,25 +293,20 @@ def _metrics_of(numbers: Numbers) -> list[str]:
     return list(dict.fromkeys(name for name, _ in numbers.values()))
 
 
-def _missing_needs(
-    need: str, existing: Collection[str] = (), label: str = ""
-) -> Iterator[tuple[str, str]]:
-    """Yield what a metric needs and the rows lack, with the label it is for; a label after what it
-    is made from.
-    """
-    if need not in existing:
-        for before in LABELS[need].needs if need in LABELS else ():
-            yield from _missing_needs(before, existing, need)
-        yield need, label
-
-
 def _needed(metric: str, existing: Collection[str] = ()) -> dict[str, str]:
     """Return column or label -> the label it is for, of all that a metric needs beside existing
-    columns.
+    columns; a label after what it is made from.
     """
     needed: dict[str, str] = {}
+
+    def add(need: str, label: str) -> None:
+        if need not in existing:
+            for before in LABELS[need].needs if need in LABELS else ():
+                add(before, need)
+            needed[need] = label
+
     for need in METRICS[metric].needs:
-        needed |= dict(_missing_needs(need, existing))
+        add(need, "")
     return needed
 
 
@@ -328,18 +328,15 @@ def _require(table: pd.DataFrame, metrics: Sequence[str]) -> None:
             users[column].append(f"{name!r} (for its {label})" if label else repr(name))
     if not users:
         return
-    lines = []
-    for column, names in users.items():
-        lines.append(f"no column {column!r}, needed by {', '.join(names)}")
+    lines = [f"no column {column!r}, needed by {', '.join(of)}" for column, of in users.items()]
     columns = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
     possible = [name for name in METRICS if not _missing_columns(name, existing)]
-    raise DataError(
-        "\n    ".join(lines) + f"\n  there is {columns}",
-        "a column of that name",
+    do = (
         f"add it, or name yours: columns={{{next(iter(users))!r}: ...}}; what can be computed as "
-        "it "
-        f"is: {', '.join(possible) or 'none'}",
+        f"it is: {', '.join(possible) or 'none'}"
     )
+    got = "\n    ".join(lines) + f"\n  there is {columns}"
+    raise DataError(got, "a column of that name", do)
 
 
 def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -353,22 +350,26 @@ def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
             "several"
         )
         raise DataError("several true answers in 'reference'", f"one text, for the {label}", do)
-    return table[~table[present].map(is_missing).any(axis=1)]
+    return _complete(table, present)
+
+
+def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the rows in which no cell of these columns is missing."""
+    return table[~table[list(columns)].map(is_missing).any(axis=1)]
 
 
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
     """Return a metric's value of every row; NaN for one that lacks something."""
     metric = METRICS[name]
-    columns = table[list(metric.needs)]
-    complete = columns[~columns.map(is_missing).any(axis=1)]
+    complete = _complete(table, metric.needs)[list(metric.needs)]
     if metric.all_rows:
         values = metric.function(*(complete[need].tolist() for need in metric.needs))
     else:
         values = [metric.function(*cells) for cells in complete.itertuples(index=False)]
-    value_of = dict(zip(complete.index, values, strict=True))
-    return [
-        value_of.get(row, dict.fromkeys(metric.names, math.nan) or math.nan) for row in table.index
-    ]
+    undefined = dict.fromkeys(metric.names, math.nan) or math.nan
+    column = pd.Series([undefined] * len(table), table.index, dtype=object)
+    column[complete.index] = pd.Series(list(values), complete.index, dtype=object)
+    return column.tolist()
 
 
 def _reason(row: Mapping[str, Any], numbers: Numbers) -> str:
@@ -412,23 +413,19 @@ def without_labels(
     if labels is not None:
         return numbers, ""
     unlabelled: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
-    computed: dict[str, tuple[str, str]] = {}
     for column, number in numbers.items():
         to_make = _labels_to_make({column: number}, existing)
-        by_model = [label for label in to_make if LABELS[label].calls]
-        if by_model:
+        if by_model := [label for label in to_make if LABELS[label].calls]:
             unlabelled[", ".join(by_model)].append(column)
-        else:
-            computed[column] = number
-    lacking = "; ".join(
-        f"{', '.join(columns)} (needs {label})" for label, columns in unlabelled.items()
-    )
-    if lacking and not computed:
+    if not unlabelled:
+        return numbers, ""
+    without = {*itertools.chain(*unlabelled.values())}
+    computed = {column: number for column, number in numbers.items() if column not in without}
+    lacking = "; ".join(f"{', '.join(of)} (needs {label})" for label, of in unlabelled.items())
+    if not computed:
         expected = "a chat model, or the labels as columns of the rows"
         raise ConfigError(f"no model is named that labels: {lacking}", expected, _WAYS_TO_LABELS)
-    if lacking:
-        lacking = f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
-    return computed, lacking
+    return computed, f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
 
 
 def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:
@@ -481,17 +478,12 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     results = []
     for name, row in zip(names, rows.to_dict("records"), strict=True):
         long_reference = row.get("long_reference")
+        reference = row["reference"] if is_missing(long_reference) else long_reference
         claims = row.get("reference_claims")
-        results.append(
-            RagResult(
-                name,
-                row["question"],
-                row["reference"] if is_missing(long_reference) else long_reference,
-                row["answer"],
-                tuple(RetrievedText(text=text) for text in row["chunks"]),
-                reference_claims=None if is_missing(claims) else tuple(claims),
-            )
-        )
+        claims = None if is_missing(claims) else tuple(claims)
+        chunks = tuple(RetrievedText(text=text) for text in row["chunks"])
+        texts = row["question"], reference, row["answer"], chunks
+        results.append(RagResult(name, *texts, reference_claims=claims))
     return results
 
 
@@ -503,10 +495,8 @@ def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Seque
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
-    questions = rows["question"].tolist()
-    return extract_claims(
-        who.model, texts, questions=questions, cassette=cassette, **who.options
-    ).labels
+    options = {"questions": rows["question"].tolist(), "cassette": cassette, **who.options}
+    return extract_claims(who.model, texts, **options).labels
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:

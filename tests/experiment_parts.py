@@ -87,7 +87,7 @@ class Named:
     def settings(self):
         return {"retriever": "Named", "broken": self.broken}
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         if any(self.broken and self.broken in q for q in queries):
             raise ValueError("no index for this one")
         self.searched += queries
@@ -104,10 +104,10 @@ class Interrupted(Named):
 
     person = "Person4"
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         if any(self.person in query for query in queries):
             raise KeyboardInterrupt
-        return super().search(queries, k, scope)
+        return super().search(queries, k)
 
 
 class Copier:

@@ -37,7 +37,7 @@ def keypoint_verdicts(
     ``questions``, ``responses``: shape (n,), English or Chinese; an empty response says nothing:
     neither, without a call. ``keypoints``: a list per question, each asked about in a call of its
     own. ``options``: see `ragbench.labelling.asking`.
-    `ragbench.metrics.keypoints.keypoint_table` takes the labels.
+    `ragbench.metrics.keypoints.keypoint_metrics` takes the labels.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """

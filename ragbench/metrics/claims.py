@@ -14,7 +14,7 @@ as found and as faithful.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -173,13 +173,9 @@ def claim_metrics_table(
     relevant chunk entails a reference claim, a recalled claim is one that a chunk entails).
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
-    results = getattr(results, "results", results)
-    if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
-        got = f"results is {type(results).__name__}"
-        raise DataError(got, "a list of results", "pass [result] for a single one")
     names = []
     rows = []
-    for number, result in enumerate(results):
+    for number, result in enumerate(getattr(results, "results", results)):
         fields = _fields(result)
         name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
         names.append(name)
@@ -218,8 +214,7 @@ def _fields(result: Any) -> dict[str, Any]:
 def _labels(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     missing = [name for name in names if fields.get(name) is None]
     if missing:
-        others = [name for name in fields if name not in ("id", *CHECKS)]  # a mistyped one, too
-        got = f"no labels for {', '.join(missing)} (it has {', '.join(others) or 'no other field'})"
+        got = f"no labels for {', '.join(missing)} (it has {', '.join(fields)})"
         do = "check the claims of that result first, or leave it out and say so"
         raise DataError(got, f"all of {', '.join(names)}", do)
     return {name: fields[name] for name in names}
@@ -252,19 +247,22 @@ def _read(
     in_response = _booleans(response_in_chunks, "response_in_chunks", 2)
     in_reference = _booleans(reference_in_chunks, "reference_in_chunks", 2)
     n_chunks = max(in_response.shape[1], in_reference.shape[1])
-    tables = []
-    for name, table, claims in (
-        ("response_in_chunks", in_response, correct),
-        ("reference_in_chunks", in_reference, covered),
-    ):
-        if not len(table) and (not len(claims) or not n_chunks):
-            table = np.zeros((len(claims), n_chunks), bool)  # an empty list tells no shape
-        if table.shape != (len(claims), n_chunks):
-            expected = f"shape {(len(claims), n_chunks)}: a row per claim, a column per chunk"
-            do = "transpose it if rows are chunks; check the claims again if labels are missing"
-            raise DataError(f"{name} has shape {table.shape}", expected, do)
-        tables.append(table)
-    return [correct, covered, *tables]
+    return [
+        correct,
+        covered,
+        _of_shape(in_response, "response_in_chunks", len(correct), n_chunks),
+        _of_shape(in_reference, "reference_in_chunks", len(covered), n_chunks),
+    ]
+
+
+def _of_shape(table: np.ndarray, name: str, claims: int, chunks: int) -> np.ndarray:
+    if not len(table) and not (claims and chunks):
+        return np.zeros((claims, chunks), bool)  # an empty list tells no shape
+    if table.shape != (claims, chunks):
+        expected = f"shape {(claims, chunks)}: a row per claim, a column per chunk"
+        do = "transpose it if rows are chunks; check the claims again if labels are missing"
+        raise DataError(f"{name} has shape {table.shape}", expected, do)
+    return table
 
 
 def _booleans(labels: Any, name: str, dimensions: int) -> np.ndarray:
@@ -273,13 +271,11 @@ def _booleans(labels: Any, name: str, dimensions: int) -> np.ndarray:
     if not array.size and dimensions == 2:
         array = array.reshape(len(labels), 0)
     if array.ndim != dimensions:
-        expected = "a list, a label per claim"
-        if dimensions == 2:
-            expected = "rows of equal length: a row per claim, a column per chunk"
-        raise DataError(f"{name} is {labels!r:.60}, of shape {array.shape}", expected)
+        expected = ["a list, a label per claim", "a row per claim, a column per chunk"]
+        raise DataError(f"{name} of shape {array.shape}", expected[dimensions - 1])
     booleans = np.zeros(array.shape, bool)
     for place, label in np.ndenumerate(array):
-        if isinstance(label, list | np.ndarray) or label not in _ENTAILED:
+        if not isinstance(label, Hashable) or label not in _ENTAILED:
             raise DataError(
                 f"{name}{list(place)}: label {label!r:.60}",
                 "Entailment, Neutral or Contradiction; or True or False",

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import check_known
 from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.layout import Form, comparable
 from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
@@ -155,26 +155,17 @@ def ir_score_table(
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
     values = as_cutoffs(cutoffs)
-    parts = [
-        as_list(facts, f"facts of row {row}")
-        for row, facts in enumerate(as_list(parts, "parts", object))
-    ]
-    chunks = [
-        as_list([text] if isinstance(text, str) else text, f"text of row {row}")
-        for row, text in enumerate(as_list(texts, "texts", object))
-    ]
+    check_known("match", [match], MATCHES)
+    parts = [as_list(facts, f"facts of row {row}") for row, facts in enumerate(parts)]
+    chunks = []
+    for row, text in enumerate(texts):
+        chunks.append(as_list([text] if isinstance(text, str) else text, f"text of row {row}"))
     same_length(facts=parts, texts=chunks)
     joined = [" ".join(of_row) for of_row in chunks]
     shape = (len(joined), values.size)
     if positions is None:
         positions = _positions(texts, chunks, values, tokenizer, begin_token)
-    positions = np.asarray(positions)
-    if positions.size == 0:
-        positions = positions.reshape(shape).astype(int)
-    if positions.shape != shape or positions.dtype.kind not in "iu":
-        got = f"positions of shape {positions.shape} and type {positions.dtype}"
-        raise ConfigError(got, f"whole numbers, shape {shape}")
-    check_known("match", [match], MATCHES)
+    positions = np.asarray(positions).reshape(shape)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         rows = list(pool.map(partial(_curve, match=match), parts, joined, positions))
     return np.array(rows).reshape(shape)

@@ -72,22 +72,6 @@ def _share(part: float, whole: float, empty: float) -> float:
     return part / whole if whole else empty
 
 
-def keypoint_table(verdicts: Sequence[Sequence[_Verdict | None]]) -> pd.DataFrame:
-    """Keypoint metrics of many answers; None is a verdict that could not be read.
-
-    DataFrame, one row per answer: completeness, hallucination, irrelevance, n (keypoints), unscored
-    (unread verdicts). An answer with an unread verdict has NaN shares: the missing one would decide
-    between them.
-    """
-    rows = []
-    for labels in verdicts:
-        unread = sum(v is None for v in labels)
-        rows.append(
-            {**keypoint_metrics([] if unread else labels), "n": len(labels), "unscored": unread}
-        )
-    return pd.DataFrame(rows, columns=[*KEYPOINT_METRICS, "n", "unscored"])
-
-
 def reference_recall(
     references: Sequence[str],
     passages: Sequence[str],
@@ -168,11 +152,9 @@ def passage_table(
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     same_length(references=references, passages=passages, languages=languages)
     rows = []
-    for number, (wanted, retrieved, code) in enumerate(
-        zip(references, passages, languages, strict=True)
-    ):
+    for number, one in enumerate(zip(references, passages, languages, strict=True)):
         try:
-            search = _search(wanted, retrieved, code, variant, prefix)
+            search = _search(*one, variant, prefix)
         except DataError as error:
             raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
         recall = _recall(search, empty)
@@ -203,12 +185,7 @@ def _search(
         if not sentences:
             got = f"reference {number} is empty"
             raise DataError(got, "a text with a sentence", "remove it, or fill it in")
-        missing = [
-            sentence
-            for sentence in sentences
-            if not any(sentence in passage for passage in passages)
-        ]
-        found.append(not missing)
+        found.append(all(any(s in passage for passage in passages) for s in sentences))
         words.append(sum(count_words(sentence, language) for sentence in sentences))
     return _Search(found, words, sum(count_words(passage, language) for passage in passages))
 
@@ -249,10 +226,8 @@ def answer_rouge_l(
     references = as_list(references, "references")
     same_length(answers=answers, references=references)
     if variant == "released" and (language != "en" or tokenizer is not None):
-        what = "a tokenizer" if tokenizer is not None else f"language={language!r}"
-        raise ConfigError(
-            f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'"
-        )
+        expected = "English, without a tokenizer"
+        raise ConfigError("variant='released' with others", expected, "use variant='words'")
     tokens = tokenizer or (lambda text: _TOKENS[language].findall(text.lower()))
     scores = []
     for answer, reference in zip(answers, references, strict=True):

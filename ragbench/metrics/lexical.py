@@ -74,19 +74,19 @@ def _best_over_references(
     score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]
 ) -> float:
     """Return the best score of several references; NaN where all of them are."""
-    if not isinstance(prediction, str):
-        raise ConfigError(
-            f"prediction is {type(prediction).__name__}",
-            "a text",
-            "pass answer.text, not a failure",
-        )
-    references = as_list([reference] if isinstance(reference, str) else reference, "reference")
-    if not references:
-        raise ConfigError(
-            "no reference", "a text, or a list of at least one", "pass question.answer"
-        )
+    prediction, *references = _texts(prediction, reference)
     scores = [score(prediction, text) for text in references]
     return max((value for value in scores if not math.isnan(value)), default=math.nan)
+
+
+def _texts(prediction: str, reference: str | Sequence[str]) -> list[str]:
+    """Return the prediction and its references, of which there is at least one."""
+    references = [reference] if isinstance(reference, str) else as_list(reference, "reference")
+    if not isinstance(prediction, str) or not references:
+        got = f"prediction is {prediction!r:.60}, reference {reference!r:.60}"
+        do = "pass answer.text, not a failure, and question.answer"
+        raise ConfigError(got, "a text, and one or several true texts", do)
+    return [prediction, *references]
 
 
 def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
@@ -235,8 +235,7 @@ def bleu(
     (notebook 21).
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
-    _best_over_references(lambda *_: 0.0, prediction, reference)  # checks both
-    texts = [prediction, *([reference] if isinstance(reference, str) else reference)]
+    texts = _texts(prediction, reference)
     if tokenizer is None:
         tokenizer = _bleu_tokenizer(texts)
     if callable(tokenizer):
@@ -331,12 +330,12 @@ def idf_overlap(
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
     a = Counter(stems(prediction))
     b = Counter(stems(reference))
+    total = _weight(a, idf, rarest) + _weight(b, idf, rarest)
+    return 2 * _weight(a & b, idf, rarest) / total if total else math.nan
 
-    def weight(words: Counter[str]) -> float:
-        return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())
 
-    total = weight(a) + weight(b)
-    return 2 * weight(a & b) / total if total else math.nan
+def _weight(words: Counter[str], idf: Mapping[str, float], rarest: float) -> float:
+    return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())
 
 
 def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
@@ -361,11 +360,7 @@ def claim_overlap(claim: str, text: str, idf: Mapping[str, float]) -> float:
     0.25
     """
     rarest = max(idf.values(), default=1.0)
-    claimed = set(stems(claim))
-    present = set(stems(text))
-
-    def weight(words: set[str]) -> float:
-        return math.fsum(idf.get(stem, rarest) for stem in words)
-
-    total = weight(claimed)
-    return weight(claimed & present) / total if total else math.nan
+    claimed = Counter(set(stems(claim)))
+    both = claimed & Counter(stems(text))
+    total = _weight(claimed, idf, rarest)
+    return _weight(both, idf, rarest) / total if total else math.nan

@@ -44,7 +44,6 @@ def rank_table(
 ) -> pd.DataFrame:
     """Score the rankings of many questions as `rank_scores` scores one: a row per question."""
     same_length(retrieved=retrieved, relevant=relevant)
-    ir_measures = _library()
     parsed = _parse(measures)
     rankings: dict[str, dict[str, float]] = {}
     gains: dict[str, dict[str, int]] = {}
@@ -57,16 +56,12 @@ def rank_table(
             codes = {name: f"d{number}" for number, name in enumerate([*ids, *gain_of])}
             rankings[str(question)] = {codes[name]: -float(rank) for rank, name in enumerate(ids)}
             gains[str(question)] = {codes[name]: gain for name, gain in gain_of.items()}
-    scores: dict[tuple[int, str], float] = {}
+    table = pd.DataFrame(math.nan, index=range(len(retrieved)), columns=list(parsed))
+    table.loc[[int(question) for question in gains]] = 0.0
     if gains:
-        for each in ir_measures.iter_calc(parsed.values(), gains, rankings):
-            scores[int(each.query_id), str(each.measure)] = each.value
-    table = pd.DataFrame(index=range(len(retrieved)))
-    for name, measure in parsed.items():
-        table[name] = [
-            scores.get((question, str(measure)), 0.0) if str(question) in gains else math.nan
-            for question in table.index
-        ]
+        names = {str(measure): name for name, measure in parsed.items()}
+        for each in _library().iter_calc(parsed.values(), gains, rankings):
+            table.loc[int(each.query_id), names[str(each.measure)]] = each.value
     return table
 
 

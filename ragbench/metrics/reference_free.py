@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,8 @@ from ragbench.errors import DataError
 from ragbench.stats.inputs import as_list
 
 _INSUFFICIENT = "insufficient information"
-_WHOLE = (int, np.integer)
 _NAN = float("nan")
+_VERDICTS = {1: True, 0: False, "Yes": True, "No": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,54 +75,39 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
     """
-    question = _as_vectors(question_vec, "question_vec", 1)
-    generated = _as_vectors(generated_vecs, "generated_vecs", 2)
+    question = np.atleast_2d(np.asarray(question_vec, float))
+    generated = np.asarray(generated_vecs, float)
     if not generated.size or not question.any() or not generated.any(axis=1).all():
         return empty
-    if question.size != generated.shape[1]:
-        got = f"vectors of {question.size} and of {generated.shape[1]} numbers"
+    if question.shape[1] != generated.shape[1]:
+        got = f"vectors of {question.shape[1]} and of {generated.shape[1]} numbers"
         raise DataError(got, "as many in both", "embed both with one model")
-    cosines = _directions(generated) @ _directions(question[None])[0]
+    cosines = _directions(generated) @ _directions(question)[0]
     return float(np.clip(cosines, -1.0, 1.0).mean())
 
 
-def context_relevance(
-    extracted: Sequence[str] | int | None, sentences: Sequence[str] | int, *, empty: float = _NAN
-) -> float:
+def context_relevance(extracted: int | None, sentences: int, *, empty: float = _NAN) -> float:
     """Share of a context's sentences that a question needs: CR = extracted / all sentences, in [0,
     1].
 
     Parameters
     ----------
-    extracted : what the model copied, or only how many; None (an unread reply) is NaN. An empty
-        list, or nothing but "Insufficient Information", is 0.
-    sentences : the context's sentences, or only how many. With the sentences, an extracted text
-        counts for each of them that it holds whole, each once; what is no copy counts for nothing.
-        With a number every item counts as written.
+    extracted : how many the model copied (`match_sentences` counts them); None (an unread reply) is
+        NaN.
+    sentences : how many the context has.
     empty : value for a context without sentences.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
 
-    >>> context_relevance(["B."], ["A.", "B.", "C.", "D."])
+    >>> context_relevance(1, 4)
     0.25
     """
     if extracted is None:
         return _NAN
-    count: Any = extracted
-    total: Any = sentences
-    if not isinstance(sentences, _WHOLE):
-        sentences = as_list(sentences, "sentences")
-        total = len(sentences)
-    if not isinstance(extracted, _WHOLE):
-        copies = as_list(extracted, "extracted")
-        if isinstance(sentences, list):
-            count = len(match_sentences(copies, sentences).sentences)
-        else:
-            count = 0 if _is_insufficient(copies) else len(copies)
-    if count > total:
-        got = f"{count} extracted of {total} sentences"
-        raise DataError(got, "at most all of them", "pass the sentences themselves")
-    return count / total if total else empty
+    if extracted > sentences:
+        got = f"{extracted} extracted of {sentences} sentences"
+        raise DataError(got, "at most all of them", "count each sentence once")
+    return extracted / sentences if sentences else empty
 
 
 def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> ExtractedSentences:
@@ -157,37 +143,18 @@ def _sentences_held(item: str, text: str, ends: Sequence[int]) -> list[set[int]]
     item = "".join(item.split())
     held = []
     for match in re.finditer(f"(?={re.escape(item)})", text):
-        at = match.start()
-        inside = set()
-        for sentence, (start, end) in enumerate(itertools.pairwise(ends)):
-            if at <= start and end <= at + len(item):
-                inside.add(sentence)
-        held.append(inside)
+        # the sentences that begin at or behind its start, and end at or before its end
+        first = bisect_left(ends, match.start())
+        last = bisect_right(ends, match.start() + len(item)) - 1
+        held.append(set(range(first, last)))
     return held
 
 
 def _as_verdict(value: Any) -> bool | None:
     """Return a verdict as True, False or None (unread)."""
-    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
-        return None
-    if not pd.api.types.is_scalar(value) or value not in (0, 1, "Yes", "No"):
+    if not pd.api.types.is_scalar(value) or not (pd.isna(value) or value in _VERDICTS):
         raise DataError(f"the verdict {value!r}", "1 or 0, Yes or No; None for an unread one")
-    return value in (1, "Yes")
-
-
-def _as_vectors(values: Any, name: str, dimensions: int) -> np.ndarray:
-    """Return one vector (d,) or a matrix (n, d) of finite numbers."""
-    try:
-        vectors = np.asarray(values, float)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} is no table of numbers", "numbers, rows of equal length") from None
-    if not vectors.size:
-        return vectors
-    if vectors.ndim != dimensions or not np.isfinite(vectors).all():
-        got = f"{name} of shape {vectors.shape}"
-        expected = f"finite numbers in {dimensions} dimension(s)"
-        raise DataError(got, expected, "embed the texts first, the question as one vector")
-    return vectors
+    return None if pd.isna(value) else _VERDICTS[value]
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:

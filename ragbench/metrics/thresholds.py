@@ -87,7 +87,12 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points
     (N = 1000).
     """
-    scores, marks = _valid_pairs(ir_scores, grades)
+    scores = _scores(ir_scores)
+    marks = as_floats(grades, "grades")
+    same_length(scores=scores, grades=marks)
+    if not np.isin(marks, range(1, 6)).all():
+        do = "leave unscored answers out, and count them"
+        raise DataError("grades outside 1-5", "whole numbers 1 to 5", do)
     for grade in (1, 5):
         count = (marks == grade).sum()
         if count in (0, marks.size):
@@ -150,27 +155,11 @@ def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
     return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
 
 
-def _valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return finite scores and grades 1-5 of the same answers, one per answer."""
-    scores = _scores(ir_scores)
-    marks = as_floats(grades, "grades")
-    same_length(scores=scores, grades=marks)
-    wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
-    if wrong.size:
-        got = f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})"
-        raise DataError(
-            got, "whole numbers 1 to 5, one dimension", "leave unscored answers out, and count them"
-        )
-    return scores, marks.astype(np.int64)
-
-
 def _scores(scores: Any) -> np.ndarray:
     """Finite scores, at least one."""
     values = as_floats(scores, "scores")
-    if not values.size:
-        raise DataError("no scores", "at least one score")
-    missing = np.flatnonzero(np.isnan(values))
-    if missing.size:
-        got = f"{missing.size} of {values.size} scores are NaN (first at position {missing[0]})"
+    missing = np.isnan(values).sum()
+    if missing or not values.size:
+        got = f"{missing} of {values.size} scores are NaN"
         raise DataError(got, "finite scores", "leave those answers out, and count them")
     return values

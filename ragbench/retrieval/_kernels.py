@@ -89,102 +89,116 @@ def _first_not_below(chunks, p, end, chunk):
 
 
 @compiled(error_model="numpy")
-def search(
-    start,
-    chunks,
-    tf,
-    norm,
-    gain,
-    bounds,
-    terms,
-    weights,
-    lightest,
-    scope,
-    scope_ends,
-    scope_of,
-    scores,
-    items,
-    found,
-):
+def _choose(weights, lightest, gain, scores, n, read):
+    """Say which terms of a query are read in the next block; return what the others could add.
+
+    Once k hits are known, the terms of least weight, such as stop words, are left unread while all
+    of them together could add no more than a small share of the worst hit (the idea of MaxScore:
+    Turtle and Flood 1995).
+    """
+    for j in range(len(read)):
+        read[j] = True
+    unread = 0.0
+    if n == len(scores):
+        for j in lightest:
+            most = weights[j] * gain
+            if most <= 0.0 or unread + most > SKIP * scores[0]:
+                break
+            unread += most
+            read[j] = False
+    return unread
+
+
+@compiled(error_model="numpy")
+def _add_term(index, gain, weight, first, stop, block, low):
+    """Add what a term's postings ``first:stop`` give to the chunks of the block that begins at
+    ``low``.
+    """
+    _, chunks, tf, norm = index
+    for p in range(first, stop):
+        c = np.uint32(chunks[p])
+        block[c - np.uint32(low)] += weight * (tf[p] * gain / (tf[p] + norm[c]))
+
+
+@compiled(error_model="numpy")
+def _whole_score(index, gain, weights, at, end, chunk):
+    """Score a chunk by all terms; chunks come in ascending order, so the next one lies behind
+    ``at``.
+    """
+    _, chunks, tf, norm = index
+    score = 0.0
+    for j in range(len(weights)):
+        p = _first_not_below(chunks, at[j], end[j], chunk)
+        at[j] = p
+        if p < end[j] and chunks[p] == chunk:
+            score += weights[j] * (tf[p] * gain / (tf[p] + norm[chunk]))
+    return score
+
+
+@compiled(error_model="numpy")
+def _search_one(index, gain, terms, weights, lightest, block, scores, items):
+    """Put the best chunks of one query into the heap ``scores, items``; return how many."""
+    start, chunks, _, norm = index
+    m = len(terms)
+    at = np.empty(m, np.int64)  # the next posting of each term
+    end = np.empty(m, np.int64)
+    read = np.empty(m, np.bool_)
+    for j in range(m):
+        at[j] = start[terms[j]]
+    n = np.int64(0)
+    floor = -np.inf  # scores up to it are no hits
+    for low in range(0, len(norm), BLOCK):
+        unread = _choose(weights, lightest, gain, scores, n, read)
+        for j in range(m):
+            end[j] = start[terms[j] + 1]
+            if read[j]:
+                at[j] = _first_not_below(chunks, at[j], end[j], low)
+                end[j] = _first_not_below(chunks, at[j], end[j], low + BLOCK)
+                _add_term(index, gain, weights[j], at[j], end[j], block, low)
+        slack = unread * (1.0 + 1e-9)
+        if n == len(scores):
+            floor = scores[0] - slack
+        for c in range(BLOCK):
+            score = block[c]
+            if score > floor and score != 0.0:
+                if unread > 0.0:
+                    score = _whole_score(index, gain, weights, at, end, low + c)
+                n = _push(scores, items, n, score, low + c)
+                if n == len(scores):
+                    floor = scores[0] - slack
+        for j in range(m):
+            if read[j]:
+                at[j] = end[j]
+        block[:] = 0.0
+    return n
+
+
+@compiled(error_model="numpy")
+def search(index, gain, bounds, terms, weights, lightest, scores, items, found):
     """Find the best chunks of each query.
 
     The score of a chunk is the sum over the query's terms, in their order, of
-    ``weight * (tf * gain / (tf + norm[chunk]))``. A chunk with score 0 is no hit.
+    ``weight * (tf * gain / (tf + norm[chunk]))``. A chunk with score 0 is no hit. The few chunks
+    that come close to a hit without the terms that `_choose` leaves unread are scored in full, so
+    the hits are exact.
 
-    ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``; ``lightest`` holds the
-    same places in the order of their weights. ``scope_of[q]`` is the row of allowed chunks in
-    ``scope`` (ending at ``scope_ends``), or -1. Results go to ``scores``, ``items`` (queries, k)
-    and ``found``.
-
-    Once k hits are known, the terms of least weight, such as stop words, are left unread while all
-    of them together could add no more than a small share of the worst hit; the few chunks that come
-    close are then scored in full. The hits stay exact (the idea of MaxScore: Turtle and Flood
-    1995).
+    ``index`` holds where each term's postings begin, their chunks and counts ``tf``, and ``norm``
+    by chunk. ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``; ``lightest``
+    numbers them in the order of their weights. Results go to ``scores``, ``items`` (queries, k) and
+    ``found``.
     """
-    k = scores.shape[1]
     block = np.zeros(BLOCK)
-    longest = 1
-    for q in range(len(found)):
-        longest = max(longest, bounds[q + 1] - bounds[q])
-    at = np.empty(longest, np.int64)
-    end = np.empty(longest, np.int64)
-    skipped = np.empty(longest, np.bool_)
     for q in range(len(found)):
         first = bounds[q]
-        m = bounds[q + 1] - bounds[q]
-        n = np.int64(0)
-        for j in range(m):
-            at[j] = start[terms[first + j]]
-        may_skip = m > 1 and weights[lightest[first]] > 0.0
-        row = scope_of[q]
-        s, s_end = (scope_ends[row], scope_ends[row + 1]) if row >= 0 else (0, 0)
-        worst = -np.inf
-        for low in range(0, len(norm), BLOCK):
-            skipped[:m] = False
-            unread = 0.0
-            if may_skip and n == k:
-                for j in lightest[first : first + m]:
-                    if unread + weights[j] * gain > SKIP * worst:
-                        break
-                    unread += weights[j] * gain
-                    skipped[j - first] = True
-            for j in range(m):
-                end[j] = start[terms[first + j] + 1]
-                if skipped[j]:
-                    continue
-                w = weights[first + j]
-                at[j] = _first_not_below(chunks, at[j], end[j], low)
-                end[j] = _first_not_below(chunks, at[j], end[j], low + BLOCK)
-                for p in range(at[j], end[j]):
-                    c = np.uint32(chunks[p])
-                    block[c - np.uint32(low)] += w * (tf[p] * gain / (tf[p] + norm[c]))
-            floor = worst - unread * (1.0 + 1e-9)
-            c = 0
-            while c < BLOCK:
-                if row >= 0:
-                    if s == s_end or scope[s] >= low + BLOCK:
-                        break
-                    c = scope[s] - low
-                    s += 1
-                score = block[c]
-                if score > floor and score != 0.0:
-                    if unread > 0.0:
-                        score = 0.0
-                        for j in range(m):
-                            p = _first_not_below(chunks, at[j], end[j], low + c)
-                            at[j] = p  # chunks come in ascending order, so the next one lies behind
-                            if p < end[j] and chunks[p] == low + c:
-                                score += weights[first + j] * (
-                                    tf[p] * gain / (tf[p] + norm[low + c])
-                                )
-                    n = _push(scores[q], items[q], n, score, low + c)
-                    if n == k:
-                        worst = scores[q, 0]
-                        floor = worst - unread * (1.0 + 1e-9)
-                c += 1
-            for j in range(m):
-                if not skipped[j]:
-                    at[j] = end[j]
-            block[:] = 0.0
-        _sort_best_first(scores[q], items[q], n)
-        found[q] = n
+        stop = bounds[q + 1]
+        found[q] = _search_one(
+            index,
+            gain,
+            terms[first:stop],
+            weights[first:stop],
+            lightest[first:stop],
+            block,
+            scores[q],
+            items[q],
+        )
+        _sort_best_first(scores[q], items[q], found[q])

@@ -8,9 +8,8 @@ returned; the same input gives the same output, whatever the order of the chunks
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,51 +20,32 @@ from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
 
-_Scope = Collection[str] | Sequence[Collection[str] | None] | None
-Scopes = list[frozenset[str] | None] | None
-
 
 def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
     """List the chunks; ConfigError for something else, DataError for none or two that share an
     id.
     """
-    if isinstance(chunks, str) or not isinstance(chunks, Iterable):
-        raise ConfigError(
-            f"chunks is {type(chunks).__name__}",
-            "a list of Chunk",
-            "call token_chunks(documents) first",
-        )
     chunks = list(chunks)
     if not chunks:
-        raise DataError(
-            "no chunks to index", "at least one Chunk", "check that the documents have text"
-        )
-    first: dict[str, int] = {}
-    for i, chunk in enumerate(chunks):
-        if not (
-            isinstance(chunk, Chunk) and isinstance(chunk.id, str) and isinstance(chunk.text, str)
-        ):
-            got = f"chunk {i} is {repr(chunk)[:200]}"
-            raise ConfigError(
-                got,
-                "ragbench.Chunk(id, text, doc_id, title) of str",
-                "call token_chunks(documents)",
-            )
-        if first.setdefault(chunk.id, i) != i:
-            got = f"chunks {first[chunk.id]} and {i} share the id {chunk.id!r}"
-            raise DataError(got, "unique ids", "give every chunk an id of its own")
+        do = "check that the documents have text"
+        raise DataError("no chunks to index", "at least one Chunk", do)
+    names = set()
+    for chunk in chunks:
+        if not isinstance(chunk, Chunk):
+            do = "call token_chunks(documents)"
+            raise ConfigError(f"a chunk is {chunk!r:.200}", "ragbench.Chunk", do)
+        if chunk.id in names:
+            do = "give every chunk an id of its own"
+            raise DataError(f"two chunks share the id {chunk.id!r}", "unique ids", do)
+        names.add(chunk.id)
     return chunks
 
 
 def check_retriever(retriever: Any) -> Any:
     """Return the retriever, or raise ConfigError when it has no batched ``search``."""
     if isinstance(retriever, type) or not callable(getattr(retriever, "search", None)):
-        got = (
-            f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}"
-        )
-        raise ConfigError(
-            got, "a retriever with search(queries, k, scope)", "pass for instance BM25(chunks)"
-        )
+        do = "pass for instance BM25(chunks)"
+        raise ConfigError(f"retriever is {retriever!r:.60}", "one with search(queries, k)", do)
     return retriever
 
 
@@ -116,7 +96,7 @@ class Retriever(BaseRetriever):
     """A LangChain retriever with batched, deterministic search.
 
     ``invoke(query)`` returns ``k`` LangChain documents whose metadata holds ``title, doc_id,
-    chunk_id, score, rank``; ``k`` and ``scope`` may be passed to it too.
+    chunk_id, score, rank``; ``k`` may be passed to it too.
     """
 
     k: PositiveInt = 10
@@ -130,34 +110,24 @@ class Retriever(BaseRetriever):
             expected = wrong["msg"]
             raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
 
-    def search(self, queries: Sequence[str], k: int, scope: _Scope = None) -> list[list[Hit]]:
-        """Return the best ``k`` hits of every query, best first; fewer where fewer chunks qualify.
-
-        ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set
-        (or None) per query. The index's statistics stay those of all chunks.
+    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """Return the best ``k`` hits of every query, best first; fewer where fewer chunks
+        qualify.
         """
         queries = _texts(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
             raise ConfigError(f"k={k!r}", "a whole number, at least 1", "use for instance k=10")
         if not queries:
             return []
-        n = len(queries)
-        found = self._search(queries, int(k), _scopes(scope, n))
-        lists = isinstance(found, list) and all(
-            isinstance(hits, list) and len(hits) <= k for hits in found
-        )
-        if (
-            not lists
-            or len(found) != n
-            or not all(isinstance(hit, Hit) for hits in found for hit in hits)
-        ):
-            got = f"{type(self).__name__}._search returned {repr(found)[:120]}"
-            do = "return self.best(scores, k, scopes), or lists of Hit"
-            raise DataError(got, f"a list of {n} lists, each of at most {k} Hit", do)
-        return found
+        hits = self._search(queries, int(k))
+        if not isinstance(hits, list) or len(hits) != len(queries) or max(map(len, hits)) > k:
+            got = f"{type(self).__name__}._search returned {hits!r:.120}"
+            do = "return self.best(scores, k), or lists of Hit"
+            raise DataError(got, f"a list of {len(queries)} lists, each of at most {k} Hit", do)
+        return hits
 
     @abstractmethod
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]: ...
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON.
@@ -175,22 +145,19 @@ class Retriever(BaseRetriever):
         chunks=12)``.
         """
         settings = retriever_settings(self)
-        over = settings.get("over", [])
-        parts = [
-            str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])
-        ]
-        shown = {
-            k: v for k, v in settings.items() if k != "retriever" and not isinstance(v, dict | list)
-        }
-        parts += [f"{k}={v!r}" for k, v in shown.items()]
+        over = settings.pop("over", [])
+        parts = [str(inner["retriever"]) for inner in (over if isinstance(over, list) else [over])]
+        for name, value in settings.items():
+            if name != "retriever" and not isinstance(value, dict | list):
+                parts.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
     __str__ = __repr__
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: Any = None, k: int | None = None, scope: _Scope = None
+        self, query: str, *, run_manager: Any = None, k: int | None = None
     ) -> list[LangChainDocument]:
-        hits = self.search([query], self.k if k is None else k, scope)[0]
+        hits = self.search([query], self.k if k is None else k)[0]
         return [_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
 
 
@@ -201,32 +168,9 @@ def _texts(queries: Sequence[str]) -> list[str]:
     queries = list(queries)
     for i, query in enumerate(queries):
         if not isinstance(query, str) or not query.strip():
-            raise ConfigError(
-                f"query {i} is {query!r}",
-                "some text",
-                "pass question.text; leave empty questions out",
-            )
+            do = "pass question.text; leave empty questions out"
+            raise ConfigError(f"query {i} is {query!r}", "some text", do)
     return queries
-
-
-def _scopes(scope: _Scope, n: int) -> Scopes:
-    """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
-    if scope is None:
-        return None
-    if isinstance(scope, str) or not isinstance(scope, Collection):
-        expected = "a set of document ids, or a list with one set per query"
-        raise ConfigError(
-            f"scope is {type(scope).__name__}", expected, "pass for instance scope={document.id}"
-        )
-    if all(isinstance(item, str) for item in scope):
-        return [frozenset(scope)] * n  # type: ignore[arg-type]
-    if len(scope) != n:
-        raise ConfigError(
-            f"{len(scope)} scopes for {n} queries",
-            "one scope per query",
-            "pass one set of ids each",
-        )
-    return [None if item is None else frozenset(item) for item in scope]
 
 
 class Index(Retriever):
@@ -259,64 +203,26 @@ class Index(Retriever):
         """The indexed chunks, in the order that breaks ties."""
         return list(self._chunks)
 
-    def best(self, scores: Sequence[Sequence[float]], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def best(self, scores: Sequence[Sequence[float]], k: int) -> list[list[Hit]]:
         """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the
         order of ``chunks``.
         """
-        table = (
-            np.asarray(scores, np.float64)
-            if len({len(row) for row in scores}) == 1
-            else np.empty(0)
-        )
-        if table.shape != (len(scores), len(self._chunks)) or np.isnan(table).any():
-            got = f"{type(self).__name__} gave scores of shape {table.shape}, or one that is NaN"
-            expected = f"numbers of shape (queries, chunks): ({len(scores)}, {len(self._chunks)})"
-            raise DataError(got, expected, "score every chunk, with 0 for no hit")
-        hits: list[list[Hit]] = [[] for _ in scores]
-        for places, members in self._by_scope(scopes, len(scores)):
-            for q in members:
-                row = table[q] if places is None else table[q, places]
-                order = np.argsort(-row, kind="stable")
-                order = order[row[order] != 0][:k]
-                chosen = order if places is None else places[order]
-                hits[q] = ranked(
-                    (self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True)
-                )
+        hits = []
+        for row in scores:
+            row = np.asarray(row, float)
+            if row.shape != (len(self._chunks),) or np.isnan(row).any():
+                got = f"{type(self).__name__} gave scores of shape {row.shape}, or one that is NaN"
+                expected = f"a number for each of {len(self._chunks)} chunks"
+                raise DataError(got, expected, "score every chunk, with 0 for no hit")
+            order = np.argsort(-row, kind="stable")
+            hits.append(self._hits(order, row[order], k))
         return hits
 
-    @cached_property
-    def _places(self) -> dict[str, list[int]]:
-        """Positions of the chunks by document."""
-        places: dict[str, list[int]] = {}
-        for i, chunk in enumerate(self._chunks):
-            places.setdefault(chunk.doc_id, []).append(i)
-        return places
-
-    def _by_scope(self, scopes: Scopes, n: int) -> list[tuple[np.ndarray | None, list[int]]]:
-        """Group n queries by scope: (positions of the allowed chunks or None: all, numbers of the
-        queries).
-        """
-        groups: dict[frozenset[str] | None, list[int]] = {}
-        for q, scope in enumerate(scopes or [None] * n):
-            groups.setdefault(scope, []).append(q)
-        for scope in groups:
-            if missing := [d for d in scope or () if d not in self._places]:
-                got = (
-                    f"scope names {len(missing)} document(s) without a chunk, such as "
-                    f"{min(map(str, missing))!r}"
-                )
-                raise ConfigError(
-                    got, "ids of indexed documents", "use Document.id as it stands in Chunk.doc_id"
-                )
-        return [
-            (
-                None
-                if scope is None
-                else np.array(sorted(i for d in scope for i in self._places[d]), np.int32),
-                members,
-            )
-            for scope, members in groups.items()
-        ]
+    def _hits(self, places: np.ndarray, scores: np.ndarray, k: int) -> list[Hit]:
+        """Return the hits at places of chunks, best first, as far as their scores are not 0."""
+        kept = np.flatnonzero(scores)[:k]
+        pairs = zip(places[kept].tolist(), scores[kept].tolist(), strict=True)
+        return ranked((self._chunks[place], score) for place, score in pairs)
 
 
 # Anybody's: a vector store's ``as_retriever()``, a retriever of another package
@@ -330,8 +236,7 @@ def to_langchain(chunks: Iterable[Chunk]) -> list[LangChainDocument]:
 
 
 class FromLangChain(Index):
-    """A LangChain retriever's ranking as hits; scores are 1 / rank, and ``scope`` is applied to
-    what was found.
+    """A LangChain retriever's ranking as hits; scores are 1 / rank.
 
     Parameters
     ----------
@@ -357,20 +262,18 @@ class FromLangChain(Index):
         self._retriever = retriever
         self._known = {c.text: c for c in reversed(self._chunks)} | {c.id: c for c in self._chunks}
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         retriever = self._retriever
-        hits = []
         if isinstance(retriever, BaseRetriever):
             if isinstance(getattr(retriever, "search_kwargs", None), dict):
-                retriever = retriever.model_copy(
-                    update={"search_kwargs": retriever.search_kwargs | {"k": k}}
-                )
+                asked = {"search_kwargs": retriever.search_kwargs | {"k": k}}
+                retriever = retriever.model_copy(update=asked)
             elif hasattr(retriever, "k"):
                 retriever = retriever.model_copy(update={"k": k})
-        for query, scope in zip(queries, scopes or [None] * len(queries), strict=True):
-            found = dict.fromkeys(map(self._chunk, retriever.invoke(query)))
-            kept = [chunk for chunk in found if scope is None or chunk.doc_id in scope][:k]
-            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(kept, 1)))
+        hits = []
+        for query in queries:
+            found = list(dict.fromkeys(map(self._chunk, retriever.invoke(query))))[:k]
+            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(found, 1)))
         return hits
 
     def _chunk(self, document: LangChainDocument) -> Chunk:

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt, PrivateAttr
 from ragbench.embedding import as_array, unread_share, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Retriever, Scopes, ranked
+from ragbench.retrieval.base import Index, Retriever, ranked
 
 _TILE = 1 << 24  # similarities computed at a time: 64 MB
 
@@ -105,31 +105,23 @@ class Dense(Index):
             )
         return vectors
 
-    def nearest(
-        self, queries: np.ndarray, k: int, scopes: Scopes = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def nearest(self, queries: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Find the k chunks nearest to each query vector: their places in ``chunks`` and float64
         scores, best first.
         """
-        found = [(np.empty(0, int), np.empty(0))] * len(queries)
-        for allowed, members in self._by_scope(scopes, len(queries)):
-            vectors = self.vectors if allowed is None else self.vectors[allowed]
-            size = max(1, _TILE // max(1, len(vectors)))
-            for some in (members[i : i + size] for i in range(0, len(members), size)):
-                for q, rough in zip(some, queries[some] @ vectors.T, strict=True):
-                    places, scores = _exact(rough, queries[q], vectors, k)
-                    found[q] = places if allowed is None else allowed[places], scores
+        vectors = self.vectors
+        size = max(1, _TILE // len(vectors))
+        found = []
+        for start in range(0, len(queries), size):
+            tile = queries[start : start + size]
+            for query, rough in zip(tile, tile @ vectors.T, strict=True):
+                found.append(_exact(rough, query, vectors, k))
         return found
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         # scaled once more: the last bit of recorded scores is of that
         vectors = _unit(self.embed_queries(queries))
-        return [
-            ranked(
-                (self._chunks[i], score) for i, score in zip(places, scores.tolist(), strict=True)
-            )
-            for places, scores in self.nearest(vectors, k, scopes)
-        ]
+        return [self._hits(places, scores, k) for places, scores in self.nearest(vectors, k)]
 
 
 def _exact(
@@ -193,12 +185,11 @@ class MMR(Retriever):
             )
         super().__init__(over=over, fetch_k=fetch_k, lambda_mult=lambda_mult, k=k)
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        candidates = self.over.nearest(self.over.embed_queries(queries), self.fetch_k, scopes)
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         chunks = self.over.chunks
         vectors = self.over.vectors
         hits = []
-        for places, scores in candidates:
+        for places, scores in self.over.nearest(self.over.embed_queries(queries), self.fetch_k):
             chosen = _select_mmr(vectors[places], scores, k, self.lambda_mult)
             hits.append(ranked((chunks[places[c]], float(scores[c])) for c in chosen))
         return hits

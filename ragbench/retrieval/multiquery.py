@@ -7,6 +7,7 @@ a *decomposition* into sub-questions. Both prompts are here, in our own wording.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.llm.models import TWO_WAYS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, ranked
+from ragbench.retrieval.base import Retriever, Searcher, ranked
 
 
 class MultiQuery(Retriever):
@@ -63,36 +64,25 @@ class MultiQuery(Retriever):
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question."""
-        batch = getattr(self.decompose, "batch", None)
-        derived = (
-            batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
-        )
+        batch = getattr(self.decompose, "batch", lambda some: [self.decompose(q) for q in some])
         lists = []
-        for question, asked in zip(questions, derived, strict=True):
-            usable = isinstance(asked, list | tuple) and all(isinstance(q, str) for q in asked)
-            lists.append(
-                list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else []
-            )
-            if not lists[-1]:
-                got = f"no derived question for {question!r}: the decomposer returned {asked!r}"
-                raise ModelError(
-                    got, "a list of at least one question", "check the model's reply, or the prompt"
-                )
+        for question, derived in zip(questions, batch(list(questions)), strict=True):
+            usable = isinstance(derived, list | tuple) and all(isinstance(q, str) for q in derived)
+            queries = [q.strip() for q in derived if q.strip()] if usable else []
+            if not queries:
+                got = f"no derived question for {question!r}: the decomposer returned {derived!r}"
+                do = "check the model's reply, or the prompt"
+                raise ModelError(got, "a list of at least one question", do)
+            lists.append(list(dict.fromkeys(queries)))
         return lists
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         derived = self.queries(queries)
-        flat = [q for asked in derived for q in asked]
-        flat_scopes = (
-            None
-            if scopes is None
-            else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
-        )
-        found = iter(self.over.search(flat, self.k_each, flat_scopes))
+        found = iter(self.over.search(list(itertools.chain(*derived)), self.k_each))
         hits = []
-        for asked in derived:
+        for of_query in derived:
             first: dict[str, tuple[Chunk, float]] = {}
-            for hit in (hit for _ in asked for hit in next(found)):
+            for hit in itertools.chain.from_iterable(itertools.islice(found, len(of_query))):
                 first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
             hits.append(ranked(first.values())[: min(k, self.keep)])
         return hits
@@ -166,27 +156,19 @@ class _LLMDecomposer:
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
-        options = {
-            "cassette": self.cassette,
-            "step": "decompose",
-            "num_predict": BOUNDS["text"],
-            **self.options,
-        }
-        replies = ask(
-            self.model, [fill_prompt(self._text, question=q) for q in questions], **options
-        )
+        options = {"num_predict": BOUNDS["text"], **self.options}
+        prompts = [fill_prompt(self._text, question=question) for question in questions]
+        replies = ask(self.model, prompts, cassette=self.cassette, step="decompose", **options)
         lists = [_parse_queries(reply.text) if reply.ok else [] for reply in replies]
-        if failed := [i for i, asked in enumerate(lists) if not asked]:
+        if failed := [i for i, derived in enumerate(lists) if not derived]:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
             got = (
-                f"{len(failed)} of {len(questions)} questions got no derived questions; the "
-                "reply to "
+                f"{len(failed)} of {len(questions)} questions got no derived questions; the reply "
+                f"to {questions[failed[0]]!r} {reason}"
             )
             do = "run again with the same cassette: only the failed ones are asked again"
-            raise ModelError(
-                f"{got}{questions[failed[0]]!r} {reason}", "one derived question per line", do
-            )
+            raise ModelError(got, "one derived question per line", do)
         return lists
 
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -32,7 +31,7 @@ from ragbench.onnx_models import run_batches, session
 from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, ranked, retriever_settings
+from ragbench.retrieval.base import Retriever, Searcher, before, ranked, retriever_settings
 from ragbench.text.tokens import as_offsets, joined_cutoffs, load_tokenizer
 
 T = TypeVar("T")
@@ -65,26 +64,25 @@ class Hybrid(Retriever):
     ) -> None:
         super().__init__(over=over, constant=constant, depth=depth, k=k)
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        rankings = [
-            retriever.search(queries, max(k, self.depth), scopes) for retriever in self.over
-        ]
-        fused = []
-        for of_query in zip(*rankings, strict=True):
-            chunks: dict[str, Chunk] = {}
-            shares: dict[str, list[float]] = {}
-            for hit in itertools.chain(*of_query):
-                chunk = hit.chunk
-                if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                    got = f"two chunks share the id {chunk.id!r} but not their text"
-                    do = "build all retrievers from one list of chunks"
-                    raise DataError(got, "retrievers over the same chunks", do)
-                shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
-            # fsum: equal shares in another order must tie, so that the id decides.
-            scores = {name: math.fsum(parts) for name, parts in shares.items()}
-            best = sorted(scores, key=lambda name: (-scores[name], name))[:k]
-            fused.append(ranked((chunks[name], scores[name]) for name in best))
-        return fused
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
+        depth = max(k, self.depth)
+        rankings = [retriever.search(queries, depth) for retriever in self.over]
+        return [self._fused(itertools.chain(*hits), k) for hits in zip(*rankings, strict=True)]
+
+    def _fused(self, hits: Iterable[Hit], k: int) -> list[Hit]:
+        chunks: dict[str, Chunk] = {}
+        shares: dict[str, list[float]] = {}
+        for hit in hits:
+            chunk = hit.chunk
+            if chunks.setdefault(chunk.id, chunk).text != chunk.text:
+                got = f"two chunks share the id {chunk.id!r} but not their text"
+                do = "build all retrievers from one list of chunks"
+                raise DataError(got, "retrievers over the same chunks", do)
+            shares.setdefault(chunk.id, []).append(1 / (self.constant + hit.rank))
+        # fsum: equal shares in another order must tie, so that the id decides.
+        scores = {name: math.fsum(parts) for name, parts in shares.items()}
+        best = sorted(scores, key=lambda name: (-scores[name], name))[:k]
+        return ranked((chunks[name], scores[name]) for name in best)
 
 
 def reorder(items: Sequence[T], order: str = "published") -> list[T]:
@@ -134,39 +132,27 @@ class LongContextReorder(Retriever):
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
-        about: dict[str, Any] = {
-            "retriever": "LongContextReorder",
-            "order": "published",
-            "budget": self.budget,
-        }
+        settings: dict[str, Any] = {"retriever": "LongContextReorder", "order": "published"}
+        settings["budget"] = self.budget
         if self.budget is not None:
-            name = (
-                "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
-            )
-            name = name or (
-                self._tokenizer
-                if isinstance(self._tokenizer, str)
-                else type(self._tokenizer).__name__
-            )
-            about |= {"order": "mended", "tokenizer": name}
-        return about | {"over": retriever_settings(self.over)}
+            cut = self._tokenizer
+            name = cut if isinstance(cut, str) else getattr(cut, "__name__", type(cut).__name__)
+            settings |= {"order": "mended", "tokenizer": "default" if cut is None else name}
+        return settings | {"over": retriever_settings(self.over)}
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         lists = []
-        for hits in self.over.search(queries, k, scopes):
+        for hits in self.over.search(queries, k):
+            chunks = [hit.chunk for hit in hits]
+            order = "published"
             if self.budget is not None:
-                chunks = [hit.chunk for hit in hits]
-                end = int(
-                    joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[
-                        0
-                    ]
-                )
-                hits = [
-                    replace(hit, chunk=chunk)
-                    for hit, chunk in zip(hits, before(end, chunks), strict=False)
-                ]
-            lists.append(reorder(hits, "published" if self.budget is None else "mended"))
-        return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
+                order = "mended"
+                texts = [chunk.text for chunk in chunks]
+                end = joined_cutoffs(texts, [self.budget], self._offsets)[0]
+                chunks = before(int(end), chunks)
+            pairs = [(chunk, hit.score) for chunk, hit in zip(chunks, hits, strict=False)]
+            lists.append(ranked(reorder(pairs, order)))
+        return lists
 
     @cached_property
     def _offsets(self) -> Any:
@@ -192,13 +178,11 @@ class Rerank(Retriever):
             raise ConfigError(got, "a function of (query, text) pairs", do)
         super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        candidates = self.over.search(queries, max(k, self.depth), scopes)
-        pairs = [
-            (query, hit.chunk.text)
-            for query, hits in zip(queries, candidates, strict=True)
-            for hit in hits
-        ]
+    def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
+        candidates = self.over.search(queries, max(k, self.depth))
+        pairs = []
+        for query, hits in zip(queries, candidates, strict=True):
+            pairs += [(query, hit.chunk.text) for hit in hits]
         scores = [float(score) for score in self.scorer(pairs)] if pairs else []
         if len(scores) != len(pairs) or any(map(math.isnan, scores)):
             got = f"the scorer gave {len(scores)} scores for {len(pairs)} pairs, or one is NaN"
@@ -302,24 +286,20 @@ class ModelScorer:
         from ragbench.llm import ask
         from ragbench.llm.models import BOUNDS
 
-        options = {
-            "schema": _Relevance,
-            "cassette": self.cassette,
-            "step": "rerank",
-            "num_predict": BOUNDS["label"],
-        }
+        options = {"num_predict": BOUNDS["label"], **self.options}
         prompts = [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
-        replies = ask(self.model, prompts, **options | self.options)
-        if failed := [reply for reply in replies if not reply.ok]:
-            got = (
-                f"{len(failed)} of {len(replies)} passages got no score; the first: "
-                f"{failed[0].error}"
-            )
-            raise ModelError(
-                got,
-                "a number from 0 to 10",
-                "run again with the same cassette: only these are asked",
-            )
+        replies = ask(
+            self.model,
+            prompts,
+            schema=_Relevance,
+            cassette=self.cassette,
+            step="rerank",
+            **options,
+        )
+        if failed := [reply.error for reply in replies if not reply.ok]:
+            got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0]}"
+            do = "run again with the same cassette: only these are asked"
+            raise ModelError(got, "a number from 0 to 10", do)
         return [float(reply.parsed.score) for reply in replies]
 
 

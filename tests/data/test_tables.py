@@ -78,10 +78,6 @@ def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shar
     found = make_retriever("SharedWords", CHUNKS).search(["the red fox", "a bird", "nothing"], 2)
     assert [[hit.chunk.id for hit in hits] for hits in found] == [["c", "b"], ["a", "b"], []]
     assert [hit.score for hit in found[0]] == [3, 2]
-    assert [
-        hit.chunk.id
-        for hit in make_retriever("SharedWords", CHUNKS).search(["a fox"], 5, {"d2"})[0]
-    ] == ["a"]
 
 
 def test_the_readmes_retriever_runs_by_name_in_a_file(own_retriever, tmp_path):
@@ -126,8 +122,8 @@ class Returns(Index):
 
     found: object
 
-    def _search(self, queries, k, scopes):
-        return self.found(self, k, scopes) if callable(self.found) else self.found
+    def _search(self, queries, k):
+        return self.found(self, k) if callable(self.found) else self.found
 
 
 def test_settings_of_a_retriever_of_ones_own_are_its_fields():
@@ -145,16 +141,8 @@ HIT = Hit(CHUNKS[0], 1.0, 1)
         (None, "Returns._search returned None(?s:.)*a list of 2 lists, each of at most 1 Hit"),
         ([[HIT]], "a list of 2 lists"),
         ([[HIT, HIT], []], "at most 1 Hit"),
-        ([[HIT], ["a"]], "Hit"),
-        (
-            lambda self, k, scopes: self.best([[1.0], [1.0]], k, scopes),
-            r"Returns gave scores of shape \(2, 1\)",
-        ),
-        (lambda self, k, scopes: self.best([[1.0] * 3, [1.0]], k, scopes), "Returns gave scores"),
-        (
-            lambda self, k, scopes: self.best([[1.0] * 3, [float("nan")] * 3], k, scopes),
-            "one that is NaN",
-        ),
+        (lambda self, k: self.best([[1.0], [1.0]], k), r"Returns gave scores of shape \(1,\)"),
+        (lambda self, k: self.best([[1.0] * 3, [float("nan")] * 3], k), "one that is NaN"),
     ],
 )
 def test_what_a_retriever_of_ones_own_returns_is_checked(found, message):
@@ -204,16 +192,14 @@ def test_the_papers_retrievers_are_settings_of_the_table():
 
 def test_best_orders_by_score_then_chunk_id_and_leaves_zeros_out():
     class Table(Index):
-        def _search(self, queries, k, scopes):
-            return self.best(np.array([[1.0, 0.0, 1.0], [0.5, 2.0, -1.0]]), k, scopes)
+        def _search(self, queries, k):
+            return self.best(np.array([[1.0, 0.0, 1.0], [0.5, 2.0, -1.0]]), k)
 
     found = Table(CHUNKS).search(["x", "y"], 3)
     assert [[(hit.chunk.id, hit.score, hit.rank) for hit in hits] for hits in found] == [
         [("a", 1.0, 1), ("c", 1.0, 2)],
         [("b", 2.0, 1), ("a", 0.5, 2), ("c", -1.0, 3)],
     ]
-    scoped = Table(CHUNKS).search(["x", "y"], 3, [{"d1"}, None])
-    assert [len(hits) for hits in scoped] == [1, 3]
 
 
 test_a_wrong_name_or_setting_is_told_with_those_there_are = refusals(

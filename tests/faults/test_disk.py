@@ -111,7 +111,7 @@ def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, ca
 
 def test_a_disk_that_is_full_while_a_question_is_computed_ends_the_run(tmp_path):
     class Caching(Named):
-        def search(self, queries, k, scope=None):
+        def search(self, queries, k):
             full()
 
     with pytest.raises(DataError, match=r"(?s)cannot be written: No space left.*make room"):

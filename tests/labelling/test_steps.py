@@ -29,7 +29,7 @@ from ragbench.labelling.statements import extract_statements
 from ragbench.llm import Cassette
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.metrics.keypoints import keypoint_table
+from ragbench.metrics.keypoints import keypoint_metrics
 
 QUIET = {"progress": False, "retries": 0}
 E = "Entailment"
@@ -310,8 +310,8 @@ def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     responses = ["sky is blue; sea is deep", " \n", "x"]
     judged = keypoint_verdicts(fake.model(), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
     assert judged.labels == (("covered", "contradicted", "neither"), ("neither",), ())
-    table = keypoint_table(judged.labels)
-    assert table["completeness"].tolist()[:2] == pytest.approx([1 / 3, 0])
+    shares = [keypoint_metrics(labels)["completeness"] for labels in judged.labels]
+    assert shares[:2] == pytest.approx([1 / 3, 0])
     assert len(fake.calls) == 3
     assert "Question: Q1?\n" in fake.calls[0].prompt
     own = tmp_path / "own.txt"

@@ -330,19 +330,13 @@ def test_averages_leave_out_what_is_undefined():
             {"response_in_reference": np.ones((2, 1))},
             ["response_in_reference", "(2, 1)", "a label per claim"],
         ),
-        (
-            {"response_in_reference": "Entailment"},
-            ["response_in_reference", "'Entailment'", "a list"],
-        ),
+        ({"response_in_reference": "Entailment"}, ["response_in_reference", "a list"]),
         ({"reference_in_response": np.array([np.nan])}, ["reference_in_response[0]", "nan"]),
         (
             {"response_in_chunks": [[1, 0, 1], [1, 0, "maybe"]]},
             ["response_in_chunks[1, 2]", "'maybe'"],
         ),
-        (
-            {"response_in_chunks": [[1, 0, 1], [1, 0]]},
-            ["response_in_chunks", "rows of equal length"],
-        ),
+        ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "a row per claim"]),
         ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "(2,)", "a column per chunk"]),
         (
             {"response_in_chunks": np.ones((3, 2))},
@@ -386,14 +380,9 @@ def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
         claim_metrics_table(from_ragchecker({"results": [record]}))
 
 
-def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
+def test_a_file_as_it_was_read_is_a_list_of_results():
     read = from_ragchecker({"results": [ragchecker_record()]})
     pd.testing.assert_frame_equal(claim_metrics_table(read), claim_metrics_table(read.results))
-    for one in ({check: [1] for check in CHECKS}, read.results[0], "q7"):
-        with pytest.raises(
-            DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"
-        ):
-            claim_metrics_table(one)
 
 
 def ragchecker_record(**fields) -> dict:

@@ -368,7 +368,6 @@ def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score(["a"], "a", "substr"), "did you mean 'substring'"),
     (lambda: ir_score("abc", "abc"), DataError, "parts is one text"),
-    (lambda: ir_score_table("abc", ["abc"], [1], words), DataError, "parts is one text"),
     (
         lambda: ir_score_table([["a"]], ["a", "b"], [1], words),
         DataError,
@@ -386,10 +385,6 @@ test_bad_input_says_what_was_wrong = refusals(
     ),
     (lambda: ir_score_curve(["a"], "a", [], words), "at least one"),
     (lambda: ir_score_curve(["a"], "a", [1.5], words), "whole numbers"),
-    (
-        lambda: ir_score_table([["a"]], ["a"], [1], positions=np.zeros((2, 1), int)),
-        r"shape \(1, 1\)",
-    ),
     (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), DataError, "no/such.json is not"),
     (lambda: ir_score_curve(["a"], "a", [1], 3), "a tokenizer of type int"),
     (lambda: joined_cutoffs("abc", [1], words), DataError, "chunk_texts is one text"),

@@ -14,7 +14,6 @@ from ragbench.metrics.keypoints import (
     answer_rouge_l,
     effective_information_rate,
     keypoint_metrics,
-    keypoint_table,
     passage_table,
     reference_recall,
 )
@@ -29,14 +28,6 @@ def test_keypoint_metrics_are_shares_of_the_verdicts():
     got = keypoint_metrics(["covered", "neither", "covered", "contradicted"])
     assert got == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
     assert np.isnan(list(keypoint_metrics([]).values())).all()
-
-
-def test_an_unread_verdict_leaves_the_answer_unscored_and_counted():
-    table = keypoint_table([["covered", None], ["covered", "neither"], []])
-    assert table["n"].tolist() == [2, 2, 0]
-    assert table["unscored"].tolist() == [1, 0, 0]
-    assert table["completeness"].isna().tolist() == [True, False, True]
-    assert table.loc[1, "irrelevance"] == 0.5
 
 
 def test_recall_lets_sentences_of_one_reference_match_in_different_passages():
@@ -263,9 +254,9 @@ def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
     assert answer_rouge_l(["b a. a"], ["a b"], variant="released")[0] == pytest.approx(1)
     assert answer_rouge_l([""], ["a"], empty=0.0, variant="released")[0] == 0.0
     assert math.isnan(answer_rouge_l([""], ["a"], variant="released")[0])
-    with pytest.raises(ConfigError, match="language='zh'"):
+    with pytest.raises(ConfigError, match="English"):
         answer_rouge_l(["利润"], ["利润"], "zh", variant="released")
-    with pytest.raises(ConfigError, match="with a tokenizer"):
+    with pytest.raises(ConfigError, match="without a tokenizer"):
         answer_rouge_l(["a"], ["a"], tokenizer=str.split, variant="released")
     with pytest.raises(ConfigError, match="'rouge'"):
         answer_rouge_l(["a"], ["a"], variant="rouge")

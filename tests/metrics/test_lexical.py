@@ -428,8 +428,8 @@ def test_idf_overlap_reaches_54_and_55_with_overall_preference(data_mirror):
 
 test_bad_input_is_named = refusals(
     (lambda: rouge_l("a", ["a", None]), DataError, r"reference\[1\] is None"),
-    (lambda: exact_match(None, "a"), "prediction is NoneType"),
-    (lambda: token_f1("a", []), "at least one"),
+    (lambda: exact_match(None, "a"), "prediction is None"),
+    (lambda: token_f1("a", []), "one or several true texts"),
     (lambda: token_f1("a", 3), DataError, "reference is int"),
     (lambda: bleu("a", "a", smoothing="expo"), "did you mean 'exp'"),
     (lambda: bleu("a", "a", tokenizer="13b"), "did you mean '13a'"),

@@ -16,6 +16,7 @@ from ragbench.metrics.reference_free import (
     answer_relevance,
     context_relevance,
     faithfulness,
+    match_sentences,
 )
 
 
@@ -90,31 +91,32 @@ SENTENCES = [
 ]
 
 
+def copies(extracted, sentences=SENTENCES):
+    found = match_sentences(extracted, sentences)
+    return context_relevance(len(found.sentences), found.total)
+
+
 def test_context_relevance_is_extracted_over_all_sentences():
-    assert context_relevance([SENTENCES[1]], SENTENCES) == 0.25
-    assert context_relevance(SENTENCES, SENTENCES) == 1.0
-    assert context_relevance(pd.Series(SENTENCES[:1]), (s for s in SENTENCES)) == 0.25
-    assert context_relevance(3, 8) == context_relevance(["a", "b", "c"], 8) == 0.375
+    assert context_relevance(3, 8) == 0.375
+    assert context_relevance(0, 0, empty=0.0) == 0.0
+    assert math.isnan(context_relevance(0, 0))
+    assert math.isnan(context_relevance(None, 4))
 
 
 def test_only_whole_copies_count_each_once_whatever_their_white_space():
     copied = ["It was built\n in 1896.", SENTENCES[1], "It was built in 1897.", "Trams stopped"]
-    assert context_relevance(copied, SENTENCES) == 0.25
-    assert context_relevance([" ".join(SENTENCES[:2])], SENTENCES) == 0.5
+    assert copies(copied) == 0.25
+    assert copies([" ".join(SENTENCES[:2])]) == 0.5
+    assert copies(SENTENCES) == 1
+    assert match_sentences(copied, SENTENCES).altered == tuple(copied[2:])
 
 
-def test_insufficient_information_and_nothing_extracted_are_zero():
-    for extracted in ([], ["Insufficient Information"], [' "insufficient information." ']):
-        assert context_relevance(extracted, SENTENCES) == 0.0
-        assert context_relevance(extracted, 4) == 0.0
-
-
-def test_a_one_sentence_context_is_zero_or_one_and_an_empty_one_undefined():
-    assert context_relevance(SENTENCES[:1], SENTENCES[:1]) == 1.0
-    assert context_relevance([], SENTENCES[:1]) == 0.0
-    assert math.isnan(context_relevance([], []))
-    assert context_relevance(0, 0, empty=0.0) == 0.0
-    assert math.isnan(context_relevance(None, SENTENCES))
+@pytest.mark.parametrize(
+    "extracted", [[], ["Insufficient Information"], [' "insufficient information." ']]
+)
+def test_insufficient_information_and_nothing_extracted_are_zero(extracted):
+    assert copies(extracted) == 0.0
+    assert match_sentences(extracted, SENTENCES).insufficient
 
 
 @given(
@@ -126,21 +128,16 @@ def test_context_relevance_counts_distinct_known_sentences(drawn):
     total, chosen = drawn
     sentences = [f"Sentence {chr(97 + i)} ends." for i in range(total)]
     extracted = [f"Sentence {chr(97 + i)} ends." for i in chosen]
-    assert context_relevance(extracted, sentences) == len({i for i in chosen if i < total}) / total
-    assert context_relevance(extracted[::-1], sentences) == context_relevance(extracted, sentences)
+    assert copies(extracted, sentences) == len({i for i in chosen if i < total}) / total
+    assert copies(extracted[::-1], sentences) == copies(extracted, sentences)
 
 
 VECTOR = [1.0, 0.0]
-SAME = [[1.0, 0.0]] * 3
 test_bad_input_is_named = refusals(
     (lambda: faithfulness([1, "maybe"]), DataError, "verdict 'maybe'"),
     (lambda: faithfulness([0.5]), DataError, "verdict 0.5"),
     (lambda: faithfulness([[1]]), DataError, "verdict"),
     (lambda: faithfulness("Yes"), DataError, "verdicts is one text"),
     (lambda: answer_relevance(VECTOR, [[1.0, 0.0, 0.0]]), DataError, "2 and of 3 numbers"),
-    (lambda: answer_relevance([VECTOR], SAME), DataError, "the question as one vector"),
-    (lambda: answer_relevance([1.0, float("nan")], SAME), DataError, "finite numbers"),
-    (lambda: answer_relevance(VECTOR, [[1.0, 0.0], [1.0]]), DataError, "no table of numbers"),
-    (lambda: context_relevance(["a", "a", "b"], 2), DataError, "3 extracted of 2 sentences"),
-    (lambda: context_relevance([], "text"), DataError, "sentences is one text"),
+    (lambda: context_relevance(3, 2), DataError, "3 extracted of 2 sentences"),
 )

@@ -37,7 +37,7 @@ class InOrder:
     def settings(self):
         return {"retriever": "in order"}
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         return [[Hit(c, 1.0, i + 1) for i, c in enumerate(self.chunks[:k])] for _ in queries]
 
 

@@ -307,20 +307,6 @@ def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_pat
     assert book.read_bytes() == before
 
 
-def test_what_is_left_of_a_run_is_estimated_by_measured_shares(tmp_path, monkeypatch, capsys):
-    now = iter([0.0, 120.0, 180.0])
-    monkeypatch.setattr(notebooks.time, "perf_counter", lambda: next(now))
-    first, second, last = (tmp_path / f"{name}_a.ipynb" for name in ("12", "13", "99"))
-    progress = notebooks._Progress({first: 30, second: 65, last: 5})
-    progress.done(first, 60.2)
-    progress.done(last, 3.0)
-    # 70 of 100 shares are left after two minutes, 65 after three
-    assert capsys.readouterr().out.splitlines() == [
-        "12_a: 60 s; 2 to go, about 5 min",
-        "99_a: 3 s; 1 to go, about 6 min",
-    ]
-
-
 def test_an_unknown_parameter_is_named(book, tmp_path):
     with pytest.raises(DataError, match=r"12_made\.ipynb has no parameter LIMITS"):
         execute(book, {"LIMITS": 3}, tmp_path / "out.ipynb")

@@ -101,7 +101,7 @@ def test_questions_without_references_are_unscored_and_named(tmp_path):
 class Weightless(Named):
     """Gives every chunk but the best the score 0."""
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         found = super().search(queries, k)
         return [[Hit(h.chunk, 1.0 if h.rank == 1 else 0.0, h.rank) for h in hits] for hits in found]
 
@@ -109,7 +109,7 @@ class Weightless(Named):
 class Empty(Named):
     """Finds nothing for one person."""
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         return [
             [] if "Person0" in q else hits
             for q, hits in zip(queries, super().search(queries, k), strict=True)

@@ -62,10 +62,10 @@ class Numbered(Embeddings):
         return self.queries[int(text)].tolist()
 
 
-def near(vectors, queries, k, scope=None, docs=None):
+def near(vectors, queries, k):
     """The hits of query vectors among chunks with these vectors."""
-    dense = Dense(chunks_of(*"x" * len(vectors), docs=docs), Numbered(queries, vectors))
-    return dense.search([str(i) for i in range(len(queries))], k, scope)
+    dense = Dense(chunks_of(*"x" * len(vectors)), Numbered(queries, vectors))
+    return dense.search([str(i) for i in range(len(queries))], k)
 
 
 def unit(rows):
@@ -96,17 +96,11 @@ def test_equals_brute_force_over_several_tiles(monkeypatch):
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((1150, 24))
     queries = rng.standard_normal((110, 24))
-    docs = [f"d{i % 4}" for i in range(len(vectors))]
     exact = unit(queries) @ unit(vectors).T
     order = np.argsort(-exact, axis=1)[:, :7]
     hits = near(vectors, queries, 7)
     assert [[int(i[1:]) for i in ids(one)] for one in hits] == order.tolist()
     assert [h.score for h in hits[3]] == pytest.approx(exact[3, order[3]], abs=1e-6)
-    scoped = near(vectors, queries[:40], 7, [{"d1"}, {"d2", "d3"}, None, set()] * 10, docs)
-    for q, one in enumerate(scoped):
-        allowed = [i for i in range(len(vectors)) if i % 4 in ([1], [2, 3], range(4), [])[q % 4]]
-        best = sorted(allowed, key=lambda i, q=q: -exact[q, i])[:7]
-        assert [int(i[1:]) for i in ids(one)] == best
 
 
 @pytest.mark.parametrize("n_twins", [3, 12, 500])
@@ -281,7 +275,6 @@ test_bad_input_is_named = refusals(
         ModelError,
         "dimension 2",
     ),
-    (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), "such as 'nope'"),
     (lambda: MMR(BM25(ONE)), "over is BM25"),
     (lambda: MMR(Dense(ONE, Hashed()), fetch_k=0), "fetch_k=0"),
     (lambda: MMR(Dense(ONE, Hashed()), lambda_mult=1.1), "lambda_mult=1.1"),

@@ -40,7 +40,7 @@ class Fixed:
         self.title = title
         self.asked = []
 
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         self.asked += [(query, k) for query in queries]
         hits = [
             Hit(Chunk(f"c{i}", t, "d", self.title), 4.0 - i, i) for i, t in enumerate(self.texts, 1)
@@ -49,7 +49,7 @@ class Fixed:
 
 
 class Broken:
-    def search(self, queries, k, scope=None):
+    def search(self, queries, k):
         raise ModelError("no server at <nowhere>", "a running one", "start it")
 
 
@@ -170,12 +170,12 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     seen = []
 
     class Slow(Fixed):
-        def search(self, queries, k, scope=None):
+        def search(self, queries, k):
             if self.asked:  # the first question is searched before there is anything to see
                 seen.append(shown.summary.value)
             if "burst" in queries[0]:
                 raise ValueError("burst")
-            return super().search(queries, k, scope)
+            return super().search(queries, k)
 
     shown = explorer({"slow": Slow()})
     shown.chooser.value = "Who <b>?"
