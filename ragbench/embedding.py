@@ -192,9 +192,7 @@ class OllamaEmbedder(_Arrays):
         if len(texts) > 1:  # the server does not say which
             return [vector for text in texts for vector in self._vectors([text])]
         got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-        error = self._failure("truncated", got)
-        error.text = texts[0]  # type: ignore[attr-defined]
-        raise error
+        raise self._failure("truncated", got)
 
     def _name_and_digest(self) -> str:
         from ragbench.llm.models import full_name

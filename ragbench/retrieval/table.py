@@ -42,24 +42,38 @@ def _dense(
     return dense
 
 
-def _over_dense(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the builder of a class over the dense index, with the settings of `_dense` and of the
-    class.
-    """
+def _mmr(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    title: bool = False,
+    fetch_k: int = 20,
+    lambda_mult: float = 0.5,
+) -> MMR:
+    return MMR(_dense(chunks, embedder, title), fetch_k, lambda_mult)
 
-    def build(
-        chunks: Sequence[Chunk],
-        embedder: Embeddings | None = None,
-        title: bool = False,
-        **settings: Any,
-    ) -> Any:
-        return wrapper(_dense(chunks, embedder, title), **settings)
 
-    settings = [p for p in inspect.signature(wrapper).parameters.values() if p.name != "k"][1:]
-    parameters = [*inspect.signature(_dense).parameters.values(), *settings]
-    keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters[1:]]
-    build.__signature__ = inspect.Signature([parameters[0], *keyword])  # type: ignore[attr-defined]
-    return build
+def _multi_query(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    title: bool = False,
+    decompose: Any = None,
+    k_each: int = 10,
+    keep: int = 5,
+) -> MultiQuery:
+    return MultiQuery(_dense(chunks, embedder, title), decompose, k_each, keep)
+
+
+def _reordered(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    title: bool = False,
+    budget: int | None = None,
+    tokenizer: Any = None,
+) -> LongContextReorder:
+    return LongContextReorder(_dense(chunks, embedder, title), budget, tokenizer)
 
 
 def _hybrid(
@@ -91,9 +105,9 @@ def _rerank(
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _dense,
-    "MMR": _over_dense(MMR),
-    "MLQ": _over_dense(MultiQuery),
-    "REO": _over_dense(LongContextReorder),
+    "MMR": _mmr,
+    "MLQ": _multi_query,
+    "REO": _reordered,
     "Hybrid": _hybrid,
     "Rerank": _rerank,
 }

@@ -9,7 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, resampled, same_length
+from ragbench.stats.inputs import (
+    Seed,
+    as_complete,
+    as_paired,
+    group_index,
+    percentiles,
+    resampled,
+    same_length,
+)
 from ragbench.stats.intervals import Interval, without_bounds
 
 Method = Literal["pearson", "spearman", "kendall"]
@@ -38,14 +46,11 @@ def correlation(
     the percentiles.
     """
     check_known("method", [method], _METHODS)
-    x, y = as_paired(x=x, y=y)
-    present = ~np.isnan(x + y)
-    index, n_groups = group_index(groups, x.size, present)
-    x = x[present]
-    y = y[present]
+    (x, y), present = as_complete(x=x, y=y)
+    index, n_groups = group_index(groups, present.size, present)
     compute = _METHODS[method]
     clusters = None if groups is None else index
-    interval = without_bounds(compute(x, y), x.size, int((~present).sum()), level, clusters)
+    interval = without_bounds(compute(x, y), x.size, present.size - x.size, level, clusters)
     if np.isnan(interval.estimate):
         return interval
     draws = [compute(x[i], y[i]) for i in resampled(index, n_groups, resamples, seed)]

@@ -48,12 +48,9 @@ def as_floats(values: Any, name: str = "values") -> np.ndarray:
         raise DataError(
             f"{name} of shape {array.shape}", "one dimension", "pass one number per question"
         )
-    infinite = np.flatnonzero(np.isinf(array))
-    if infinite.size:
-        raise DataError(
-            f"{infinite.size} infinite {name} (first at position {infinite[0]})",
-            "finite numbers or NaN",
-        )
+    if np.isinf(array).any():
+        place = np.flatnonzero(np.isinf(array))[0]
+        raise DataError(f"infinite {name} (first at position {place})", "finite numbers or NaN")
     return array
 
 
@@ -75,6 +72,13 @@ def as_paired(**sides: Any) -> list[np.ndarray]:
     arrays = {name: as_floats(values, name) for name, values in sides.items()}
     same_length(**arrays)
     return list(arrays.values())
+
+
+def as_complete(**sides: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return what of the sides stands where none is missing, and where that is."""
+    arrays = as_paired(**sides)
+    present = ~np.isnan(sum(arrays))
+    return [array[present] for array in arrays], present
 
 
 def as_tail(level: float) -> float:

@@ -204,22 +204,17 @@ def _interval(
     interval = without_bounds(estimate, kept.size, int((~present).sum()), level, clusters)
     if not resamples or n_groups < 2:
         return interval
-    is_mean = statistic is np.mean
-    if is_mean and share:
+    if statistic is np.mean and share:
         method = EXACT
         low, high = _exact_bounds(interval, kept, index)
     elif (kept == kept[0]).all():
         return interval
-    elif is_mean and effective_number(np.bincount(index)) < FEW:
+    elif statistic is np.mean and effective_number(np.bincount(index)) < FEW:
         method = T
         low, high = _t_bounds(interval, kept, index, cut=fraction)
     else:
         method = BOOTSTRAP
-        if is_mean:
-            draws = _resampled_means(kept, index, resamples, seed)
-        else:
-            places = resampled(index, n_groups, resamples, seed)
-            draws = np.array([statistic(kept[i]) for i in places], float)
+        draws = _draws(kept, statistic, index, resamples, seed)
         low, high = percentiles(draws, level)
     if np.isnan(low):
         method = ""
@@ -257,10 +252,20 @@ def _t_bounds(
     return low, high
 
 
-def _resampled_means(kept: np.ndarray, index: np.ndarray, resamples: int, seed: Seed) -> np.ndarray:
-    """Return the means of resamples of whole groups: sums of the drawn groups over their sizes."""
-    estimate = kept.mean()
+def _draws(
+    kept: np.ndarray,
+    statistic: Callable[[np.ndarray], Any],
+    index: np.ndarray,
+    resamples: int,
+    seed: Seed,
+) -> np.ndarray:
+    """Return the statistic of resamples of whole groups."""
     sizes = np.bincount(index)
+    if statistic is not np.mean:
+        places = resampled(index, sizes.size, resamples, seed)
+        return np.array([statistic(kept[i]) for i in places], float)
+    # of a mean: sums of the drawn groups over their sizes
+    estimate = kept.mean()
     sums = np.bincount(index, kept - estimate)
     blocks = group_counts(sizes.size, resamples, seed)
     return np.concatenate([estimate + (drawn @ sums) / (drawn @ sizes) for drawn in blocks])

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_floats, as_paired, group_index
+from ragbench.stats.inputs import Seed, as_complete, as_floats, as_paired, group_index
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
@@ -63,9 +63,8 @@ def paired_permutation_test(
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010)
     for the + 1.
     """
-    a, b = as_paired(a=a, b=b)
-    present = ~np.isnan(a - b)
-    differences = (a - b)[present]
+    (a, b), present = as_complete(a=a, b=b)
+    differences = a - b
     n = differences.size
     missing = present.size - n
     if not n:

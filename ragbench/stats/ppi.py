@@ -18,7 +18,14 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import as_floats, as_paired, as_tail, group_index, same_length
+from ragbench.stats.inputs import (
+    as_complete,
+    as_floats,
+    as_paired,
+    as_tail,
+    group_index,
+    same_length,
+)
 from ragbench.stats.intervals import (
     EXACT_CLUSTERS,
     T_CLUSTERS,
@@ -70,10 +77,7 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
-    present = ~np.isnan(human + judge)
-    human = human[present]
-    judge = judge[present]
+    (human, judge), _ = as_complete(labelled=labelled, judged_labelled=judged_labelled)
     rest = as_floats(judged_unlabelled, "judged_unlabelled")
     rest = rest[~np.isnan(rest)]
     n = human.size
@@ -81,13 +85,10 @@ def ppi_mean(
     if not n or not N:
         got = f"{n} items with human and judge values, {N} with the judge's alone"
         raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
-    missing = len(labelled) - n + len(judged_unlabelled) - N
     f = np.concatenate([judge, rest])
-    if weight == "tuned":
-        own = (1 + n / N) * f.var()
+    if _as_weight(weight) == "tuned":
         shared = np.cov(human, judge)[0, 1] if n > 1 else 0.0
-        weight = _best_weight(shared, own)
-    weight = _as_weight(weight) * (n + N) / N  # in `ppi_shares` the judge's mean is over all items
+        weight = _best_weight(shared, (1 + n / N) * f.var())
     seen = np.concatenate([human, f])
     is_share = np.isin(human, (0, 1)).all() and seen.min() == 0 and seen.max() == 1
     (interval,) = ppi_shares(
@@ -96,9 +97,10 @@ def ppi_mean(
         np.zeros(n + N),
         of=None if is_share else np.ones(n + N),
         clusters=np.arange(n + N),
-        weight=weight,
+        weight=weight * (n + N) / N,  # there the judge's mean is over all items
         level=level,
     )
+    missing = len(labelled) - n + len(judged_unlabelled) - N
     if n < 2 or N < 2:
         return without_bounds(interval.estimate, n, missing, level)
     method = T if interval.method == T_CLUSTERS else interval.method

@@ -106,21 +106,19 @@ def means(
     cluster = _together(rows, groups)
     shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     options = {"resamples": resamples, "seed": seed}
-    keys = []
-    intervals = []
+    intervals: dict[tuple, Interval] = {}
     for key, part in _parts(rows, by):
         labels = None if cluster is None else cluster[part.index]
         for name in columns:
-            interval = bootstrap_ci(part[name], groups=labels, share=shares[name], **options)
-            intervals.append(interval)
-            keys.append((*key, name))
-    found = pd.DataFrame(intervals)[[*_INTERVAL]].rename(columns=_INTERVAL)
-    table = pd.DataFrame(keys, columns=[*by, "metric"]).join(found)
+            share = shares[name]
+            intervals[*key, name] = bootstrap_ci(part[name], groups=labels, share=share, **options)
+    found = pd.DataFrame(intervals.values())[[*_INTERVAL]].rename(columns=_INTERVAL)
+    table = pd.DataFrame(list(intervals), columns=[*by, "metric"]).join(found)
     if groups in (QUESTIONS, None) and table["clusters"].isin([0, *table["n"]]).all():
         table = table.drop(columns=["clusters", "effective"])  # each question once
     if isinstance(measures, str):
         table = table.drop(columns="metric")
-    table.attrs["intervals"] = sorted({i.method for i in intervals} - {""})
+    table.attrs["intervals"] = sorted({i.method for i in intervals.values()} - {""})
     return table
 
 

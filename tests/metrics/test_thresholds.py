@@ -109,25 +109,6 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
     assert agreement(scores, positive, side, closed) == pytest.approx(got.agreement)
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=20), st.randoms()
-)
-def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
-    if len({p for _, p in points}) < 2:
-        return
-    scores = np.array([s / 10 for s, _ in points])
-    positive = np.array([p for _, p in points])
-    base = best_threshold(scores, positive)
-    order = list(range(len(points)))
-    random.shuffle(order)
-    assert best_threshold(scores[order], positive[order]) == base
-    assert best_threshold(np.tile(scores, 3), np.tile(positive, 3)) == base
-    mirrored = best_threshold(1 - scores, positive, "below")
-    assert mirrored.agreement == base.agreement
-    assert mirrored.plateaus == base.plateaus
-
-
 def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_published_optimiser():
     from scipy.optimize import differential_evolution
 

@@ -1,17 +1,15 @@
-"""Rerankers: any function of pairs, cross-encoders on onnxruntime, and a chat model on loopback."""
+"""Rerankers: any function of pairs, and cross-encoders on onnxruntime."""
 
 import importlib.util
-import json
 import pickle
 
 import pytest
-from fake_ollama import FakeOllama
 from onnx_parts import classifier, rows
 
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.records import Chunk
-from ragbench.retrieval import BM25, CrossEncoder, ModelScorer, Rerank, make_retriever
+from ragbench.retrieval import BM25, CrossEncoder, Rerank, make_retriever
 from ragbench.retrieval.rerank import reranker_dir
 
 CHUNKS = [
@@ -90,54 +88,15 @@ def test_another_file_or_none_in_place_of_the_reranker_says_how_to_get_it(monkey
 
 def test_reranking_by_name_in_an_experiment_file(cross, tmp_path):
     (tmp_path / "e.yaml").write_text(
-        "name: t\ndata: minihop\nchunker: token_chunks\nscorer: 'onnx:cross'\n"
+        "name: t\ndata: minihop\nchunker: token_chunks\nscorer: minilm\n"
         "retriever: {words: BM25, reranked: {use: Rerank, over: BM25, depth: 7}}\n"
     )
     made = Experiment.from_yaml(tmp_path / "e.yaml").retriever["reranked"](CHUNKS)
-    assert [hit.chunk.id for hit in made.search(["sun"], 3)[0]] == ["b", "c", "a"]
-    settings = pickle.loads(pickle.dumps(made)).settings()  # as an executor sends it
-    assert (settings["depth"], settings["over"]["retriever"]) == (7, "BM25")
+    made = pickle.loads(pickle.dumps(made))  # as an executor sends it
+    assert (made.depth, type(made.scorer), type(made.over)) == (7, CrossEncoder, BM25)
     other = classifier(tmp_path / "other" / "cross", rows(1), rows(1, moon=[1]))
-    assert settings["scorer"] != Rerank(BM25(CHUNKS), CrossEncoder(other)).settings()["scorer"]
-    with pytest.raises(ConfigError, match="scorer: minilm"):
-        make_retriever("Rerank", CHUNKS, over="BM25")
-
-
-def relevance(request):
-    prompt = request["messages"][-1]["content"]
-    return json.dumps({"score": 9 if "Passage:\nsun moon" in prompt else 2})
-
-
-def test_a_chat_model_scores_each_passage_and_a_plan_counts_the_calls_without_making_them(tmp_path):
-    with FakeOllama(reply=relevance) as server:
-        (tmp_path / "questions.jsonl").write_text(
-            '{"question": "sun?", "answer": "x", "references": ["sun moon"]}\n'
-        )
-        lines = [f'{{"id": "{c.id}", "title": "{c.id}", "text": "{c.text}"}}\n' for c in CHUNKS]
-        (tmp_path / "documents.jsonl").write_text("".join(lines))
-        (tmp_path / "e.yaml").write_text(
-            "name: t\nfolder: out\ndata: {mine: {questions: questions.jsonl, documents: "
-            "documents.jsonl}}\n"
-            "chunker: token_chunks\nretriever: {r: {use: Rerank, over: BM25, depth: 3}}\nk: "
-            "2\nN: 3\n"
-            f"scorer: {{use: 'ollama:llama3:8b', host: '{server.url}'}}\n"
-        )
-        experiment = Experiment.from_yaml(tmp_path / "e.yaml")
-        planned = experiment.plan()
-        assert not [call for call in server.calls if call.path == "/api/chat"]
-        assert planned["rerank"].calls == 3
-        assert "decompose" not in [step.name for step in planned]
-        rows = experiment.run(progress=False)
-        assert rows["ir_score"].tolist() == [1.0]
-        asked = len([call for call in server.calls if call.path == "/api/chat"])
-        assert asked == 3
-        Experiment.from_yaml(tmp_path / "e.yaml").retriever["r"](CHUNKS).search(["sun?"], 1)
-        # kept beside the file
-        assert len([call for call in server.calls if call.path == "/api/chat"]) == asked
-
-
-def test_a_reply_that_is_no_score_is_an_error_and_not_a_zero():
-    with FakeOllama(reply=lambda request: '{"score": "high"}') as server:
-        scorer = ModelScorer(server.model(), retries=0)
-        with pytest.raises(ModelError, match="2 of 2 passages got no score"):
-            scorer([("sun", "rain"), ("sun", "snow")])
+    settings = [Rerank(made.over, CrossEncoder(path)).settings() for path in (cross, other)]
+    assert settings[0]["scorer"] != settings[1]["scorer"]
+    for wrong, message in ((None, "scorer: minilm"), ("snow", "scorer: minilm")):
+        with pytest.raises(ConfigError, match=message):
+            make_retriever("Rerank", CHUNKS, over="BM25", scorer=wrong)

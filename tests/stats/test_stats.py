@@ -129,18 +129,16 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         ):
             assert (got.low, got.high) == (exact.low, exact.high)
     without = [
-        stats.bootstrap_ci([0] * 20), stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
-        stats.bootstrap_ci([0.3] * 10), stats.bootstrap_ci([1] * 10, np.median),
-        stats.paired_bootstrap_difference([1] * 9, [1] * 9), stats.correlation([1, 2, 3], [2, 4, 6]),
+        stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
+        stats.bootstrap_ci([1] * 10, np.median),
+        stats.paired_bootstrap_difference([1] * 9, [1] * 9),
+        stats.correlation([1, 2, 3], [2, 4, 6]),
         stats.kappa([1, 1], [1, 1]),
         stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
-        stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
         stats.bootstrap_ci([1] * 99 + [0], np.median),
-    ]  # fmt: skip
+    ]
     assert np.isnan([(i.low, i.high) for i in without]).all()
-    rows = pd.DataFrame(
-        {"x": [1.0] * 10, "fully_right": [1.0] * 10, "system": "a", "y": [1.0] * 10}
-    )
+    rows = pd.DataFrame({"x": [1.0] * 10, "fully_right": 1.0, "system": "a", "y": 1.0})
     assert np.isnan(stats.means(rows, [], "x")["low"].item())
     assert stats.means(rows, [], "fully_right")["low"].item() == pytest.approx(0.692, abs=1e-3)
     # yes and no both occur, though not in one system
@@ -202,7 +200,14 @@ def test_ppi_mean_by_hand():
     spread = np.sqrt(7 / 8 * ((estimates - np.mean(estimates)) ** 2).sum())
     half = reference.t.ppf(0.975, 7) * spread
     assert (got.estimate, got.low, got.high) == pytest.approx((1.5, 1.5 - half, 1.5 + half))
-    # Of many items that is the published interval: w^2 var(judge) / N + var(human - w judge) / n.
+    assert stats.ppi_mean(y, f, rest, weight=0).estimate == 1
+    short = stats.ppi_mean([2, NAN, 0], [2, 2, NAN], [0, NAN, 2])
+    assert (short.n, short.n_missing) == (1, 3)
+    assert np.isnan([short.low, short.high]).all()
+
+
+def test_ppi_mean_of_many_items_has_the_published_interval():
+    # w^2 var(judge) / N + var(human - w judge) / n
     rng = np.random.default_rng(3)
     human = rng.normal(size=300)
     judged = human + rng.normal(size=300)
@@ -211,11 +216,9 @@ def test_ppi_mean_by_hand():
     variance = 0.36 * others.var() / 900 + (human - 0.6 * judged).var() / 300
     assert many.high - many.low == pytest.approx(2 * 1.96 * np.sqrt(variance), rel=0.02)
     assert many.method == "Student's t"
-    assert stats.ppi_mean([2, 0, 2, 0], [2, 0, 0, 0], [0, 2, 2, 0], weight=0).estimate == 1
-    short = stats.ppi_mean([2, NAN, 0], [2, 2, NAN], [0, NAN, 2])
-    assert (short.n, short.n_missing) == (1, 3)
-    assert np.isnan([short.low, short.high]).all()
-    # Labels 1, 0, 1, 0 are a share: `ppi_shares`, which corrects over all eight items.
+
+
+def test_ppi_mean_of_a_share_is_that_of_all_items():
     share = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
     items = [[1], [0], [1], [0], *[[NAN]] * 4], [[1], [0], [0], [0], [0], [1], [1], [0]]
     (same,) = stats.ppi_shares(*items, [0] * 8, clusters=range(8), weight=2.0)
