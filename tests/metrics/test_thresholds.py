@@ -162,7 +162,7 @@ test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterw
         (
             lambda: fit_thresholds([0.1, float("inf")], [1, 5]),
             DataError,
-            "1 infinite scores.*position 1",
+            "infinite scores.*position 1",
         ),
         (lambda: fit_thresholds([0.1], [1, 5]), DataError, "scores 1, grades 2"),
         (lambda: fit_thresholds([], []), DataError, "0 of 0 scores"),
