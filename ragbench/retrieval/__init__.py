@@ -1,5 +1,4 @@
-"""Retrievers: LangChain retrievers with a batched, deterministic ``search(queries, k,
-scope=None)``.
+"""Retrievers: LangChain retrievers with a batched, deterministic ``search(queries, k)``.
 
 Reading order: ``base`` (what all share, and any other LangChain retriever), ``text`` (tokenisers),
 ``bm25``, ``dense`` (and MMR), then the ones that wrap another: ``multiquery``, ``rerank`` (and
