@@ -32,7 +32,6 @@ _STYLE = """<style>
 .rb-beyond { color: var(--rb-quiet); }
 .rb-cut { display: block; margin: 3px 0; border-top: 3px solid var(--rb-bad); font-size: 11px; line-height: 1.3;
   text-align: right; font-weight: 600; }
-.rb-cut.rb-all { margin: 4px 8px; border-top-style: dotted; }
 </style>"""
 
 
@@ -95,7 +94,7 @@ class RetrievalExplorer(Panel):
         texts = row(self.columns.values(), grid_gap="6px")
         children = [self.chooser, buttons, self.slider, self.summary, texts]
         super().__init__(children, "Retrieval explorer", _STYLE)
-        self._ask(1, self._questions[0])
+        self._ask(1, "")
         self.chooser.observe(lambda change: self._choose(change["new"]), "value")
         self.slider.observe(lambda _: self._draw(), "value")
 
@@ -139,18 +138,15 @@ class RetrievalExplorer(Panel):
 
     def _choose(self, text: str) -> None:
         if text.strip():
-            number = self._listed.get(text, 0)
-            question = Question("typed", text.strip(), "")
-            if number:
-                question = self._questions[number - 1]
             with self.guarded():
-                self._ask(number, question)
+                self._ask(self._listed.get(text, 0), text.strip())
 
-    def _ask(self, number: int, question: Question) -> None:
+    def _ask(self, number: int, text: str) -> None:
         """Search with every retriever (once per question) and score all cut-offs; number 0 is a
         typed question.
         """
         self._number = number
+        question = self._questions[number - 1] if number else Question("typed", text, "")
         self.question = question
         self.previous.disabled = number <= 1
         self.next.disabled = number == len(self._questions)
@@ -232,7 +228,6 @@ class _ScoredHits:
         self.hits = hits
         self.facts = facts
         self.text = " ".join(chunks)
-        self.tokens = offsets.joined_ends(chunks, len(self.text)).size
         # where each ends, in characters of ``text``
         self.cuts = joined_cutoffs(chunks, cutoffs, offsets)
         # longest matches: (facts, cut-offs)
@@ -270,17 +265,14 @@ class _ScoredHits:
             stop = start + len(hit.chunk.text)
             seen = min(max(cut, start), stop)
             text = _marked(hit.chunk.text, start, seen, spans)
-            if start <= cut <= stop and cut < len(self.text):
+            if start <= cut <= stop:
                 text += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
             if beyond := hit.chunk.text[seen - start :]:
                 text += f'<span class="rb-beyond">{escape(beyond)}</span>'
             parts.append(f"<article><div>{_head(hit)}</div><p>{text}</p></article>")
             start = stop + 1
         if not self.hits:
-            parts.append('<div class="rb-cut rb-all">nothing was found</div>')
-        elif cut >= len(self.text):
-            label = f"all {self.tokens} tokens are within {tokens}"
-            parts.append(f'<div class="rb-cut rb-all">{label}</div>')
+            parts.append("<article>nothing was found</article>")
         return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
 
 

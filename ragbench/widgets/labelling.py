@@ -5,7 +5,6 @@ or mouse.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -93,17 +92,13 @@ class LabellingTool(Panel):
         path: str | Path | None = None,
         seed: int | None = 0,
     ) -> None:
-        if not path:
-            in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
-            path = results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
+        path = path or results_dir("labels") / f"{kind}_{annotator}.csv"
         self.session = Session(items, kind, annotator, path, seed)
         self._shown = -1
         self._head = ipywidgets.HTML()
         self._item = ipywidgets.HTML()
         self._asked = ipywidgets.HTML()
         self._agreement = ipywidgets.HTML()
-        wide = ipywidgets.Layout(width="100%")
-        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=wide)
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         super().__init__(self._rows(), self.session.kind.title, _KEYS)
@@ -118,12 +113,8 @@ class LabellingTool(Panel):
             for name, (words, hint) in _NAVIGATION.items()
         }
         keys = "digits label, ← → move, ↑ ↓ choose the question, Enter next open."
-        if all(len(self.session.asked(item)) == 1 for item in self.session.items):
-            ways["up"].layout.display = "none"
-            ways["down"].layout.display = "none"
-            keys = "digits label, ← → move, Enter next open."
         hint = f"<span class='rb-quiet'>Click the form, then: {keys}</span>"
-        above = [ipywidgets.HTML(hint), self._head, self._bar, self._item]
+        above = [ipywidgets.HTML(hint), self._head, self._item]
         below = [row(self._buttons.values()), row([*ways.values(), self._note]), self._agreement]
         return [*above, self._asked, *below]
 
@@ -188,8 +179,6 @@ class LabellingTool(Panel):
             f"<span class='rb-quiet'>item {session.position + 1} of {total} · {done} done{end} · "
             f"{escape(session.annotator)} · {escape(session.path.name)}</span>"
         )
-        self._bar.value = done
-        self._bar.tooltip = f"{done} of {total} items done"
         self._draw_buttons(session.choices(), session.shown_label(session.aspect))
         self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
         if self._shown != session.position:

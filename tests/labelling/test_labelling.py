@@ -344,12 +344,12 @@ def button(form, name):
     return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
 
 
-def test_a_name_that_no_file_can_have_labels_all_the_same(tmp_path, monkeypatch):
+def test_without_a_path_the_labels_lie_with_the_results(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    form = LabellingTool(grade_items(1), "grade", "Ada/B: R?")
+    form = LabellingTool(grade_items(1), "grade", "Ada")
     button(form, "4").click()
-    (stored,) = loaded(tmp_path / "labels" / "grade_Ada-B- R-.csv")
-    assert stored["annotator"] == "Ada/B: R?"
+    (stored,) = loaded(tmp_path / "labels" / "grade_Ada.csv")
+    assert stored["annotator"] == "Ada"
 
 
 def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):

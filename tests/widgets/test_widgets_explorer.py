@@ -70,7 +70,7 @@ def shown(text: str) -> str:
         # At a chunk's end the cut comes before the next chunk.
         (5, ["Ann was born in Rome.[5 tokens]", "{Rome lies on the Tiber.}", "{Bob sells tea.}"]),
         (7, ["Ann was born in Rome.", "Rome lies[7 tokens]{ on the Tiber.}", "{Bob sells tea.}"]),
-        (13, ["Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea."]),
+        (13, ["Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.[13 tokens]"]),
     ],
 )
 def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts):
@@ -79,9 +79,6 @@ def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts
     marked = re.sub('<span class="rb-beyond">([^<]*)</span>', r"{\1}", marked)
     assert list(map(shown, re.findall("<p>(.*?)</p>", marked))) == texts
     assert ("<mark" in drawn) is (cutoff > 0)
-    assert ('<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in drawn) is (
-        cutoff == 13
-    )
     assert drawn.count('"rb-cut') == 1
 
 
