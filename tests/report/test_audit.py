@@ -65,19 +65,13 @@ def grading(prompt: str) -> bool:
 
 def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
     broken = {"named": lambda c: Named(c, "Person2")}
-    frame = run_and_audit(
-        tmp_path, 4, retriever=broken, generator={"copier": Copier(broken="Person1")}
-    )
-    assert counts(frame, "rows", "failed") == (5, 12)
-    assert (
-        found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
-    )
-    unscored = found(frame, "IR score", "unscored")
-    assert (unscored["rows"], unscored["of"], unscored["detail"]) == (
-        2,
-        8,
-        "retrieve: ValueError 2",
-    )
+    copier = {"copier": Copier(broken="Person1")}
+    frame = run_and_audit(tmp_path, 4, retriever=broken, generator=copier)
+    failed = found(frame, "rows", "failed")
+    assert (failed["rows"], failed["of"]) == (5, 12)
+    assert failed["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
+    assert counts(frame, "IR score", "unscored") == (2, 8)
+    assert found(frame, "IR score", "unscored")["detail"] == "retrieve: ValueError 2"
 
 
 def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
@@ -371,15 +365,13 @@ def test_ranges_by_hand():
     st.lists(st.floats(0, 1), min_size=12),
 )
 def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
-    row = found(
-        audit_rows(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s"), "s", "unscored"
-    )
-    scored = [v for v in values if v is not None]
-    assert (row["rows"], row["of"]) == (len(values) - len(scored), len(values))
-    if len(scored) == len(values):
+    scores = pd.Series(values, dtype=float)
+    row = found(audit_rows(pd.DataFrame({"s": scores}), "s"), "s", "unscored")
+    assert (row["rows"], row["of"]) == (scores.isna().sum(), len(scores))
+    if scores.notna().all():
         assert row[["mean", "if_worst", "if_best"]].isna().all()
         return
-    whole = np.mean([t if v is None else v for v, t in zip(values, truth, strict=False)])
+    whole = scores.fillna(pd.Series(truth)).mean()
     assert row["if_worst"] - 1e-9 <= whole <= row["if_best"] + 1e-9
     assert row["if_best"] - row["if_worst"] == pytest.approx(row["rows"] / len(values))
-    assert row["mean"] == pytest.approx(np.mean(scored) if scored else np.nan, nan_ok=True)
+    assert row["mean"] == pytest.approx(scores.mean(), nan_ok=True)
