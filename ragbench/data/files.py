@@ -183,25 +183,23 @@ def each_record(
     """
     records = []
     errors = []
-    first = {}
+    first: dict[Any, str] = {}
     total = 0
     for place, row in rows:
         total += 1
         where = f"{path}, {place}"
         try:
             record = make(row, where)
+            key = once(record)
+            if key is not None and first.setdefault(key, place) != place:
+                got = f"{where}: {key!r} was there before ({first[key]})"
+                raise DataError(got, "each one once", "rename or remove one of the two")
+            records.append(record)
         except DataError as error:
             errors.append(error)
-            continue
         except (KeyError, TypeError) as error:
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
-            continue
-        key = once(record)
-        if key is not None and first.setdefault(key, place) != place:
-            got = f"{where}: {key!r} was there before ({first[key]})"
-            errors.append(DataError(got, "each one once", "rename or remove one of the two"))
-        records.append(record)
     raise_all(errors, path, total)
     return records
 

@@ -127,6 +127,8 @@ def _of_columns(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if ending == ".json":
+        return as_table(read_json(path))._replace(name=str(path))
     if ending in _READERS:
         rows = list(_READERS[ending](path))
         frame = pd.DataFrame([row for _, row in rows], dtype=object)
@@ -134,20 +136,8 @@ def _file(path: Path) -> Table:
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
-    error = unknown("kind of file", ending or path.name, _READERS)
+    error = unknown("kind of file", ending or path.name, [*_READERS, ".json"])
     raise ConfigError(error.got, error.expected, EXPORT)
-
-
-def _read_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ("[0]", record) of a JSON list, or of RAGChecker's results."""
-    rows = read_json(path)
-    if isinstance(rows, dict) and "results" in rows:
-        rows = [_of_result(result) for result in from_ragchecker(rows, str(path)).results]
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        expected = 'a list such as [{"question": ..., "answer": ...}], or RAGChecker\'s results'
-        raise DataError(f"{path} holds no list of objects", expected, "write one object per answer")
-    for place, row in enumerate(rows):
-        yield f"[{place}]", row
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -215,7 +205,6 @@ _READERS: dict[str, Callable[[Path], Iterable[tuple[str, dict[str, Any]]]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".jsonl": read_jsonl,
-    ".json": _read_json,
     ".parquet": _read_parquet,
 }
 

@@ -487,7 +487,6 @@ def test_all_bad_cells_are_listed_together():
         ("none.csv", None, r"there is no file .*none\.csv"),
         ("none.parquet", None, r"none\.parquet cannot be read"),
         ("bad.parquet", b"PAR1 no more", r"bad\.parquet cannot be read"),
-        ("dict.json", b'{"question": {"0": "x"}}', r"dict\.json holds no list of objects"),
     ],
 )
 def test_a_file_that_is_missing_or_damaged_is_told(tmp_path, name, content, message):

@@ -168,9 +168,9 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
         if "claims" in body["format"]["properties"]
         else default_reply(body)
     )
-    judge = rb.ModelRagas(rb.chat_model(MODEL), rb.default_embedder(), 3, progress=False)
-    for dimension in ragas.DIMENSIONS:
-        ragas.score_pairs(judge, PAIRS, dimension)
+    pairs = dict.fromkeys(ragas.DIMENSIONS, PAIRS)
+    options = {"embedder": rb.default_embedder(), "n": 3, "progress": False}
+    ragas.label_texts(rb.chat_model(MODEL), pairs, **options)
     names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")
     sent = held_against(server.calls, RAGAS, *names)
     (pair,) = PAIRS

@@ -186,17 +186,6 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
         np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
 
 
-def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data = reports(documents=5)
-    make = {"BM25": rageval.bm25("en")}
-    both = rageval.retrieval_rows(data, make, {"2": (64, 2), "6": (64, 6)}, prefix=[True])
-    alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
-    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
-    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
-    assert (recall[6] >= recall[2]).all()
-    assert (recall[6] > recall[2]).any()
-
-
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
@@ -312,13 +301,6 @@ def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert rageval.chinese_tokenizer() is rageval.jieba_words
     assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
-
-
-def test_the_tokenizer_is_named_in_the_retrievers_settings():
-    chunks = rageval.cut(reports("zh").documents, 128, language="zh")
-    got = rageval.bm25("zh", "bigrams")(chunks).settings()
-    assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
-    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
 
 
 def test_queries_are_cut_after_128_tokens():
