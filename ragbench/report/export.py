@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.manifest import check_rows
-from ragbench.experiment.rows import run_folder
+from ragbench.experiment.rows import folder_name, run_folder
 from ragbench.labelling.grades import grade_shares
 from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
@@ -84,6 +84,7 @@ def export(
     to: str | os.PathLike[str],
     *,
     cassette: str | os.PathLike[str] | None = None,
+    by: str | None = None,
 ) -> Exported:
     """Write everything a paper or thesis needs of a run into a folder.
 
@@ -94,6 +95,8 @@ def export(
     to : folder to make, or an earlier export: its ``tables`` and ``figures`` are replaced, files of
         yours beside them stay.
     cassette : the run's cassette, when it is not in the run's folder.
+    by : a column of the questions file, such as a language: one more table has the means by its
+        values.
 
     Written are ``tables/`` (CSV, Markdown, LaTeX; the audit is one of them), ``figures/`` (PDF,
     PNG, CSV), ``methods.md``, ``references.bib``, ``rows.csv``, ``cassette.jsonl``,
@@ -108,7 +111,10 @@ def export(
     check_rows(folder, manifest)
     rows = load_rows(run)
     name = manifest["name"]
-    tables = [*_run_tables(factors.measured(name_rows(rows)), name), _audit_table(checks, name)]
+    if by is not None:
+        check_known("column", [by], rows.columns)
+    scored = factors.measured(name_rows(rows))
+    tables = [*_run_tables(scored, name, by), _audit_table(checks, name)]
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     failed = int(rows["status"].eq("failed").sum())
     counts = {"rows": len(rows), "failed": failed, "missing": missing}
@@ -134,7 +140,7 @@ def _intervals(tables: list[ReportTable]) -> set[str]:
 # -- tables and figures of a run
 
 
-def _run_tables(rows: pd.DataFrame, name: str) -> Iterator[ReportTable]:
+def _run_tables(rows: pd.DataFrame, name: str, by: str | None) -> Iterator[ReportTable]:
     """Yield what notebook 91 shows: means, factor by factor, grades, the ten worst questions."""
     measures = factors.measures_of(rows)
     columns = [*measures, "seconds"] if rows["seconds"].notna().any() else measures
@@ -146,6 +152,10 @@ def _run_tables(rows: pd.DataFrame, name: str) -> Iterator[ReportTable]:
         caption = f"{name}: means over {counts}, with 95% intervals"
         shown = factors.overview_cells(table)
         yield ReportTable("overview", caption, table, shown, _curves(table, name))
+        if by is not None:
+            parts = factors.overview(rows, columns, [by])
+            shown = factors.overview_cells(parts)
+            yield ReportTable(f"overview_by_{folder_name(by)}", f"{caption}, by {by}", parts, shown)
     for measure in measures:
         for factor in factors.FACTORS:
             table = factors.compare_factor(rows, factor, measure)

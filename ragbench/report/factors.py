@@ -65,16 +65,19 @@ def measures_of(rows: pd.DataFrame) -> list[str]:
     return [name for name in MEASURES if rows[name].notna().any()]
 
 
-def overview(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
-    """Average `measured` rows by cell: the axes that vary, metric, mean, low, high, n, unscored."""
-    return means(rows, varying(rows, CELL), measures, groups="cluster")
+def overview(rows: pd.DataFrame, measures: Sequence[str], by: Sequence[str] = ()) -> pd.DataFrame:
+    """Average `measured` rows by cell: the axes that vary, metric, mean, low, high, n, unscored.
+
+    ``by``: further columns, such as one of the questions file.
+    """
+    return means(rows, [*varying(rows, CELL), *by], measures, groups="cluster")
 
 
 def overview_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Lay an `overview` out for readers: a row per cell, a column per measure, n beside."""
     parts = dict(tuple(table.groupby("metric", sort=False)))
     first = next(iter(parts.values())).reset_index(drop=True)
-    cells = first[[name for name in CELL if name in table]].copy()
+    cells = first.loc[:, :"metric"].drop(columns="metric")
     for name, part in parts.items():
         words = name.replace("_", " ")
         cells[f"{words} [95%]"] = with_interval(part).to_numpy()

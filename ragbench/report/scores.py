@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ragbench.errors import DataError
 from ragbench.experiment.rows import ROWS
 from ragbench.paths import sha256_of, written_whole
 from ragbench.report.methods import RESAMPLES
@@ -41,11 +42,15 @@ def load_scores(folder: Path) -> pd.DataFrame | None:
     path = folder / _SCORES
     if not path.with_suffix(".json").is_file():
         return None
-    facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    if facts.pop("rows_sha256") != sha256_of(folder / ROWS):
-        return None
     # An id may be "NA" or "null".
     texts = dict.fromkeys(("system", "question_id"), str)
-    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
+    try:
+        facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        if facts.pop("rows_sha256", None) != sha256_of(folder / ROWS):
+            return None
+        table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        got = f"{path} or the .json beside it cannot be read: {error}"
+        raise DataError(got, "scores that a run writes", "delete both, run it again") from None
     table.attrs = facts
     return table
