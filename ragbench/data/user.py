@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
 from ragbench.text.layout import Form, holders
+from ragbench.text.sentences import split_sentences
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 # Our name -> other names that are recognised.
@@ -292,6 +294,10 @@ def _warn_of_no_references(name: str, asked: Sequence[Question]) -> None:
 
 # Checks that loading does not make: is each question answerable from its own evidence?
 
+# How many sentences that no document has get their nearest, and in how many characters of text.
+_LOOKED_AT = 20
+_MANY_CHARACTERS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -329,6 +335,8 @@ def validate(
     texts = [document.text for document in dataset.documents]
     references = [text for question in dataset.questions for text in question.references]
     in_documents = dict(zip(references, holders(references, texts, form), strict=True))
+    absent = [text for text in dict.fromkeys(references) if texts and not in_documents[text]]
+    near = _nearest(absent[:_LOOKED_AT], texts)
     uses = Counter(question.id for question in dataset.questions)
     problems = []
     for question in dataset.questions:
@@ -338,9 +346,21 @@ def validate(
         for text in question.references:
             if texts and not in_documents[text]:
                 what = f"supporting text not found in any document: {text[:60]!r}"
-                problems.append(Problem(question.id, what, "copy it from the document as it is"))
+                do = "copy it from the document as it is"
+                if text in near:
+                    do += f"; nearest there is {near[text]!r}"
+                problems.append(Problem(question.id, what, do))
         problems += _evidence_problems(question, min_documents)
     return problems
+
+
+def _nearest(wanted: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    """Return for each text the sentence of the documents that is most like it, where one is."""
+    if not wanted or sum(map(len, texts)) > _MANY_CHARACTERS:
+        return {}
+    sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
+    matches = {text: get_close_matches(text, sentences, n=1) for text in wanted}
+    return {text: found[0] for text, found in matches.items() if found}
 
 
 def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:

@@ -307,15 +307,15 @@ def test_what_is_put_right_is_counted_by_column_and_warned_of():
         {"answer": float("nan"), "ground_truths": None, "contexts": []},
         {"answer": True, "ground_truths": ["z"], "contexts": "only one"},
     ]
-    with pytest.warns(UserWarning, match="3 cells of 'answer' were put right"):
+    with pytest.warns(UserWarning, match="cells of 'answer' put right: 3"):
         frame = read_answers(rows)
     assert frame["answer"].tolist() == ["1979", "1980", None, "True"]
     assert frame["reference"].tolist() == ["x", "y", None, "z"]
     assert frame["chunks"].tolist() == [["c", "d"], ["c"], [], ["only one"]]
-    assert [line[:19] for line in sorted(frame.attrs["repairs"])] == [
-        "3 cells of 'answer'",
-        "3 cells of 'chunks'",
-        "3 cells of 'referen",
+    assert sorted(frame.attrs["repairs"]) == [
+        "cells of 'answer' put right: 3",
+        "cells of 'chunks' put right: 3",
+        "cells of 'reference' put right: 3",
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -405,7 +405,7 @@ def test_the_same_row_has_the_same_score_in_every_format(tmp_path):
 
 def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"answer": "a", "contexts": "if (a || b) return early;"}')
-    with pytest.warns(UserWarning, match="1 cells of 'chunks' were put right"):
+    with pytest.warns(UserWarning, match="cells of 'chunks' put right: 1"):
         assert read_answers(tmp_path / "a.jsonl")["chunks"][0] == ["if (a || b) return early;"]
     (tmp_path / "a.csv").write_text("answer,contexts,retrieved,relevant\na,One. || Two.,1||2,2\n")
     read = read_answers(tmp_path / "a.csv")
@@ -470,7 +470,7 @@ def test_a_parquet_file_of_equal_cells_that_unpacks_to_very_many_bytes_is_refuse
 def test_empty_places_of_a_list_are_left_out_and_counted_however_it_is_written(cell):
     frame = read_answers([OURS | {"chunks": cell}])
     assert frame.at[0, "chunks"] == ["a"]
-    assert frame.attrs["repairs"] == ["1 cells of 'chunks' were put right"]
+    assert frame.attrs["repairs"] == ["cells of 'chunks' put right: 1"]
 
 
 def test_all_bad_cells_are_listed_together():

@@ -326,11 +326,18 @@ def test_a_message_names_the_page_of_the_manual_that_is_there(capsys):
 
 def test_a_plan_says_that_evidence_is_not_found_and_that_no_server_answers(capsys):
     with open("q.jsonl", "a") as file:
-        file.write('{"question": "Who?", "answer": "Ada", "references": ["Ada bilt it."]}\n')
+        file.write('{"question": "Who?", "answer": "Ada", "references": ["Ely is hre."]}\n')
     experiment(generator="ollama:llama3:8b")
     assert cli.main(["plan"]) == 0
     said = capsys.readouterr().out
-    words = ("1 problem", "'Ada bilt it.'", "ragbench validate", "127.0.0.1:9", "ollama serve")
+    words = (
+        "1 problem",
+        "'Ely is hre.'",
+        "nearest there is 'Ely is here.'",
+        "ragbench validate",
+        "127.0.0.1:9",
+        "ollama serve",
+    )
     assert [word for word in words if word not in said] == [], said
 
 
