@@ -28,6 +28,9 @@ PROMPTS: Mapping[str, str] = {
 }
 
 
+_SEEN = {True: "query only", False: "documents"}  # by whether the query stands alone
+
+
 def contexts_from_hits(
     hits: Sequence[Sequence[Hit]],
     budgets: Sequence[int],
@@ -95,40 +98,48 @@ def generate(
             got = f"{given} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in zip(questions, contexts, strict=True)]
-    turn = {question.id: place for place, question in enumerate(questions)}
-    order = sorted(
-        range(len(questions)), key=lambda n: (turn[questions[n].id], len(contexts[n] or ""))
-    )
     kinds = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]
-    texts = {kind: load_prompt(kind) for kind in set(kinds)}
-    hashes = {kind: prompt_hash(kind) for kind in set(kinds)}
-    prompts = {}
-    ids = []
-    for place in order:
-        fields = {"query": questions[place].text}
-        seen = "query only"
-        if contexts[place] is not None:
-            fields["documents"] = contexts[place]
-            seen = "documents"
-        prompts[place] = fill_prompt(texts[kinds[place]], **fields)
-        ids.append(f"{questions[place].id}/{seen}")
+    prompts = _prompts(questions, contexts, kinds)
+    order = _in_order(questions, prompts)
     defaults: dict[str, Any] = {
         "step": "generation",
         "on_length": "keep",
         "num_predict": BOUNDS["text"],
         "concurrency": concurrency,
-        "ids": ids,
+        "ids": [f"{questions[n].id}/{_SEEN[contexts[n] is None]}" for n in order],
     }
-    replies = llm.ask(model, list(prompts.values()), **defaults | options)
+    replies = llm.ask(model, [prompts[n] for n in order], **defaults | options)
+    facts = {kind: _facts_of(kind) for kind in set(kinds)}
     answers = {}
     for place, reply in zip(order, replies, strict=True):
-        kind = kinds[place]
-        meta = {"prompt": os.path.basename(kind), "prompt_sha256": hashes[kind]}
-        meta |= {"concurrency": concurrency, "prompt_estimate": prompt_tokens(prompts[place])}
-        if "<answer>" in texts[kind]:
-            meta["tagged"] = False
+        meta = facts[kinds[place]] | {"concurrency": concurrency}
+        meta["prompt_estimate"] = prompt_tokens(prompts[place])
         answers[place] = _as_answer(questions[place], reply, meta)
     return [answers[place] for place in range(len(questions))]
+
+
+def _prompts(
+    questions: Sequence[Question], contexts: Sequence[str | None], kinds: Sequence[Prompt]
+) -> list[str]:
+    texts = {kind: load_prompt(kind) for kind in set(kinds)}
+    prompts = []
+    for question, context, kind in zip(questions, contexts, kinds, strict=True):
+        documents = {} if context is None else {"documents": context}
+        prompts.append(fill_prompt(texts[kind], query=question.text, **documents))
+    return prompts
+
+
+def _in_order(questions: Sequence[Question], prompts: Sequence[str]) -> list[int]:
+    """Return the places of the prompts, those of one question together, the shortest first."""
+    turn = {question.id: place for place, question in enumerate(questions)}
+    places = range(len(questions))
+    return sorted(places, key=lambda n: (turn[questions[n].id], len(prompts[n])))
+
+
+def _facts_of(kind: Prompt) -> dict[str, Any]:
+    """Return what an answer's ``meta`` says of its prompt."""
+    facts = {"prompt": os.path.basename(kind), "prompt_sha256": prompt_hash(kind)}
+    return facts | ({"tagged": False} if "<answer>" in load_prompt(kind) else {})
 
 
 def _as_answer(question: Question, reply: llm.Reply, meta: dict[str, Any]) -> Answer:
