@@ -129,13 +129,7 @@ def _read_document(path: Path, name: str) -> list[Document]:
         got = f"{path} cannot be read: {type(error).__name__}: {error}"
         expected = f"a whole {ending[1:].upper()} file without a password"
         raise DataError(got, expected, "open it, and save or export it again") from None
-    empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip()]
-    if len(empty) == len(texts):
-        do = "run a scan through OCR first"
-        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", do)
-    if empty:
-        pages = f"no text on page {', '.join(empty)} of {len(texts)}"
-        _warn(f"{path}: {pages}; if it is a scan, run it through OCR")
+    _check_texts(path, texts)
     if ending != ".pdf":
         return [Document(name, path.stem, texts[0], meta={"file": name})]
     documents = []
@@ -144,6 +138,16 @@ def _read_document(path: Path, name: str) -> list[Document]:
         meta = {"file": name, "page": number}
         documents.append(Document(f"{name}#page-{number}", title, text, meta=meta))
     return documents
+
+
+def _check_texts(path: Path, texts: list[str]) -> None:
+    empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip()]
+    if len(empty) == len(texts):
+        do = "run a scan through OCR first"
+        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", do)
+    if empty:
+        pages = f"no text on page {', '.join(empty)} of {len(texts)}"
+        _warn(f"{path}: {pages}; if it is a scan, run it through OCR")
 
 
 def _check_size(path: Path, raw: bytes) -> None:

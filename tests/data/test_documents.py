@@ -292,7 +292,6 @@ def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatc
     with pytest.raises(DataError, match=rf"{name} cannot be read"):
         load_documents(tmp_path)
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes())
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ConfigError, match=rf"{name} without \w+(.|\n)*ragbench-lab\[documents\]"):
         load_documents(tmp_path)

@@ -257,22 +257,6 @@ def length(text: str, unit: str) -> int:
     )
 
 
-def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
-    documents = reports(documents=6).documents
-    whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
-    torn = {
-        how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
-        for how, made in chunks.items()
-    }
-    assert torn["characters"] == torn["tokens"] == 0
-    assert torn["windows"] >= len(chunks["windows"]) / 2
-    assert len(chunks["characters"]) > len(chunks["tokens"])
-    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(
-        length(d.text, "tokens") for d in documents
-    )
-
-
 def test_character_bigrams_by_hand():
     assert rageval.character_bigrams("公司于2012年，上市A股。") == [
         "公司",
