@@ -74,9 +74,9 @@ class _Report:
     tables: list[ReportTable]
     methods: Methods
     notes: list[str]  # what is missing and why
+    json: dict[str, object]  # by name of the file
     label: str = ""  # begins the labels of LaTeX
     replies: Path | None = None  # the run's cassette
-    json: dict[str, object] | None = None  # by name of the file
 
 
 def export(
@@ -130,7 +130,7 @@ def export(
     elif (folder / "scores.csv").exists():
         notes.append("scores.csv is of other rows and left out: run the experiment again")
     files = {"manifest.json": manifest}
-    return _write(_Report(name, rows, tables, words, notes, f"{name}:", replies, files), to)
+    return _write(_Report(name, rows, tables, words, notes, files, f"{name}:", replies), to)
 
 
 def _intervals(tables: list[ReportTable]) -> set[str]:
@@ -234,7 +234,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     tables = _score_tables(table, name)
     words = score_methods(table, _intervals(tables))
     tables.append(_audit_table(audit_rows(table, table.attrs["numbers"], systems), name))
-    return _write(_Report(name, table, tables, words, notes, json=files), to)
+    return _write(_Report(name, table, tables, words, notes, files), to)
 
 
 def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
@@ -308,23 +308,13 @@ def _write(report: _Report, to: str | os.PathLike[str]) -> Exported:
 def _fill(report: _Report, folder: Path) -> list[str]:
     """Write the parts of a report into a folder; return their names."""
     (folder / "tables").mkdir(parents=True)
-    rows = in_csv(report.rows.drop(columns="claim_labels", errors="ignore"))
-    texts = {
-        "rows.csv": rows.to_csv(index=False, lineterminator="\n"),
-        "methods.md": report.methods.markdown,
-        "references.bib": report.methods.bibliography,
-    }
-    for name, content in (report.json or {}).items():
-        texts[name] = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    for table in report.tables:
-        for kind, text in table.texts(report.label + table.stem).items():
-            texts[f"tables/{table.stem}.{kind}"] = text
-        if table.figure is not None:
-            place = {"folder": folder / "figures", "dpi": _DPI, "kinds": ("png", "pdf")}
-            plots.save_figure(table.figure, table.stem, table.frame, table.caption, **place)
-    for name, text in texts.items():
+    for name, text in _texts(report):
         # Half of a surrogate pair becomes its escape.
         (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    place = {"folder": folder / "figures", "dpi": _DPI, "kinds": ("png", "pdf")}
+    for table in report.tables:
+        if table.figure is not None:
+            plots.save_figure(table.figure, table.stem, table.frame, table.caption, **place)
     if report.replies is not None:
         with Cassette(report.replies, mode="replay") as replies:
             count = replies.export(folder / "cassette.jsonl")
@@ -334,6 +324,19 @@ def _fill(report: _Report, folder: Path) -> list[str]:
     (folder / "README.md").write_text(_readme(report, names), encoding="utf-8")
     (folder / MARKER).write_text(json.dumps(names, indent=1), encoding="utf-8")
     return names
+
+
+def _texts(report: _Report) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every file that holds text."""
+    rows = in_csv(report.rows.drop(columns="claim_labels", errors="ignore"))
+    yield "rows.csv", rows.to_csv(index=False, lineterminator="\n")
+    yield "methods.md", report.methods.markdown
+    yield "references.bib", report.methods.bibliography
+    for name, content in report.json.items():
+        yield name, json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    for table in report.tables:
+        for kind, text in table.texts(report.label + table.stem).items():
+            yield f"tables/{table.stem}.{kind}", text
 
 
 def _readme(report: _Report, names: list[str]) -> str:
