@@ -57,7 +57,6 @@ def rank_table(
             rankings[str(question)] = {codes[name]: -float(rank) for rank, name in enumerate(ids)}
             gains[str(question)] = {codes[name]: gain for name, gain in gain_of.items()}
     table = pd.DataFrame(math.nan, index=range(len(retrieved)), columns=list(parsed))
-    table.loc[[int(question) for question in gains]] = 0.0
     if gains:
         names = {str(measure): name for name, measure in parsed.items()}
         for each in _library().iter_calc(parsed.values(), gains, rankings):
