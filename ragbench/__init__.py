@@ -97,10 +97,7 @@ _HOME = {
     "labelling.keypoints": ["keypoint_verdicts"],
     "labelling.exam": ["measure_judge"],
     "labelling.grades": ["grade"],
-    "labelling.graded_answers": [
-        "balanced_accuracy",
-        "load_graded_answers",
-    ],
+    "labelling.graded_answers": ["load_graded_answers"],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],
     "stats": [
         "Interval",

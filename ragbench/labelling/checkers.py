@@ -73,17 +73,13 @@ class ModelChecker:
         return [ENTAILMENT if said else NEUTRAL for said in yes]
 
 
-def make_checker(name: str | Mapping[str, Any] | None, **options: Any) -> ModelChecker:
+def make_checker(
+    name: str | Mapping[str, Any] | None, cassette: Any = None, **options: Any
+) -> ModelChecker:
     """Make a checker of a chat model by its name, such as ``"ollama:bespoke-minicheck"``.
 
-    ``name`` may be a mapping as in `ragbench.llm.chat_model`. ``options``: ``cassette``, and those
-    of `chat_model`.
+    ``name`` may be a mapping; ``options`` are those of `ragbench.llm.chat_model`.
     """
     if name is None:
         raise not_named("checker", ", or an object with check_many(claims, texts)")
-    if isinstance(name, Mapping):
-        options = {**name, **options}
-        name = options.pop("use")
-    cassette = options.pop("cassette", None)
-    model = chat_model(name, **options)
-    return ModelChecker(model, cassette=cassette) if cassette else ModelChecker(model)
+    return ModelChecker(chat_model(name, **options), cassette=cassette)

@@ -1,15 +1,14 @@
 """Claims of a text, and whether other texts entail them (RAGChecker, section 3.2).
 
-By a model: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. How
-far a checker agrees with labels by others: `checker_intervals`, with MiniHop's reference labels
-(`load_labelled_claims`; ``data/minihop/README.md`` says whose they are).
+By a model: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. For
+measuring a checker: MiniHop's reference labels, `load_labelled_claims` (``data/minihop/README.md``
+says whose they are).
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,8 +30,7 @@ from ragbench.labelling.asking import (
 from ragbench.labelling.graded_answers import SPLITS
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
-from ragbench.stats import Interval, bootstrap_ci, correlation
-from ragbench.stats.inputs import as_list, same_length
+from ragbench.stats.inputs import as_list
 from ragbench.text.sentences import split_sentences
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
@@ -304,7 +302,7 @@ def _with_labels(
     return tuple(labelled)
 
 
-# How good a checker is
+# Reference labels
 
 
 def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
@@ -326,62 +324,3 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     claims["first_label"] = claims["first_label"].fillna(unchanged)
     claims = claims.astype(object).where(claims.notna(), None)
     return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)
-
-
-def checker_intervals(
-    human: Sequence[str],
-    predicted: Sequence[str | None],
-    responses: Sequence[Hashable],
-    *,
-    resamples: int = 2000,
-) -> dict[str, Interval]:
-    """Measure a checker's labels against reference labels, people's or others: an Interval for each
-    of accuracy, factual f1, non-factual f1, accuracy of three labels, pearson and spearman.
-
-    Parameters
-    ----------
-    human, predicted : a label per claim: Entailment, Neutral or Contradiction. A claim to which the
-        checker gave none (None) is left out.
-    responses : the response or document that each claim is from. The two correlations are between
-        the shares of claims not entailed, per response; the bootstrap draws a response with all its
-        claims.
-
-    Accuracy is of two classes, entailed or not; the factual F1 is of Entailment, the non-factual
-    one of the others: F1 = 2 both / (2 both + one), of the claims that both call so, or one alone.
-
-    Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy
-    91.89, F1 83.06 and
-    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the
-    published numbers.
-    """
-    same_length(human=human, predicted=predicted, responses=responses)
-    check_known("label", [*human, *filter(None, predicted)], LABELS)
-    columns = {"human": human, "predicted": predicted, "response": responses}
-    table = pd.DataFrame(columns, dtype=object)
-    table = table[table["predicted"].notna()]
-    entailed = table[["human", "predicted"]].eq(ENTAILMENT)
-    # 0: neither says entailed, 1: the checker alone, 2: the reference alone, 3: both
-    codes = 2 * entailed["human"].astype(int) + entailed["predicted"]
-    per_claim = {
-        "accuracy": (entailed["human"] == entailed["predicted"], np.mean),
-        "factual f1": (codes, _f1),
-        "non-factual f1": (3 - codes, _f1),
-        "accuracy, three labels": (table["human"] == table["predicted"], np.mean),
-    }
-    measured = {}
-    for name, (values, statistic) in per_claim.items():
-        groups = table["response"].to_numpy()
-        measured[name] = bootstrap_ci(
-            values.to_numpy(), statistic, groups=groups, resamples=resamples
-        )
-    shares = (~entailed).groupby(table["response"]).mean()
-    for method in ("pearson", "spearman"):
-        sides = (shares["human"].to_numpy(), shares["predicted"].to_numpy())
-        measured[method] = correlation(*sides, method, resamples=resamples)
-    return measured
-
-
-def _f1(codes: np.ndarray) -> float:
-    both = (codes == 3).sum()
-    one = ((codes == 1) | (codes == 2)).sum()
-    return 2 * both / (2 * both + one) if both + one else math.nan

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.data.user import load_minihop
 from ragbench.errors import ConfigError, DataError, ModelError
-from ragbench.labelling.graded_answers import GradedAnswer, balanced_accuracy, load_graded_answers
+from ragbench.labelling.graded_answers import GradedAnswer, load_graded_answers
 from ragbench.labelling.grades import PROMPT, grade
 from ragbench.llm import ask, chat_model, model_name
 from ragbench.llm.models import not_named
@@ -46,7 +46,6 @@ NUMBERS = (
     "kappa",
     "spearman",
     "preference",
-    "fully_right",
     "sensitivity",
     "specificity",
     "share_people",
@@ -138,25 +137,20 @@ def measure_judge(
     if judge is None:
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
-    tables = []
     parts = []
     if gold is None and not hasattr(judge, "grade_all"):
         people = load_mtrag()
-        graded = _repeated([exam_grades(run, people, questions=limit, **options) for run in runs])
-        table = exam_report(graded, people)
-        prompts = table["measure"].map(PROMPTS)
-        tables.append(table.assign(labels="MTRAG, people", prompt=prompts, scale="1 to 4"))
-        parts.append(beside_people(graded, people))
+        graded = [exam_grades(run, people, questions=limit, **options) for run in runs]
+        parts.append(_examined(graded, people, SCALE, "MTRAG, people", PROMPTS))
     scale = tuple(prompt_scale(prompt) or GRADES)
+    labels = "MiniHop, reference" if gold is None else "yours"
     reference = _reference_grades(questions, gold, limit, scale)
     options |= {"prompt": prompt, "per_prompt": per_prompt}
-    graded = _repeated([_graded_references(run, reference, options) for run in runs])
-    labels = "MiniHop, reference" if gold is None else "yours"
-    table = exam_report(graded, reference, scale)
-    described = f"{min(scale)} to {max(scale)}"
-    tables.append(table.assign(labels=labels, prompt=str(prompt), scale=described))
-    parts.append(beside_people(graded, reference))
-    return JudgeExam(pd.concat(tables, ignore_index=True), pd.concat(parts, ignore_index=True))
+    graded = [_graded_references(run, reference, options) for run in runs]
+    prompts = dict.fromkeys(graded[0]["measure"], str(prompt))
+    parts.append(_examined(graded, reference, scale, labels, prompts))
+    tables, grades = zip(*parts, strict=True)
+    return JudgeExam(pd.concat(tables, ignore_index=True), pd.concat(grades, ignore_index=True))
 
 
 def _with_seed(judge: Any, added: int) -> Any:
@@ -167,29 +161,31 @@ def _with_seed(judge: Any, added: int) -> Any:
     return model.model_copy(update={"seed": (model.seed or 0) + added})
 
 
-def _repeated(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the first run, with the share of pairs of runs that differ in column changes.
+def _examined(
+    runs: Sequence[pd.DataFrame],
+    data: PeoplesGrades,
+    scale: Sequence[int],
+    labels: str,
+    prompts: Mapping[str, str],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Report the first run of the same answers, with whether runs differ in column changes.
 
-    ModelError when not one reply of it came.
+    ModelError when not one reply came.
     """
     graded = runs[0]
-    failure = graded["failure"]
-    came = failure.isna() | failure.fillna("").str.startswith(("unusable", "truncated"))
-    if len(graded) and not came.any():
+    failure = graded["failure"].dropna()
+    came = failure.str.startswith(("unusable", "truncated")).any()
+    if len(failure) == len(graded) and not came:
         got = f"none of {len(graded)} answers was graded; the first reason: {failure.iloc[0]}"
         do = "see ragbench doctor --model, then run again"
         raise ModelError(got, "a judge that replies with grades", do)
-    if len(runs) == 1:
-        return graded
-    grades = zip(*(run["grade"] for run in runs), strict=True)
-    return graded.assign(changes=[_changes(given) for given in grades])
-
-
-def _changes(grades: Sequence[float]) -> float:
-    """Share of pairs of repeats that differ; NaN with fewer than two grades."""
-    pairs = itertools.combinations([grade for grade in grades if not math.isnan(grade)], 2)
-    differ = [first != second for first, second in pairs]
-    return float(np.mean(differ)) if differ else math.nan
+    grades = pd.concat([run["grade"] for run in runs], axis=1)
+    different = grades.nunique(axis=1).gt(1).astype(float)
+    graded = graded.assign(changes=different.where(grades.notna().sum(axis=1) > 1))
+    described = f"{min(scale)} to {max(scale)}"
+    table = exam_report(graded, data, scale).assign(labels=labels, scale=described)
+    table["prompt"] = table["measure"].map(prompts)
+    return table, beside_people(graded, data)
 
 
 # Answers that people graded: what is asked, in which order
@@ -346,8 +342,8 @@ def exam_report(
     preference : the same within a question: of the questions where a person prefers one of two
         answers, the share in which the grader prefers it too; no preference counts one half.
     sensitivity, specificity : of the answers that a person does not grade 4, and that they do, the
-        share in which the grader does the same.
-    fully_right : the mean of these two; .5 for a coin or a constant.
+        share in which the grader does the same. Their mean, the balanced accuracy, is .5 for a
+        coin or a constant.
 
     Of the judge alone:
 
@@ -355,7 +351,7 @@ def exam_report(
     rogan_gladen, ppi : share_judge corrected by people's grades of every second conversation:
         (share + specificity - 1) / (sensitivity + specificity - 1), with sensitivity for grade 4,
         and `ragbench.stats.ppi_shares`. They should come near share_people.
-    changes : share of pairs of repeats that differ.
+    changes : share of answers that repeats gave more than one grade.
     length_bias, position_bias : rank correlation of grade less people's mean grade with the number
         of words, and with the place in the prompt (undefined where each prompt has one answer).
     separating : answers that tell two judges apart whose accuracies differ by .10, with a power of
@@ -427,7 +423,6 @@ def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]
         "kappa": kappa(person, given, weights="quadratic", labels=scale, groups=conversation),
         "spearman": correlation(person, given, "spearman", groups=conversation),
         "preference": _share(preferred["agreement"], preferred["conversation"]),
-        "fully_right": balanced_accuracy(said, best, conversation.tolist()),
         "sensitivity": _share(~said[~best], conversation[~best]),
         "specificity": _share(said[best], conversation[best]),
     }
@@ -479,8 +474,11 @@ def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
         intervals["changes"] = _share(scored["changes"], conversation)
     if conversation.nunique() >= _FEW:
         seen = pd.factorize(conversation)[0] % 2 == 0
-        codes = said.to_numpy(float) + 2 * right.to_numpy() + 4 * seen
-        intervals["rogan_gladen"] = bootstrap_ci(codes, _rogan_gladen, groups=conversation.tolist())
+        intervals["rogan_gladen"] = bootstrap_ci(
+            np.arange(len(scored)),
+            lambda places: _rogan_gladen(said.iloc[places], right.iloc[places], seen[places]),
+            groups=conversation.tolist(),
+        )
         labels = right.astype(float).where(seen).to_numpy()[:, None]
         judged = said.to_numpy(float)[:, None]
         strata = np.zeros(len(scored), int)
@@ -488,14 +486,8 @@ def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
     return intervals
 
 
-def _rogan_gladen(codes: np.ndarray) -> float:
-    """Correct a judge's share by its errors on what was seen; 1: said, 2: right, 4: seen, added."""
-    codes = codes.astype(int)
-    said = (codes & 1) > 0
-    right = (codes & 2) > 0
-    seen = (codes & 4) > 0
-    if not (seen & right).any() or not (seen & ~right).any():
-        return math.nan
+def _rogan_gladen(said: pd.Series, right: pd.Series, seen: np.ndarray) -> float:
+    """Correct the share that a judge said by its errors where the right grade was seen."""
     sensitivity = said[seen & right].mean()
     specificity = 1 - said[seen & ~right].mean()
     informed = sensitivity + specificity - 1

@@ -6,20 +6,16 @@ test share no supporting document.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from ragbench.data.files import Filled, read_records
 from ragbench.errors import DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Answer
-from ragbench.stats import Interval, bootstrap_ci
 
 _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
 SPLITS = ("dev", "test")
@@ -69,27 +65,3 @@ def load_graded_answers(
         do = "move them together, or tuning sees test rows"
         raise DataError(got, "all answers to a question in one", do)
     return tuple(row for row in rows if split in (None, row.split))
-
-
-def balanced_accuracy(
-    said: Sequence[bool], true: Sequence[bool], groups: Sequence[Any] | None = None
-) -> Interval:
-    """Mean of two shares: the true ones that were said, and the others that were not; .5 for a coin
-    or a constant.
-
-    ``groups``: what the bootstrap draws together, such as questions. NaN where one of the two kinds
-    is absent.
-    """
-    said = np.asarray(said, bool)
-    true = np.asarray(true, bool)
-    # 2: found, 1: missed, -2: refused, -1: taken
-    outcomes = np.where(true, 1.0, -1.0) * np.where(said == true, 2, 1)
-    return bootstrap_ci(outcomes, _balanced, groups=groups)
-
-
-def _balanced(outcomes: np.ndarray) -> float:
-    true = outcomes[outcomes > 0]
-    others = outcomes[outcomes < 0]
-    if not true.size or not others.size:
-        return math.nan
-    return ((true == 2).mean() + (others == -2).mean()) / 2

@@ -31,8 +31,6 @@ _MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 def grade_shares(
     rows: pd.DataFrame,
     by: str = "retriever",
-    *,
-    counts: bool = False,
     scale: Iterable[int] = GRADES,
 ) -> pd.DataFrame:
     """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds
@@ -40,15 +38,14 @@ def grade_shares(
 
     ``scale``: the grades there are, of another prompt: `ragbench.prompts.prompt_scale`.
 
-    Returns ``by``, grade 1 ... grade 5 (shares of the scored answers, or with ``counts`` their
-    numbers), seconds (mean), n (scored), unscored.
+    Returns ``by``, grade 1 ... grade 5 (shares of the scored answers), seconds (mean), n (scored),
+    unscored.
     """
     groups = rows.groupby(by, sort=False)
     table = pd.crosstab(rows[by], rows["grade"])
     table = table.reindex(index=groups["seconds"].mean().index, columns=list(scale), fill_value=0)
     scored = table.sum(axis=1)
-    if not counts:
-        table = table.div(scored.where(scored > 0), axis=0)
+    table = table.div(scored.where(scored > 0), axis=0)
     table.columns = [f"grade {grade}" for grade in scale]
     table["seconds"] = groups["seconds"].mean()
     table["n"] = scored

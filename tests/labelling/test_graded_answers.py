@@ -2,13 +2,11 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.graded_answers import (
-    balanced_accuracy,
     load_graded_answers,
 )
 
@@ -47,16 +45,6 @@ def test_fifty_five_are_graded_twice_and_alike(gold):
     twice = [(one.grade, one.second_grade) for one in gold if one.second_grade is not None]
     assert len(twice) == 55
     assert all(first == second for first, second in twice)
-
-
-def test_balanced_accuracy_by_hand():
-    # Of three that are true two are said, of two others one is not: (2/3 + 1/2) / 2.
-    said = [True, True, False, True, False]
-    true = [True, True, True, False, False]
-    assert balanced_accuracy(said, true).estimate == pytest.approx(7 / 12)
-    assert balanced_accuracy([True] * 5, true).estimate == 0.5
-    assert balanced_accuracy(true, true).estimate == 1.0
-    assert np.isnan(balanced_accuracy([True], [True]).estimate)
 
 
 GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}

@@ -190,14 +190,6 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
         )
 
 
-def test_a_score_is_asked_for_in_a_prompt_of_ones_own(tmp_path):
-    own = tmp_path / "own.txt"
-    own.write_text("In verse: {question} {candidate}")
-    with serve(lambda p: {"score": 5}) as server:
-        gpt_score(server.model(), "answer_relevance", ["Why?"], ["So."], prompt=own, **QUIET)
-        assert [call.prompt for call in server.calls] == ["In verse: Why? So."]
-
-
 def longer(prompt):
     one, two = (prompt.split(f"Answer {n}:\n")[1].split("\n\n")[0] for n in (1, 2))
     return {"better": 1 if len(one) >= len(two) else 2}
