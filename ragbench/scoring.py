@@ -489,19 +489,19 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
 
 def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     options = {"checker": who.checker, "cassette": cassette, **who.options}
-    return ragchecker_labels(who.model, _results(rows), **options).results
+    return ragchecker_labels(who.model, _results(rows), **options)
 
 
 def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
     options = {"questions": rows["question"].tolist(), "cassette": cassette, **who.options}
-    return extract_claims(who.model, texts, **options).labels
+    return extract_claims(who.model, texts, **options)
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
     columns = [rows[name].tolist() for name in ("question", "answer", "keypoints")]
-    return keypoint_verdicts(who.model, *columns, cassette=cassette, **who.options).labels
+    return keypoint_verdicts(who.model, *columns, cassette=cassette, **who.options)
 
 
 def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:

@@ -27,10 +27,8 @@ ROOM = 2048  # tokens of a reply: a copied context is long
 
 
 def metrics(model, pairs, **options):
-    """Label both texts of every pair for RAGAS's three metrics, and print what it took."""
-    table, reports = ragas.label_texts(model, pairs, num_predict=ROOM, **options)
-    print(*reports, sep="\n")
-    return table
+    """Label both texts of every pair for RAGAS's three metrics."""
+    return ragas.label_texts(model, pairs, num_predict=ROOM, **options)
 
 
 def baselines(model, pair, dimension, **options):
@@ -42,7 +40,7 @@ def baselines(model, pair, dimension, **options):
     options = {"concurrency": 1, "num_predict": 64, **options}
     scores = gpt_score(
         model, dimension, [pair.question] * 2, [pair.better, pair.worse], twice, **options
-    ).labels
+    )
     ranked = gpt_ranking(
         model, dimension, [pair.question], [pair.better], [pair.worse], contexts, **options
     )

@@ -22,8 +22,7 @@ def main(name, cassette):
     model = chat_model(name, num_ctx=8192)
     questions, recorded = data.load_dragonball_answers()
     with Cassette(cassette) as replies:
-        table, reports = rageval.finance_table(model, questions, recorded, cassette=replies)
-    print(*reports, sep="\n")
+        table = rageval.finance_table(model, questions, recorded, cassette=replies)
     path = packaged_data("recordings") / "rageval_finance.csv"
     table.round(6).to_csv(path, index=False)
     print(f"{path}: {len(table)} questions, {int(table['rouge_l'].isna().sum())} without an answer")

@@ -183,11 +183,11 @@ def _write_drafts(
     for kind, turn in turns:
         prompts = {}
         for document in documents:
-            name = f"{document.id} {kind} {turn}"
             passage = _passage(document, random.Random(f"{seed}/{document.id}/{kind}/{turn}"))
             passages[passage.id] = passage
-            drafts[name] = QRA(name, kind, "", (), (passage.id,))
-            prompts[name] = {
+            draft = QRA(f"{document.id} {kind} {turn}", kind, "", (), (passage.id,))
+            drafts[draft.id] = draft
+            prompts[draft.id] = {
                 "kind": kind,
                 "meaning": TYPES[kind],
                 "asked": " | ".join(before[document.id]) or "none yet",
@@ -197,11 +197,16 @@ def _write_drafts(
         replies = writer.ask("drafts", prompt, prompts, lambda _, reply: reply, form)
         for name, reply in replies.items():
             before[_document_of(drafts[name].doc_ids[0])].append(reply.question)
-            answer = getattr(reply, "answer", None)
-            answer = answer or NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
-            texts = {"question": reply.question.strip(), "statements": (answer.strip(),)}
-            drafts[name] = replace(drafts[name], **texts)
+            drafts[name] = _written(drafts[name], reply)
     return drafts, passages
+
+
+def _written(draft: QRA, reply: Any) -> QRA:
+    """Return the draft with the question and the answer of a reply."""
+    answer = getattr(reply, "answer", None)
+    if not answer:
+        answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
+    return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
 
 def _document_of(passage: str) -> str:
@@ -303,7 +308,7 @@ def _answered_elsewhere(
     contexts = [_chunk_texts(hits) for hits in index.search(texts, _SEARCHED)]
     copied = extract_sentences(writer.model, texts, contexts, ids=names, **writer.options)
     faults = {}
-    for name, label in zip(names, copied.labels, strict=True):
+    for name, label in zip(names, copied, strict=True):
         if label is None:
             reason = "the check whether the documents answer it could not be read"
             writer.reject(name, "unanswerable", reason)

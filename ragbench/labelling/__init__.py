@@ -10,7 +10,8 @@
 ``asking``       how every label is asked of a model: each different prompt once, several items per
                  prompt
 
-A reply that cannot be read leaves its item unscored (None), with the raw reply in the report.
+A reply that cannot be read leaves its item unscored (None); `ragbench.llm.ask` logs how many, and
+why, and a cassette keeps the reply.
 `ragbench.scoring.LABELS` lists the labels that `ragbench.score` makes. The prompts are
 ``ragbench/prompts/*.txt``; any can be replaced.
 """

@@ -1,4 +1,5 @@
-"""How every label is asked of a model: one item a prompt, each different prompt once.
+"""How every label is asked of a model: one item a prompt, each different prompt once. A label that
+could not be read is None; `ragbench.llm.ask` logs how many, and why.
 
 Functions that ask a model for labels take these ``options``: ``prompt``, the id or file of another
 prompt with the same fields; ``ids``, names of the examples for messages; and those of
@@ -12,14 +13,15 @@ own. Equal prompts, such as those of two systems, are asked once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
+import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.llm import Reply, Usage, ask, label_schema
+from ragbench.llm import ask, label_schema
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -52,50 +54,11 @@ def context_text(context: Context, name: str) -> str:
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
-class Unscored(NamedTuple):
-    """An item ("q1 claim 3") without a usable reply."""
-
-    id: str
-    kind: str  # of failure, in `ragbench.llm.KINDS`
-    detail: str  # what was wrong, in words
-    raw: str  # the reply
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """Counts of one step."""
-
-    step: str
-    prompts: int = 0  # different ones that were needed
-    calls: int = 0  # requests made for them now, repair tries among them
-    cached: int = 0  # prompts answered by the cassette
-    items: int = 0
-    usage: Usage = field(default_factory=Usage)  # spent now
-    failures: tuple[Unscored, ...] = field(default=(), repr=False)
-
-    @property
-    def unscored(self) -> int:
-        """How many items have no readable reply."""
-        return len(self.failures)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelResult:
-    """A label per item, None where no reply could be read (see ``report.failures``), and what the
-    step took.
-
-    Of an `ItemStep`: the labels of each list of items, in its shape.
-    """
-
-    labels: tuple[Any, ...]
-    report: StepReport
-
-
 @dataclass(frozen=True, slots=True)
 class LabelStep:
     """A label that takes one prompt per item."""
 
-    name: str  # in the cassette and in reports
+    name: str  # in the cassette and in plans
     prompt: Prompt
     schema: type[BaseModel]  # of the reply
     # field of the prompt; an item where it is blank has the label ``blank`` and needs no call
@@ -110,7 +73,7 @@ class LabelStep:
         names: Sequence[str],
         fields: Mapping[str, Sequence[str]],
         options: Mapping[str, Any],
-    ) -> LabelResult:
+    ) -> list[Any]:
         """Label every item; ``fields`` are texts of the items by field of the prompt."""
         options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
         template = load_prompt(options.pop("prompt", self.prompt))
@@ -122,35 +85,14 @@ class LabelStep:
         first: dict[str, str] = {}  # each different prompt, and the name of its first item
         for place, prompt in prompts.items():
             first.setdefault(prompt, names[place])
-        replies: list[Reply] = []
+        labels = [self.blank] * len(names)
         if first:
             replies = ask(model, list(first), self.schema, ids=list(first.values()), **options)
-        reply_to = dict(zip(first, replies, strict=True))
-        labels = [self.blank] * len(names)
-        failures = []
-        for place, prompt in prompts.items():
-            reply = reply_to[prompt]
-            if reply.ok:
-                labels[place] = self.read(reply.parsed)
-            else:
-                labels[place] = None
-                raw = reply.raw or reply.text
-                failures.append(Unscored(names[place], reply.error.kind, str(reply.error), raw))
-        return LabelResult(tuple(labels), self._report(replies, len(names), failures))
-
-    def _report(
-        self, replies: Sequence[Reply], items: int, failures: Sequence[Unscored]
-    ) -> StepReport:
-        now = [reply for reply in replies if not reply.cached]
-        return StepReport(
-            self.name,
-            prompts=len(replies),
-            calls=sum(reply.attempts for reply in now),
-            cached=len(replies) - len(now),
-            items=items,
-            usage=sum((reply.usage for reply in now), Usage()),
-            failures=tuple(failures),
-        )
+            reply_to = dict(zip(first, replies, strict=True))
+            for place, prompt in prompts.items():
+                reply = reply_to[prompt]
+                labels[place] = self.read(reply.parsed) if reply.ok else None
+        return labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +109,7 @@ class ItemStep:
         texts: Sequence[Context],
         options: dict[str, Any],
         **others: Sequence[str],
-    ) -> LabelResult:
+    ) -> list[tuple[Any, ...] | None]:
         """Label lists of items, each item against the text of its list.
 
         ``items`` : None where a list is not known. ``others`` : texts of the prompt's other fields,
@@ -187,13 +129,10 @@ class ItemStep:
                 line = " ".join(claim_text(claim).split())  # one number, one line
                 item = f"{name} {self.items.removesuffix('s')} {number}"
                 rows.append({"name": item, **same, self.items: f"1. {line}"})
-        fields = {field: [row[field] for row in rows] for field in (*columns, "count", self.items)}
-        labelled = self.step.ask(model, [row["name"] for row in rows], fields, options)
-        labels = iter(labelled.labels)
-        in_lists = [
-            None if listed is None else tuple(next(labels) for _ in listed) for listed in items
-        ]
-        return LabelResult(tuple(in_lists), labelled.report)
+        fields = ["name", *columns, "count", self.items]
+        table = pd.DataFrame(rows, columns=fields, dtype=object).to_dict("list")
+        labels = iter(self.step.ask(model, table.pop("name"), table, options))
+        return [None if listed is None else tuple(next(labels) for _ in listed) for listed in items]
 
 
 # Schemas. Their names and fields are a part of recorded requests

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,7 @@ from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
     ItemStep,
-    LabelResult,
     LabelStep,
-    StepReport,
     names_of,
     one_label,
     texts_schema,
@@ -59,7 +57,7 @@ def extract_claims(
     texts: Sequence[str],
     questions: Sequence[str] | None = None,
     **options: Any,
-) -> LabelResult:
+) -> list[tuple[str, ...] | None]:
     """Split texts into claims: what each says in answer to its question, each different pair once.
 
     An empty text has no claim and needs no call. A short text, such as a name, a number or "yes",
@@ -76,15 +74,15 @@ def extract_claims(
     if questions is None:
         questions = [_NO_QUESTION] * len(names)
     questions = [question.strip() for question in questions]
-    short: dict[int, tuple[str]] = {}
+    passages = list(texts)
+    short = {}
     for place, (question, text) in enumerate(zip(questions, texts, strict=True)):
         if question != _NO_QUESTION and _is_short(text):
             answer = text.strip().rstrip(".")
             short[place] = (f'The answer to "{question}" is: {answer}.',)
-    passages = ["" if place in short else text for place, text in enumerate(texts)]
-    result = _EXTRACT.ask(model, names, {"question": questions, "passage": passages}, options)
-    labels = [short.get(place, claims) for place, claims in enumerate(result.labels)]
-    return replace(result, labels=tuple(labels))
+            passages[place] = ""
+    claims = _EXTRACT.ask(model, names, {"question": questions, "passage": passages}, options)
+    return [short.get(place, own) for place, own in enumerate(claims)]
 
 
 def _is_short(text: str) -> bool:
@@ -104,7 +102,7 @@ def check_claims(
     references: Sequence[str],
     questions: Sequence[str] | None = None,
     **options: Any,
-) -> LabelResult:
+) -> list[tuple[str | None, ...] | None]:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per
     claim, in one call each.
 
@@ -127,30 +125,9 @@ def check_claims(
     return _CHECK.ask(model, claims, references, options, question=questions)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledResults:
-    """Results with the claims and labels that could be had.
-
-    Claims that could not be read are None, and so is each unread label of a check.
-    """
-
-    results: tuple[RagResult, ...]
-    reports: Mapping[str, StepReport]  # "claims" and "claim check" -> what the step took
-
-    @property
-    def unscored(self) -> tuple[str | int, ...]:
-        """The ids of the results that lack claims or labels."""
-        return tuple(result.id for result in self.results if result.missing())
-
-    @property
-    def scored(self) -> tuple[RagResult, ...]:
-        """The results with all labels, for `ragbench.metrics.claims.claim_metrics_table`."""
-        return tuple(result for result in self.results if not result.missing())
-
-
 def ragchecker_labels(
     model: Any, results: Sequence[RagResult], *, checker: Any = None, **options: Any
-) -> LabelledResults:
+) -> list[RagResult]:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
 
     ``model``, ``options``: as for `extract_claims`. ``results``: of
@@ -160,17 +137,19 @@ def ragchecker_labels(
     ``check_many(claims, texts)`` gives a label per claim and text. With one, ``model`` may be None
     where all claims are there; ConfigError where some are not.
 
+    Claims that could not be read are None, and so is each unread label: the ``missing()`` of such a
+    result names what `ragbench.metrics.claims.claim_metrics_table` would lack.
+
     Source: RAGChecker, section 3.2 and appendix B.
     """
-    rows, extracted = _with_claims(_records(results), model, options)
+    rows = _with_claims(_records(results), model, options)
     checks = [check for check in _missing_checks(rows) if check.claims is not None]
     if checker is None:
         columns = [[getattr(check, name) for check in checks] for name in _Check._fields[2:]]
-        judged = check_claims(model, *columns[:3], ids=columns[3], **options)
+        labels = check_claims(model, *columns[:3], ids=columns[3], **options)
     else:
-        judged = _labels_of_checker(checker, checks)
-    rows = _with_labels(rows, checks, judged.labels)
-    return LabelledResults(rows, {"claims": extracted.report, "claim check": judged.report})
+        labels = _labels_of_checker(checker, checks)
+    return _with_labels(rows, checks, labels)
 
 
 def ragchecker_calls(results: Sequence[RagResult], claims_per_text: int = 10) -> dict[str, int]:
@@ -219,9 +198,7 @@ def _unknown_claims(rows: Sequence[RagResult]) -> list[tuple[int, str]]:
     return unknown
 
 
-def _with_claims(
-    rows: list[RagResult], model: Any, options: Mapping[str, Any]
-) -> tuple[list[RagResult], LabelResult]:
+def _with_claims(rows: list[RagResult], model: Any, options: Mapping[str, Any]) -> list[RagResult]:
     """Take the texts apart whose claims are needed and not known."""
     unknown = _unknown_claims(rows)
     texts = [_text_of(rows[place], field) for place, field in unknown]
@@ -230,10 +207,10 @@ def _with_claims(
     questions = [rows[place].question for place, _ in unknown]
     ids = [f"{rows[place].id} {field}" for place, field in unknown]
     extracted = extract_claims(model, texts, questions, ids=ids, **options)
-    for (place, field), claims in zip(unknown, extracted.labels, strict=True):
+    for (place, field), claims in zip(unknown, extracted, strict=True):
         if claims is not None:
             rows[place] = replace(rows[place], metrics=None, **{field: claims})
-    return rows, extracted
+    return rows
 
 
 class _Check(NamedTuple):
@@ -262,7 +239,7 @@ def _claims_of(row: RagResult, check: str) -> tuple[Claim, ...] | None:
     return row.response_claims if check.startswith("response") else row.reference_claims
 
 
-def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> LabelResult:
+def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
     """Label the claims of each check; equal claims against an equal text are checked once."""
     known: dict[Any, tuple[str, ...]] = {}
     for check in checks:
@@ -275,13 +252,12 @@ def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> LabelResult:
             expected = f"shape {(len(check.claims), 1)}: a row per claim, a column per text"
             raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
         known[pair] = tuple(table[:, 0])
-    labels = [known.get((check.claims, check.text), ()) for check in checks]
-    return LabelResult(tuple(labels), StepReport("claim check", items=sum(map(len, labels))))
+    return [known.get((check.claims, check.text), ()) for check in checks]
 
 
 def _with_labels(
     rows: Sequence[RagResult], checks: Sequence[_Check], labels: Sequence[Any]
-) -> tuple[RagResult, ...]:
+) -> list[RagResult]:
     """Put the labels into the tables of their checks: a list, or a row per claim and a column per
     chunk.
     """
@@ -299,7 +275,7 @@ def _with_labels(
             elif claims is not None:
                 (tables[field],) = columns[place, field]
         labelled.append(replace(row, metrics=None, **tables) if tables else row)
-    return tuple(labelled)
+    return labelled
 
 
 # Reference labels
@@ -309,9 +285,9 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     """Load the labelled claims over MiniHop: id, document (its title), claim, label, split, and the
     document's text.
 
-    ``first_label`` and ``second_label`` are two labellings of the same wording, None for a claim
-    reworded after them; ``label`` is what they led to. ``split``: "dev" to set a checker's
-    thresholds, "test" when they are fixed.
+    ``first_label`` and ``second_label`` are two labellings of the same wording (the second is
+    missing for a claim reworded after them); ``label`` is what they led to. ``split``: "dev" to set
+    a checker's thresholds, "test" when they are fixed.
     """
     from ragbench.data import load_minihop
 
@@ -320,7 +296,5 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     claims = pd.DataFrame([row for _, row in read_jsonl(path)])
     claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
     # a first label stands there where it was changed
-    unchanged = claims["label"].where(claims["second_label"].notna())
-    claims["first_label"] = claims["first_label"].fillna(unchanged)
-    claims = claims.astype(object).where(claims.notna(), None)
+    claims["first_label"] = claims["first_label"].fillna(claims["label"])
     return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)

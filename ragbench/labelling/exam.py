@@ -96,10 +96,7 @@ class JudgeExam:
         graded = self.grades.assign(miss=miss).dropna(subset="miss")
         graded = graded.sort_values("miss", ascending=False, kind="stable")
         columns = ["measure", "question", "answer", "people", "grade", "miss"]
-        return graded.groupby("measure").head(n)[columns].reset_index(drop=True)
-
-    def _repr_html_(self) -> str:
-        return self.summary().to_html() + self.worst().to_html()
+        return graded.groupby("measure").head(n)[columns]
 
 
 def measure_judge(
@@ -274,21 +271,17 @@ def _reference_grades(
     Each question is a cluster, and column contained the grade by a rule: the best where the true
     answer stands in the answer, else the worst.
     """
-    gold = load_graded_answers() if gold is None else gold
     questions = load_minihop().questions if questions is None else questions
     dataset = Dataset("graded answers", tuple(questions), ())
-    table = pd.DataFrame(list(gold))
-    if limit is not None:
-        table = table.groupby("split", sort=False).head(limit)
+    table = pd.DataFrame(list(load_graded_answers() if gold is None else gold))
+    table = table.groupby("split", sort=False).head(len(table) if limit is None else limit)
     table = table.rename(columns={"id": "system", "text": "answer"})
+    table = table.assign(conversation=table["question_id"], rater="reference")
     table["measure"] = "grade, " + table["split"]
-    table["conversation"] = table["question_id"]
     true = [dataset.question(name).answer for name in table["question_id"]]
     found = [contained(*texts) == 1 for texts in zip(table["answer"], true, strict=True)]
     table["contained"] = np.where(found, max(scale), min(scale))
-    columns = ["question_id", "system", "answer", "conversation", "contained"]
-    grades = table[[*_ANSWER, "grade"]].assign(rater="reference")
-    return PeoplesGrades(dataset, table[columns], grades)
+    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]])
 
 
 def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
@@ -474,9 +467,10 @@ def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
         intervals["changes"] = _share(scored["changes"], conversation)
     if conversation.nunique() >= _FEW:
         seen = pd.factorize(conversation)[0] % 2 == 0
+        columns = np.column_stack([said, right, seen])
         intervals["rogan_gladen"] = bootstrap_ci(
             np.arange(len(scored)),
-            lambda places: _rogan_gladen(said.iloc[places], right.iloc[places], seen[places]),
+            lambda places: _rogan_gladen(*columns[places.astype(int)].T),
             groups=conversation.tolist(),
         )
         labels = right.astype(float).where(seen).to_numpy()[:, None]
@@ -486,9 +480,10 @@ def _corrections(answers: pd.DataFrame, best: int) -> dict[str, Interval]:
     return intervals
 
 
-def _rogan_gladen(said: pd.Series, right: pd.Series, seen: np.ndarray) -> float:
+def _rogan_gladen(said: np.ndarray, right: np.ndarray, seen: np.ndarray) -> float:
     """Correct the share that a judge said by its errors where the right grade was seen."""
-    sensitivity = said[seen & right].mean()
-    specificity = 1 - said[seen & ~right].mean()
-    informed = sensitivity + specificity - 1
-    return (said.mean() + specificity - 1) / informed if informed else math.nan
+    with np.errstate(invalid="ignore"):
+        sensitivity = (said & seen & right).sum() / (seen & right).sum()
+        false_alarms = (said & seen & ~right).sum() / (seen & ~right).sum()
+    informed = sensitivity - false_alarms  # sensitivity + specificity - 1
+    return (said.mean() - false_alarms) / informed if informed else math.nan

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import ItemStep, LabelResult, LabelStep, one_label
+from ragbench.labelling.asking import ItemStep, LabelStep, one_label
 from ragbench.metrics.keypoints import VERDICTS
 
 _STEP = ItemStep(
@@ -30,7 +30,7 @@ def keypoint_verdicts(
     responses: Sequence[str],
     keypoints: Sequence[Sequence[str]],
     **options: Any,
-) -> LabelResult:
+) -> list[tuple[str | None, ...] | None]:
     """Compare responses with the keypoints of the true answers: "covered", "contradicted" or
     "neither" each.
 

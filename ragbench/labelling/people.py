@@ -252,32 +252,35 @@ def agreement(
     Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
     """
     sides = [current(a), current(b)]
-    both = pd.concat(sides)
-    kinds = sorted(set(both["kind"]))
-    people = sorted(set(both["annotator"]))
-    if len(kinds) != 1 or len(people) != 2 or any(one["annotator"].nunique() > 1 for one in sides):
-        got = f"labels of kind {', '.join(kinds)} by {', '.join(people)}"
+    kinds = {*sides[0]["kind"], *sides[1]["kind"]}
+    names = [side["annotator"].unique().tolist() for side in sides]
+    if len(kinds) != 1 or sorted(map(len, names)) != [1, 1] or names[0] == names[1]:
+        got = f"labels of kind {', '.join(sorted(kinds))} by {names[0]} and {names[1]}"
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
-    kind = KINDS[kinds[0]]
+    (kind,) = (KINDS[name] for name in kinds)
     table = sides[0].merge(sides[1], on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
         table["aspect"] = "all keypoints"
+    options = {"resamples": resamples, "seed": seed, "labels": list(kind.labels)}
+    if kind.ordered:
+        options["weights"] = "quadratic"
     rows = []
     for aspect in kind.aspects or ["all keypoints"]:
         labels = table[table["aspect"] == aspect]
-        pair = (labels["label_a"], labels["label_b"])
-        weights = "quadratic" if kind.ordered else None
-        options = {"resamples": resamples, "seed": seed, "labels": list(kind.labels)}
+        first = labels["label_a"]
+        second = labels["label_b"]
         row = {"aspect": aspect, "n": len(labels)}
-        row |= binomial_ci(int((pair[0] == pair[1]).sum()), len(labels)).columns("agreement")
-        row |= kappa(*pair, weights=weights, **options).columns("kappa")
-        row["within_one"] = math.nan
-        if kind.ordered:
-            steps = pair[0].astype(float) - pair[1].astype(float)
-            row["within_one"] = steps.abs().le(1).mean()
+        row |= binomial_ci(int((first == second).sum()), len(labels)).columns("agreement")
+        row |= kappa(first, second, **options).columns("kappa")
+        row["within_one"] = _within_one(first, second) if kind.ordered else math.nan
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _within_one(first: pd.Series, second: pd.Series) -> float:
+    steps = first.astype(float) - second.astype(float)
+    return steps.abs().le(1).mean()
 
 
 class Session:

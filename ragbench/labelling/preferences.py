@@ -18,9 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import (
     Context,
-    LabelResult,
     LabelStep,
-    StepReport,
     context_text,
     names_of,
 )
@@ -36,7 +34,6 @@ class PairRanking:
     # of each pair the place chosen (1 or 2), with the first candidate shown first and shown second;
     # None: unread
     choices: tuple[tuple[int | None, int | None], ...]
-    report: StepReport
 
     @property
     def preferences(self) -> tuple[float | None, ...]:
@@ -63,7 +60,7 @@ def gpt_score(
     candidates: Sequence[Context],
     contexts: Sequence[Context] | None = None,
     **options: Any,
-) -> LabelResult:
+) -> list[int | None]:
     """Let a model score each candidate: whole numbers from 0 to 10.
 
     ``candidates``: what is scored: answers, or for context relevance contexts. ``contexts``: for
@@ -100,8 +97,8 @@ def gpt_ranking(
     names = [f"{name} order {order}" for order in (1, 2) for name in names]
     chosen = _step("better", dimension, "first", (1, 2)).ask(model, names, both_orders, options)
     half = len(questions)
-    choices = tuple(zip(chosen.labels[:half], chosen.labels[half:], strict=True))
-    return PairRanking(choices, chosen.report)
+    choices = tuple(zip(chosen[:half], chosen[half:], strict=True))
+    return PairRanking(choices)
 
 
 def _step(field: str, dimension: str, needs: str, numbers: tuple[int, int]) -> LabelStep:

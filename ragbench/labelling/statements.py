@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -23,15 +22,14 @@ from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.labelling.asking import (
     Context,
     ItemStep,
-    LabelResult,
     LabelStep,
-    StepReport,
     context_text,
     explained_label,
     names_of,
     texts_schema,
 )
 from ragbench.metrics.reference_free import (
+    ExtractedSentences,
     answer_relevance,
     context_relevance,
     faithfulness,
@@ -68,7 +66,7 @@ _SENTENCES = LabelStep(
 
 def extract_statements(
     model: Any, questions: Sequence[str], answers: Sequence[str], **options: Any
-) -> LabelResult:
+) -> list[tuple[str, ...] | None]:
     """Split answers into statements, with their questions in view; an empty answer has none and
     needs no call.
 
@@ -83,7 +81,7 @@ def statement_verdicts(
     statements: Sequence[Sequence[Claim] | None],
     contexts: Sequence[Context],
     **options: Any,
-) -> LabelResult:
+) -> list[tuple[str | None, ...] | None]:
     """Decide which statements their context supports: "Yes" or "No" each, after a sentence that
     says why.
 
@@ -98,7 +96,7 @@ def statement_verdicts(
 
 def generate_questions(
     model: Any, answers: Sequence[str], n: int = 3, **options: Any
-) -> LabelResult:
+) -> list[tuple[str, ...] | None]:
     """Write n questions that each answer would answer, in one call per different answer; none for
     an empty answer.
 
@@ -114,7 +112,7 @@ def generate_questions(
 
 def extract_sentences(
     model: Any, questions: Sequence[str], contexts: Sequence[Context], **options: Any
-) -> LabelResult:
+) -> list[ExtractedSentences | None]:
     """Copy from each context the sentences that its question needs, one `ExtractedSentences` each.
 
     ``contexts`` : one text, or a list of passages, per example; an empty one is insufficient,
@@ -125,19 +123,17 @@ def extract_sentences(
     names = names_of(options, questions=questions, contexts=contexts)
     texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
     copied = _SENTENCES.ask(model, names, {"context": texts, "question": questions}, options)
-    matched = (
+    return [
         None if copies is None else match_sentences(copies, split_sentences(text, "en"))
-        for copies, text in zip(copied.labels, texts, strict=True)
-    )
-    return replace(copied, labels=tuple(matched))
+        for copies, text in zip(copied, texts, strict=True)
+    ]
 
 
 class ModelRagas:
     """RAGAS's three metrics by a chat model.
 
     Every metric is a DataFrame, one row per example: score, n (what it counts), status ("scored",
-    or why the score is NaN), and the labels behind the score. ``reports`` says what each step took,
-    in order.
+    or why the score is NaN), and the labels behind the score.
 
     Parameters
     ----------
@@ -157,7 +153,6 @@ class ModelRagas:
         self.embedder = embedder or default_embedder()
         self.n = n
         self.options = options
-        self.reports: list[StepReport] = []
 
     def faithfulness(
         self,
@@ -171,10 +166,9 @@ class ModelRagas:
         """
         questions = [""] * len(answers) if questions is None else questions
         extracted = extract_statements(self.model, questions, answers, **self.options)
-        judged = statement_verdicts(self.model, extracted.labels, contexts, **self.options)
-        self.reports += [extracted.report, judged.report]
+        judged = statement_verdicts(self.model, extracted, contexts, **self.options)
         rows = []
-        for verdicts in judged.labels:
+        for verdicts in judged:
             score = math.nan if verdicts is None else faithfulness(verdicts)
             why = "no statements"
             if verdicts is None:
@@ -190,11 +184,10 @@ class ModelRagas:
         Column ``cosines``: of each generated question to the question.
         """
         generated = generate_questions(self.model, answers, self.n, **self.options)
-        self.reports.append(generated.report)
-        texts = itertools.chain.from_iterable(filter(None, generated.labels))
+        texts = itertools.chain.from_iterable(filter(None, generated))
         vectors = embed_distinct(self.embedder, [*questions, *texts])
         rows = []
-        for question, texts in zip(questions, generated.labels, strict=True):
+        for question, texts in zip(questions, generated, strict=True):
             if texts is None:
                 rows.append((math.nan, 0, "questions unread", None))
                 continue
@@ -214,9 +207,8 @@ class ModelRagas:
         no copies).
         """
         copied = extract_sentences(self.model, questions, contexts, **self.options)
-        self.reports.append(copied.report)
         rows = []
-        for found in copied.labels:
+        for found in copied:
             if found is None:
                 rows.append((math.nan, 0, "extraction unread", 0, 0))
                 continue

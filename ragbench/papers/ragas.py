@@ -13,7 +13,7 @@ import pandas as pd
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
 from ragbench.errors import check_known
-from ragbench.labelling.asking import Context, StepReport
+from ragbench.labelling.asking import Context
 from ragbench.labelling.statements import ModelRagas
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
@@ -26,8 +26,8 @@ NOTE = "agreement with the construction of the pairs, not with people"
 
 def label_texts(
     model: Any, pairs: Mapping[Dimension, Sequence[Pair]], **options: Any
-) -> tuple[pd.DataFrame, list[StepReport]]:
-    """Label both texts of every pair by RAGAS's prompts, and say what each step took.
+) -> pd.DataFrame:
+    """Label both texts of every pair by RAGAS's prompts.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def label_texts(
         for (side, pair), text, row in zip(places, texts, scored.to_dict("records"), strict=True):
             about = {"dimension": dimension, "id": pair.id, "side": side}
             rows.append({**about, "words": len(text.split()), **_labels_of(row, dimension)})
-    return pd.DataFrame(rows), scorer.reports
+    return pd.DataFrame(rows)
 
 
 def _both(
@@ -103,7 +103,7 @@ def baseline_scores(
 
     half = len(pairs)
     texts, questions, contexts = _both(pairs, dimension)
-    scored = gpt_score(model, dimension, questions, texts, contexts, **options).labels
+    scored = gpt_score(model, dimension, questions, texts, contexts, **options)
     ranked = gpt_ranking(
         model,
         dimension,

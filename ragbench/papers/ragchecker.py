@@ -234,7 +234,7 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any) -> pd.Data
 
     Source: RAGChecker, section 3.3.
     """
-    table = claim_metrics_table(labelled.scored)
+    table = claim_metrics_table([result for result in labelled if not result.missing()])
     ids = _row_ids(rows)
     scored = ids.isin(table.index).to_numpy()
     table = table.reindex(ids).reset_index(drop=True)

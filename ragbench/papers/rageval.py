@@ -33,7 +33,6 @@ from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.data import load_dragonball
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.generation import generate
-from ragbench.labelling.asking import LabelResult, StepReport
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
 from ragbench.records import Answer, Chunk, Dataset, Document, Question
@@ -243,7 +242,7 @@ def verdicts(
     questions: Sequence[Question],
     responses: Sequence[str],
     **options: Any,
-) -> LabelResult:
+) -> list[tuple[str | None, ...] | None]:
     """Judge by a model which key points of each question its response covers or contradicts, one in
     a prompt.
 
@@ -307,9 +306,8 @@ def _answer_rows(questions: Sequence[Question], answers: Sequence[Answer]) -> pd
 
 def finance_table(
     model: Any, questions: Sequence[Question], recorded: Sequence[Answer], **options: Any
-) -> tuple[pd.DataFrame, list[StepReport]]:
-    """Let a model answer the recorded questions and judge key points, and say what each step of
-    judging took.
+) -> pd.DataFrame:
+    """Let a model answer the recorded questions and judge key points.
 
     Returns
     -------
@@ -327,11 +325,9 @@ def finance_table(
         "recorded": [answer.text for answer in recorded],
         "own": [answer.text for answer in answers],
     }
-    reports = []
     for whose, texts in responses.items():
         labelled = verdicts(model, questions, texts, **options)
-        reports.append(labelled.report)
-        table = table.join(_verdict_counts(labelled.labels).add_prefix(f"{whose} "))
+        table = table.join(_verdict_counts(labelled).add_prefix(f"{whose} "))
     drawn = _stray_points(questions)
     others = _answers_of_others(questions)
     with_one_point = []
@@ -339,7 +335,6 @@ def finance_table(
         question = questions[place]
         with_one_point.append(replace(question, meta={**question.meta, "keypoints": (point,)}))
     labelled = verdicts(model, with_one_point, [others[place] for place in drawn], **options)
-    reports.append(labelled.report)
-    stray = _verdict_counts(labelled.labels).set_index(pd.Index(drawn))
+    stray = _verdict_counts(labelled).set_index(pd.Index(drawn))
     stray = stray.reindex(table.index, fill_value=0)
-    return table.join(stray.add_prefix("other ")), reports
+    return table.join(stray.add_prefix("other "))

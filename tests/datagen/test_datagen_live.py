@@ -105,24 +105,6 @@ def test_subdomains_take_turns(script, writer):
     assert result[1].values["revenue"] == "publishing revenue"
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "reason"),
-    [
-        (("company",), "the name of its subject was rejected"),
-        (("revenue", "net_profit", "cause", "plan"), "more than half of its values were rejected"),
-    ],
-)
-def test_a_configuration_without_a_name_or_with_few_values_is_rejected(
-    script, writer, spoilt, reason
-):
-    script.on("You fill in a record", lambda prompt: filled(prompt) | dict.fromkeys(spoilt, "n/a"))
-    result = datagen.make_configurations(writer, SCHEMA, 1)
-    assert result == []
-    assert reasons(writer) == [(f"finance-01/{name}", "a placeholder") for name in spoilt] + [
-        ("finance-01", reason)
-    ]
-
-
 def test_a_name_that_is_taken_makes_no_second_document(script, writer):
     script.on("You fill in a record", lambda prompt: filled(prompt) | {"company": "Tarn Trawlers"})
     result = datagen.make_configurations(writer, SCHEMA, 2)
@@ -201,19 +183,6 @@ def test_a_question_of_each_kind_is_asked_from_what_the_documents_state(script, 
     assert "- revenue: 80 million crowns" in missing
 
 
-@pytest.mark.parametrize(
-    ("question", "reason"),
-    [
-        ("What is the plan?", "the question does not name its document"),
-        ("For Tarn Trawlers, what is the revenue?", "the question asks for no fact that was lost"),
-    ],
-)
-def test_a_question_that_fails_its_check_goes_no_further(script, writer, question, reason):
-    script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
-    result = datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"])
-    assert (result, reasons(writer)) == ([], [("finance-01 unanswerable", reason)])
-
-
 def test_a_question_that_was_asked_before_is_rejected_and_the_first_stays(script, writer):
     question = "For Tarn Trawlers, what is the plan?"
     script.on("You write a question", {"question": question, "statements": ["A.", "B.", "C."]})
@@ -261,13 +230,6 @@ def test_references_to_more_than_half_of_the_sentences_are_no_choice_but_for_a_s
     assert reasons(writer) == [(FACTUAL.id, "references to more than half of the sentences")]
 
 
-@pytest.mark.parametrize("number", [0, 4])
-def test_a_number_without_a_sentence_is_rejected(script, writer, number):
-    script.on("You look for evidence", {"sentences": [number]})
-    result = datagen.find_references(writer, [FACTUAL], TEXTS)
-    assert (result, reasons(writer)) == ([], [(FACTUAL.id, "a sentence that does not exist")])
-
-
 def test_answers_are_refined_by_the_papers_rules(script, writer):
     draft = replace(
         FACTUAL,
@@ -308,15 +270,6 @@ def test_a_sentence_that_the_model_overlooked_is_looked_up(script, writer):
     ]
 
 
-@pytest.mark.parametrize(("statement", "sentence"), [(0, 0), (3, 0), (1, 4), (1, -1)])
-def test_a_report_about_what_does_not_exist_is_rejected(script, writer, statement, sentence):
-    report = {"unsupported": [{"statement": statement, "sentence": sentence}], "missing": []}
-    script.on("You compare an answer", report)
-    result = datagen.refine_answers(writer, [FACTUAL], TEXTS)
-    assert result == []
-    assert "does not exist" in writer.rejected[0].reason
-
-
 def test_unanswerable_questions_keep_their_place_without_being_asked(script, writer):
     script.on("You look for evidence", {"sentences": [1]})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
@@ -328,12 +281,65 @@ def test_unanswerable_questions_keep_their_place_without_being_asked(script, wri
     assert len(script.prompts) == 2
 
 
-def test_key_points_are_three_to_five_or_the_question_is_rejected(script, writer):
-    script.on(FACTUAL.question, {"keypoints": [" One.", "Two.", "Three."]})
-    script.on(LOST.question, {"keypoints": ["One.", "Two."]})
-    result = datagen.extract_keypoints(writer, [FACTUAL, LOST])
-    assert [question.keypoints for question in result] == [("One.", "Two.", "Three.")]
-    assert reasons(writer) == [(LOST.id, "no readable reply")]
+STEPS = {
+    "You fill in a record": lambda writer: datagen.make_configurations(writer, SCHEMA, 1),
+    "You write a question": lambda writer: datagen.ask_questions(
+        writer, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"]
+    ),
+    "You look for evidence": lambda writer: datagen.find_references(writer, [FACTUAL], TEXTS),
+    "You compare an answer": lambda writer: datagen.refine_answers(writer, [FACTUAL], TEXTS),
+    "take the key points": lambda writer: datagen.extract_keypoints(writer, [FACTUAL]),
+}
+
+
+def spoilt(*names):
+    return lambda prompt: filled(prompt) | dict.fromkeys(names, "n/a")
+
+
+def asking(question):
+    return {"question": question, "statements": ["A.", "B.", "C."]}
+
+
+def unsupported(statement, sentence):
+    return {"unsupported": [{"statement": statement, "sentence": sentence}], "missing": []}
+
+
+@pytest.mark.parametrize(
+    ("step", "reply", "reason"),
+    [
+        ("You fill in a record", spoilt("company"), "the name of its subject was rejected"),
+        (
+            "You fill in a record",
+            spoilt("revenue", "net_profit", "cause", "plan"),
+            "more than half of its values were rejected",
+        ),
+        ("You write a question", asking("What is the plan?"), "does not name its document"),
+        (
+            "You write a question",
+            asking("For Tarn Trawlers, what is the revenue?"),
+            "asks for no fact that was lost",
+        ),
+        ("You look for evidence", {"sentences": [0]}, "a sentence that does not exist"),
+        ("You look for evidence", {"sentences": [4]}, "a sentence that does not exist"),
+        ("You compare an answer", unsupported(0, 0), "a statement that does not exist"),
+        ("You compare an answer", unsupported(3, 0), "a statement that does not exist"),
+        ("You compare an answer", unsupported(1, 4), "a sentence that does not exist"),
+        ("You compare an answer", unsupported(1, -1), "a sentence that does not exist"),
+        ("take the key points", {"keypoints": ["One.", "Two."]}, "no readable reply"),
+    ],
+)
+def test_a_reply_that_cannot_be_used_is_rejected_with_its_reason(
+    script, writer, step, reply, reason
+):
+    script.on(step, reply)
+    assert STEPS[step](writer) == []
+    assert reason in writer.rejected[-1].reason
+
+
+def test_key_points_come_without_blanks_around_them(script, writer):
+    script.on("take the key points", {"keypoints": [" One.", "Two.", "Three."]})
+    (question,) = datagen.extract_keypoints(writer, [FACTUAL])
+    assert question.keypoints == ("One.", "Two.", "Three.")
 
 
 # All of it

@@ -32,29 +32,12 @@ YES_NO = Question(
     "no",
     ("Olga Brandt was born in Lübeck in 1860.", "Emil Brandt was born in Riga in 1866."),
 )
-EITHER_OR = Question(
-    "c1",
-    "Which bridge was opened first, Tarn Bridge or Velden Bridge?",
-    "Tarn Bridge",
-    ("Tarn Bridge was opened in 1902.", "Velden Bridge was opened in 1911."),
-)
-PERSON = Question(
-    "p1",
-    "Who taught the composer of the opera Silver Pines?",
-    "Johann Adam Reiter",
-    ("Silver Pines is an opera by Clara Westphal.", "She studied with Johann Adam Reiter in Graz."),
-)
-ALL = (BRIDGE, YES_NO, EITHER_OR, PERSON)
+ALL = (BRIDGE, YES_NO)
 
 
 def shown_answers(body):
     """The candidates of a prompt, as the fake server sees them."""
-    text = (
-        body["messages"][-1]["content"]
-        if len(body["messages"]) == 1
-        else body["messages"][0]["content"]
-    )
-    block = text.split("candidate answers:\n")[1].split("\n\nReply")[0]
+    block = body["messages"][0]["content"].split("candidate answers:\n")[1].split("\n\nReply")[0]
     return re.findall(r"^\d+\. (.*)$", block, re.M)
 
 

@@ -37,9 +37,8 @@ def test_ragchecker_labels_a_whole_result_with_as_many_calls_as_planned():
         response_claims=("It is in the town.", "It is old."), reference_claims=("It is on the hill.",),
     )  # fmt: skip
     done = ragchecker_labels(small(), [row], progress=False)
-    assert done.unscored == ()
-    assert done.reports["claim check"].prompts == ragchecker_calls([row])["claim check"] == 6
-    assert 0 <= claim_metrics_table(done.scored)["precision"].iloc[0] <= 1
+    assert ragchecker_calls([row])["claim check"] == 6
+    assert 0 <= claim_metrics_table(done)["precision"].iloc[0] <= 1
 
 
 def test_a_pair_is_ranked_in_both_orders():
@@ -48,17 +47,14 @@ def test_a_pair_is_ranked_in_both_orders():
 
 
 def test_ragas_cuts_statements_judges_them_and_writes_questions():
-    question = "Where is the bridge?"
     answer = "The bridge is at mile four. It was built in 1928."
-    cut = extract_statements(small(200), [question], [answer], progress=False)
-    assert cut.report.items == 1
+    assert len(extract_statements(small(200), ["Where is it?"], [answer], progress=False)) == 1
     judged = statement_verdicts(
         small(100), [("The bridge is at mile four.",)], ["A bridge at mile four."], progress=False
     )
-    assert judged.labels[0][0] in ("Yes", "No", None)
-    assert (judged.labels[0][0] is None) == bool(judged.report.unscored)
-    asked = generate_questions(small(200), [answer], 2, progress=False)
-    assert asked.labels[0] is None or len(asked.labels[0]) == 2
+    assert judged[0][0] in ("Yes", "No", None)
+    (asked,) = generate_questions(small(200), [answer], 2, progress=False)
+    assert asked is None or len(asked) == 2
 
 
 def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
@@ -69,7 +65,7 @@ def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
         [("It is at mile four.", "It is old.")],
         progress=False,
     )
-    assert len(judged.labels[0]) == 2
+    assert len(judged[0]) == 2
     # The longest of these replies never end by themselves: a lower limit tells the same sooner.
     writer = datagen.Writer(small(20))
     steps = (

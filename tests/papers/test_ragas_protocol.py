@@ -302,14 +302,7 @@ def test_a_conclusion_needs_a_small_corrected_p():
 def test_texts_are_labelled_without_keeping_them(minilm):
     with FakeOllama(reply=model_reply) as server:
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table, reports = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
-    assert [report.step for report in reports] == [
-        "statements",
-        "verdicts",
-        "questions",
-        "sentences",
-    ]
-    assert reports[1].items == 3
+        table = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
     better, worse = (table[table["side"] == side] for side in SIDES)
     assert better["verdicts"].dropna().tolist() == [["Yes"]]
     assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
@@ -326,7 +319,7 @@ def test_texts_are_labelled_without_keeping_them(minilm):
 def test_what_could_not_be_read_is_none():
     with FakeOllama(reply=lambda body: "no JSON") as server:
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table, _ = label_texts(server.model(), pairs, **QUIET)
+        table = label_texts(server.model(), pairs, **QUIET)
     assert table[["verdicts", "cosines", "extracted"]].isna().all(axis=None)
 
 
