@@ -95,11 +95,12 @@ def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too(
 
 
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
-    (made,) = _grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], 2)
+    answers = [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")]
+    (text,) = _grading_prompts(ALL, answers, 2).values()
     facts = (BRIDGE.text, "True answer: Åkerby", "- Nordal lamp: The Nordal lamp was")
     for part in (*facts, "\n1. one 2. two\n2. (empty)\n"):
-        assert part in made.text
-    assert "exactly 2 numbers" in made.text
+        assert part in text
+    assert "exactly 2 numbers" in text
 
 
 def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
