@@ -219,17 +219,15 @@ def test_the_shipped_drafts_of_a_real_model_are_replayed(tmp_path):
 
 
 @pytest.fixture
-def questions(tmp_path, capsys):
+def questions(tmp_path, capsys, monkeypatch):
     """A file of drafts as the command writes it, its documents beside it."""
     for document in DOCUMENTS:
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / f"{document.title}.txt").write_text(document.text)
     writer = Writer(knows={"How deep is the lake?": "40 metres"})
     with FakeOllama(reply=writer) as server:
-        command = (
-            f"data draft {tmp_path}/docs --model ollama:llama3:8b --host {server.url} --to "
-            f"{tmp_path}/q.jsonl"
-        )
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        command = f"data draft {tmp_path}/docs --model ollama:llama3:8b --to {tmp_path}/q.jsonl"
         assert cli.main(command.split()) == 0
     (tmp_path / "said.txt").write_text(capsys.readouterr().out)
     return tmp_path / "q.jsonl"
