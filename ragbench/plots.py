@@ -390,14 +390,11 @@ def settings(
         they are many.
     """
     _need(ours, x, panel, row, hue, thin, "mean")
-    paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
-    ours, paper = (
-        frame.assign(at=frame[x].map(list(values).index), row=frame[row] if row else "")
-        for frame in (ours, paper)
-    )
+    ours = _placed(ours, x, values, row)
+    paper = ours[:0] if paper is None else _placed(paper[paper[x].isin(values)], x, values, row)
     looks = _looks(_unique(ours[hue]))
     shifts = _shifts(_unique(ours[hue]), spread)
-    panels = _unique(pd.concat([ours[panel], paper[panel]]))
+    panels = _unique(pd.concat([ours, paper])[panel])
     rows = _unique(ours["row"])
     figure, axes, wide = _open_settings(values, len(panels), len(rows), wrap=row is None)
     for axis, (line, heading) in zip(axes.flat, product(rows, panels), strict=False):
@@ -411,6 +408,11 @@ def settings(
     _name_settings(axes, panels, rows if row else [], xlabel, wide)
     _legend_below(figure)
     return figure
+
+
+def _placed(frame: pd.DataFrame, x: str, values: Sequence[Any], row: str | None) -> pd.DataFrame:
+    """Add where each row of a table is drawn: along x, and in which row of panels."""
+    return frame.assign(at=frame[x].map(list(values).index), row=frame[row] if row else "")
 
 
 def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:

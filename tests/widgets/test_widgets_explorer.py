@@ -273,7 +273,7 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
 def test_what_is_no_list_of_questions_is_refused(questions):
     with pytest.raises(ConfigError, match="at least one Question"):
         RetrievalExplorer(questions, {"a": Fixed()})
-    with pytest.raises(ConfigError, match="retriever is object"):
+    with pytest.raises(ConfigError, match="pass for instance BM25"):
         RetrievalExplorer(QUESTIONS, {"a": object()})
 
 
