@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import ConfigError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.manifest import check_rows
 from ragbench.experiment.rows import folder_name, run_folder
@@ -111,8 +111,6 @@ def export(
     check_rows(folder, manifest)
     rows = load_rows(run)
     name = manifest["name"]
-    if by is not None:
-        check_known("column", [by], rows.columns)
     scored = factors.measured(name_rows(rows))
     tables = [*_run_tables(scored, name, by), _audit_table(checks, name)]
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
