@@ -177,7 +177,7 @@ def test_another_questions_true_answer_is_the_next_one_of_its_kind():
         ("summary", "e"),
     ]
     questions = [of_kind(number, *each) for number, each in enumerate(kinds)]
-    assert rageval._answers_of_others(questions) == ["c", "e", "d", "a", "b"]
+    assert list(rageval._answers_of_others(questions)) == ["c", "e", "d", "a", "b"]
 
 
 def test_one_key_point_of_each_drawn_answerable_question_is_a_control():
