@@ -18,7 +18,7 @@ from ragbench.experiment.rows import no_room
 from ragbench.generation import generate
 from ragbench.records import Answer, Question
 
-TASK = 10  # answers that another process is asked for at once
+_TASK = 10  # answers that another process is asked for at once
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -52,26 +52,22 @@ class KeptAnswers:
         key = getattr(generator, "key", "")
         self._lasting = self._lasting or bool(key)
         version = key or _version(generator)
-        names = []
-        jobs = {}
-        for question, context in zip(questions, contexts, strict=True):
-            text = json.dumps([label, version, question.text, context])
-            names.append(hashlib.sha256(text.encode()).hexdigest())
-            if names[-1] not in self._kept:
-                jobs[names[-1]] = (question, context)
+        jobs = list(zip(questions, contexts, strict=True))
+        names = [_digest(label, version, question.text, context) for question, context in jobs]
         there = self._kept.keys() & names
         if there and not key:
             what = f"{len(there)} answers of {label!r} are kept from a run that was stopped"
             warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
-        made = pool.map(functools.partial(_answer, generator), jobs.values(), chunksize=TASK)
-        answers = {}
-        for name, answer in zip(jobs, made, strict=True):
+        missing = {name: job for name, job in zip(names, jobs, strict=True) if name not in there}
+        made = pool.map(functools.partial(_answer, generator), missing.values(), chunksize=_TASK)
+        answers = {name: self._kept[name] for name in there}
+        for name, answer in zip(missing, made, strict=True):
             answers[name] = answer
             if version and "error" not in answer.meta:  # a failure is asked again
                 self._write(
                     [name, answer.question_id, answer.text, answer.generator, answer.seconds]
                 )
-        return [answers.get(name) or self._kept[name] for name in names]
+        return [answers[name] for name in names]
 
     def _write(self, record: list[Any]) -> None:
         try:
@@ -102,6 +98,10 @@ def _answer(generator: Any, job: tuple[Question, str | None]) -> Answer:
         failed = {"error": f"{type(error).__name__}: {error}"}
         return Answer(question.id, "", generator.name, meta=failed)
     return answer
+
+
+def _digest(*parts: str | None) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _version(generator: Any) -> str:

@@ -39,7 +39,7 @@ MODELS: Mapping[str, Callable] = {
     "checker": make_checker,
 }
 # Of a chat model, in a file or a mapping.
-MODEL_OPTIONS = (
+_MODEL_OPTIONS = (
     "host",
     "temperature",
     "seed",
@@ -230,7 +230,7 @@ def _person(axis: str, use: str, options: Mapping[str, Any], _: Mapping, folder:
         error = unknown(axis, use, (*table, *NAMES))
         do = error.do if "did you mean" in error.do else TWO_WAYS
         raise ConfigError(error.got, error.expected, do)
-    check_known(f"option of {use}", options, MODEL_OPTIONS)
+    check_known(f"option of {use}", options, _MODEL_OPTIONS)
     return chat_model(_beside(folder, use), **options)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ragbench.embedding import CachedEmbeddings, only_from_disk
 from ragbench.experiment.axes import is_model
+from ragbench.experiment.rows import Row
 from ragbench.experiment.run import Run, make_rows
 from ragbench.labelling.grades import group_answers
 from ragbench.llm import Cassette, Plan, PlannedStep, plan
@@ -37,17 +38,24 @@ def plan_experiment(experiment: Any) -> Plan:
             planned += _step("retrieve", len(searches) * len(of_data.questions))
         planned += _retrievers(run)
         is_known = all(step.name == "retrieve" or not step.calls for step in planned)
-        recorded = _recorded_calls(run) if is_known else None
-        for axis, step in (("generator", "generation"), ("judge", "grading")):
-            for label, person in getattr(experiment, axis).items():
-                calls = _calls(run, axis, label)
-                known = None if recorded is None else recorded[label, axis]
-                if is_model(person):
-                    planned += plan({step: calls}, person, cassette, recorded=known)
-                else:
-                    planned += _step(step, calls)
+        recorded = _recorded_rows(run) if is_known else None
+        planned += _asked(run, cassette, recorded)
     if experiment.metrics:
         planned += Plan((), (f"metrics: {', '.join(experiment.metrics)}, after the run",))
+    return planned
+
+
+def _asked(run: Run, cassette: Cassette | None, recorded: Sequence[Row] | None) -> Plan:
+    """Count what generators and judges are asked."""
+    planned = Plan()
+    for axis, step in (("generator", "generation"), ("judge", "grading")):
+        for label, person in getattr(run.experiment, axis).items():
+            calls = _calls(run, axis, label)
+            if not is_model(person):
+                planned += _step(step, calls)
+                continue
+            known = None if recorded is None else _recorded_calls(recorded, axis, label)
+            planned += plan({step: calls}, person, cassette, recorded=known)
     return planned
 
 
@@ -57,30 +65,29 @@ def _step(name: str, calls: int, seconds: float = 0.0) -> Plan:
 
 def _embeddings(run: Run) -> Plan:
     """Count the texts that have no vector on disk, each once for each file of vectors."""
-    missing: dict[Any, tuple[Any, set[str]]] = {}
-    planned = Plan()
-    for (data, chunker), error in run.not_cut.items():
-        missing[chunker, data] = (error.embedder, set(error.texts))
-        note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
-        planned += Plan((), (note,))
+    missing = {id(error): (error.embedder, set(error.texts)) for error in run.not_cut.values()}
     for (data, *_), engine in run.retrievers.items():
         queries = [question.text for question in run.data[data].questions]
         for dense, of_queries in dense_searches(engine, queries):
-            embedder = dense.embedder
-            _, texts = missing.setdefault(
-                getattr(embedder, "path", id(embedder)), (embedder, set())
-            )
-            if isinstance(embedder, CachedEmbeddings):
-                texts.update(embedder.not_on_disk(dense.texts))
-                texts.update(embedder.not_on_disk(of_queries, queries=True))
-            else:
-                texts.update(dense.texts, of_queries)
+            place = getattr(dense.embedder, "path", id(dense.embedder))
+            _, texts = missing.setdefault(place, (dense.embedder, set()))
+            texts.update(_not_on_disk(dense.embedder, dense.texts, of_queries))
+    planned = Plan()
+    for data, chunker in run.not_cut:
+        note = f"{chunker} on {data} embeds to cut: its chunks are not counted yet"
+        planned += Plan((), (note,))
     for embedder, texts in missing.values():
-        seconds_for = getattr(
-            getattr(embedder, "embedder", None), "seconds_for", lambda _: math.nan
-        )
-        planned += _step("embed", len(texts), seconds_for(list(texts)) if texts else 0.0)
+        seconds = math.nan if texts else 0.0
+        if texts and hasattr(getattr(embedder, "embedder", None), "seconds_for"):
+            seconds = embedder.embedder.seconds_for(list(texts))
+        planned += _step("embed", len(texts), seconds)
     return planned
+
+
+def _not_on_disk(embedder: Any, texts: Sequence[str], queries: Sequence[str]) -> list[str]:
+    if not isinstance(embedder, CachedEmbeddings):
+        return [*texts, *queries]
+    return embedder.not_on_disk(texts) + embedder.not_on_disk(queries, queries=True)
 
 
 def _retrievers(run: Run) -> Plan:
@@ -113,17 +120,16 @@ def _calls(run: Run, axis: str, label: str) -> int:
     return count
 
 
-def _recorded_calls(run: Run) -> Counter[tuple[str, str]] | None:
-    """Count the calls of a run that are recorded under its own keys, by label and axis.
+def _recorded_rows(run: Run) -> list[Row] | None:
+    """Return the rows whose answers are recorded under the run's own keys.
 
     Rows are made as the run makes them, from the cassette alone. None where that would ask an
     object of the user's.
     """
     experiment = run.experiment
-    calls: Counter[tuple[str, str]] = Counter()
     tape = run.cassette
     if tape is None:
-        return calls
+        return []
     if not all(map(is_model, [*experiment.generator.values(), *experiment.judge.values()])):
         return None
     with contextlib.ExitStack() as stack:
@@ -132,14 +138,12 @@ def _recorded_calls(run: Run) -> Counter[tuple[str, str]] | None:
         run.cassette = tape
         run.meet_models()
         run.pool = stack.enter_context(ThreadPoolExecutor(cores()))
-        answered = set()
-        gradings: Counter[str] = Counter()
-        for rows in make_rows(run):
-            recorded = [row for row in rows if row.cached]
-            answered |= {(row.generator, row.data, row.place) for row in recorded}
-            for row in recorded:
-                if row.grade is not None:
-                    gradings[row.judge] += 1 / row.judge_shown  # several share a grading
-    calls.update((generator, "generator") for generator, *_ in answered)
-    calls.update({(judge, "judge"): round(count) for judge, count in gradings.items()})
-    return calls
+        return [row for rows in make_rows(run) for row in rows if row.cached]
+
+
+def _recorded_calls(rows: Sequence[Row], axis: str, label: str) -> int:
+    """Count the recorded calls of a generator or judge; several answers may share a grading."""
+    of_label = [row for row in rows if getattr(row, axis) == label]
+    if axis == "generator":
+        return len({(row.data, row.place) for row in of_label})
+    return round(sum(1 / row.judge_shown for row in of_label if row.grade is not None))

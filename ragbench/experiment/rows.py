@@ -245,10 +245,7 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     found = rows[rows["N"] > 0]
     of_search = [axis for axis in ("chunker", "k") if found[axis].nunique() > 1]
     of_people = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
-    variants: set[str] = set()
-    if "prompt" in rows:
-        asked = found[["generator", "prompt"]].dropna()
-        variants = set(asked.loc[~asked["prompt"].isin(PROMPTS.values()), "generator"])
+    variants = _own_prompts(found) if "prompt" in rows else set()
     names = []
     for row in rows.to_dict("records"):
         parts = [row["retriever"]]
@@ -259,6 +256,12 @@ def system_names(rows: pd.DataFrame) -> list[str]:
             parts.append(f"prompt {row['prompt']}")
         names.append(f"{', '.join(map(str, parts))}@{row['N']}")
     return names
+
+
+def _own_prompts(rows: pd.DataFrame) -> set[str]:
+    """Return the generators whose prompt with documents is not the thesis's."""
+    asked = rows[["generator", "prompt"]].dropna()
+    return set(asked.loc[~asked["prompt"].isin(PROMPTS.values()), "generator"])
 
 
 def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:

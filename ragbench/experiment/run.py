@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,14 +37,14 @@ from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question
-from ragbench.retrieval.base import before, check_retriever
+from ragbench.retrieval.base import check_retriever
 from ragbench.retrieval.multiquery import dense_searches
 from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 
 BLOCK = 500  # questions whose rows are written together
 BLOCK_OF_ANSWERS = 50  # the same where models or functions answer or grade, in answers
-TASK = 50  # questions that another process is given at once
-STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
+_TASK = 50  # questions that another process is given at once
+_STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 _JUDGED_FROM = 20  # prompts, before that share counts
 # Of `ragbench.llm.ask`, that an experiment may set.
 OPTIONS = ("retries", "deadline_s", "patience_s", "backoff_s", "num_predict", "on_miss", "progress")
@@ -59,8 +59,8 @@ _OF_GRADE = {name: f"judge_{name}" for name in _GRADED} | {"cut": "judge_answer_
 _NOT_META = ("topic", "relevant", "doc_ids", "supporting_facts", "claims", "long_answer")
 _WITHOUT_DOCUMENTS = {"context_tokens": 0, "hits": [], "retrieved": [], "chunks": []}
 
-Search = tuple[str, str, int]  # chunker, retriever, k
-Found = list[Hit] | Exception
+_Search = tuple[str, str, int]  # chunker, retriever, k
+_Found = list[Hit] | Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Cell:
     judge: str = NONE
 
     @property
-    def search(self) -> Search:
+    def search(self) -> _Search:
         """What is retrieved: (chunker, retriever, k)."""
         return (self.chunker, self.retriever, self.k)
 
@@ -156,50 +156,50 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
         judges: dict[Cell, list[str]] = {}  # of each answer
         for cell in run.experiment.cells(name):
             judges.setdefault(replace(cell, judge=NONE), []).append(cell.judge)
-        answers = sum(len(names) for cell, names in judges.items() if cell.generator != NONE)
-        size = max(1, BLOCK_OF_ANSWERS // answers) if answers else BLOCK
         relevant = judgements(data)
-        for start in range(0, len(data.questions), size):
-            questions = {question.id: question for question in data.questions[start : start + size]}
+        for questions in _blocks(data, run.experiment.cells(name)):
             rows = _retrieve(run, list(judges), list(questions.values()))
             _answer(run, questions, rows)
             graded = []
             for row, names in zip(rows, itertools.cycle(judges.values()), strict=False):
                 row.relevant = relevant.get(row.question_id)
-                graded += [replace(row, judge=judge) for judge in names]
+                row.judge = names[0]
+                graded += [row, *(replace(row, judge=judge) for judge in names[1:])]
             _grade(run, questions, graded)
             yield graded
+
+
+def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question]]:
+    """Yield the questions of each block, by id."""
+    answers = sum(cell.generator != NONE for cell in cells)
+    size = max(1, BLOCK_OF_ANSWERS // answers) if answers else BLOCK
+    for start in range(0, len(data.questions), size):
+        yield {question.id: question for question in data.questions[start : start + size]}
 
 
 # -- search, cut and score
 
 
 def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
-    """Search for a block of questions, each search once, and cut what was found at every N."""
+    """_Search for a block of questions, each search once, and cut what was found at every N."""
     experiment = run.experiment
-    budgets: dict[Search, list[int]] = {}
-    for cell in cells:
-        if cell.N:
-            budgets.setdefault(cell.search, []).append(cell.N)
     contexts = {}
-    for search, values in budgets.items():
+    for search in dict.fromkeys(cell.search for cell in cells if cell.N):
         chunker, retriever, k = search
         found = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
-        cut = (sorted(set(values)), experiment.tokenizer, experiment.begin_token, experiment.match)
+        budgets = sorted({cell.N for cell in cells if cell.search == search})
+        cut = (budgets, experiment.tokenizer, experiment.begin_token, experiment.match)
         work = functools.partial(_contexts, cut=cut)
-        contexts[search] = list(run.pool.map(work, questions, found, chunksize=TASK))
+        contexts[search] = list(run.pool.map(work, questions, found, chunksize=_TASK))
     rows = []
     for place, question in enumerate(questions):
         for cell in cells:
-            row = _row(question, cell)
-            rows.append(row)
-            row.update(contexts[cell.search][place][cell.N] if cell.N else _WITHOUT_DOCUMENTS)
-            if cell.generator == NONE and max(budgets[cell.search]) > cell.N:
-                row.chunks = None  # nobody reads it, and it is the beginning of the largest one
+            context = contexts[cell.search][place] if cell.N else {0: _WITHOUT_DOCUMENTS}
+            rows.append(_row(question, cell, context))
     return rows
 
 
-def _search(engine: Any, questions: Sequence[Question], k: int) -> list[Found]:
+def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Found]:
     """Return hits by question, or the error of one whose search fails: the others have hits."""
     try:
         return list(engine.search([question.text for question in questions], k))
@@ -210,13 +210,13 @@ def _search(engine: Any, questions: Sequence[Question], k: int) -> list[Found]:
         return [_search(engine, [question], k)[0] for question in questions]
 
 
-def _row(question: Question, cell: Cell) -> Row:
+def _row(question: Question, cell: Cell, context: Mapping[int, dict[str, Any]]) -> Row:
     own = {
         name: value
         for name, value in question.meta.items()
         if name not in _NOT_META and isinstance(value, str | int | float)
     }
-    return Row(
+    row = Row(
         cell.data,
         question.id,
         *cell.search,
@@ -231,6 +231,10 @@ def _row(question: Question, cell: Cell) -> Row:
         references=list(question.references),
         meta=own,
     )
+    row.update(context[cell.N])
+    if cell.generator == NONE and max(context) > cell.N:
+        row.chunks = None  # nobody reads it, and it is the beginning of the largest one
+    return row
 
 
 @functools.lru_cache(maxsize=4)
@@ -239,47 +243,55 @@ def _offsets(tokenizer: Any) -> TokenOffsets:
     return TokenOffsets(tokenizer)
 
 
-def _failed(step: str, error: Exception) -> dict[str, str]:
-    kind = getattr(error, "kind", type(error).__name__)
-    return {"status": "failed", "error_step": step, "error_kind": kind, "error": str(error)}
-
-
 def _contexts(
-    question: Question, found: Found, *, cut: tuple[Sequence[int], Any, bool, str]
+    question: Question, found: _Found, *, cut: tuple[Sequence[int], Any, bool, str]
 ) -> dict[int, dict[str, Any]]:
-    """Cut the joined hits at every N and score all contexts in one pass: a task of an executor.
+    """Return by N what a row says of its context, or of the failure to get one: a task of an
+    executor.
 
-    Return by N what a row says of its context, or of the failure to get one. ``cut`` : values of N,
-    tokenizer, whether its begin token counts, match.
+    ``cut`` : values of N, tokenizer, whether its begin token counts, match.
     """
-    budgets, tokenizer, begin_token, match = cut
     try:
         if isinstance(found, Exception):
             raise found
-        chunks = [hit.chunk for hit in found]
-        texts = [chunk.text for chunk in chunks]
-        offsets = _offsets(tokenizer)
-        ends = joined_cutoffs(texts, budgets, offsets, begin_token)
-        references = [list(question.references)]
-        (scores,) = ir_score_table(
-            references, [" ".join(texts)], budgets, match=match, positions=ends[None, :], threads=1
-        )
-        all_tokens = offsets.joined_ends(texts, max(budgets)).size
+        return _cut(question, found, *cut)
     except Exception as error:
         end_on_full_disk(error)
-        return dict.fromkeys(budgets, _failed("retrieve", error))
+        kind = getattr(error, "kind", type(error).__name__)
+        failed = {"status": "failed", "error_step": "retrieve", "error_kind": kind}
+        return dict.fromkeys(cut[0], failed | {"error": str(error)})
+
+
+def _cut(
+    question: Question,
+    hits: list[Hit],
+    budgets: Sequence[int],
+    tokenizer: Any,
+    begin_token: bool,
+    match: str,
+) -> dict[int, dict[str, Any]]:
+    """Cut the joined hits at every N and score all contexts in one pass."""
+    texts = [hit.chunk.text for hit in hits]
+    offsets = _offsets(tokenizer)
+    ends = joined_cutoffs(texts, budgets, offsets, begin_token)
+    scoring = {"match": match, "positions": ends[None, :], "threads": 1}
+    (scores,) = ir_score_table([[*question.references]], [" ".join(texts)], budgets, **scoring)
+    all_tokens = offsets.joined_ends(texts, max(budgets)).size
     of_search = {
-        "hits": [chunk.id for chunk in chunks],
-        "retrieved": [chunk.doc_id for chunk in chunks],
-        "zero_hits": sum(hit.score == 0 for hit in found),
+        "hits": [hit.chunk.id for hit in hits],
+        "retrieved": [hit.chunk.doc_id for hit in hits],
+        "zero_hits": sum(hit.score == 0 for hit in hits),
     }
+    # one space stands between two chunks
+    starts = [0, *itertools.accumulate(len(text) + 1 for text in texts)]
+    placed = list(zip(texts, starts, strict=False))
     contexts = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         contexts[n] = {
             **of_search,
             "ir_score": score,
             "context_tokens": int(min(n - begin_token, all_tokens)),
-            "chunks": [chunk.text for chunk in before(end, chunks)],
+            "chunks": [text[: end - start] for text, start in placed if start < end],
         }
     return contexts
 
@@ -330,27 +342,37 @@ def _take_answer(row: Row, answer: Answer) -> None:
 
 def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> None:
     """Let models and objects grade; answers of different generators are not shown together."""
-    experiment = run.experiment
-    for name, generator in itertools.product(experiment.judge, experiment.generator):
-        judge = experiment.judge[name]
+    for name, generator in itertools.product(run.experiment.judge, run.experiment.generator):
         place = (name, generator, "ok")
         waiting = [row for row in rows if (row.judge, row.generator, row.status) == place]
-        answers = [_as_answer(row) for row in waiting]
         model = run.models.get(("judge", name))
-        if model is None:
-            asked = [questions[row.question_id] for row in waiting]
-            grades = run.pool.map(functools.partial(_grade_by_object, name, judge), asked, answers)
-        else:
-            shown = {key: getattr(experiment, key) for key in ("per_prompt", "order", "max_chars")}
-            options = shown | run.options | {"cassette": run.cassette}
-            grades = grade(judge, [*questions.values()], answers, **options)
-        for row, verdict in zip(waiting, grades, strict=True):
+        ask = _grade_by_objects if model is None else _grade_by_model
+        for row, verdict in zip(waiting, ask(run, name, questions, waiting), strict=True):
             _take_grade(row, verdict)
             if model is not None:
                 row.take(model.row(), {key: f"judge_{key}" for key in model.row()})
                 row.judge_prompt_sha256 = prompt_hash(PROMPT)
         if model is not None:
             _count(run, "grade", waiting)
+
+
+def _grade_by_objects(
+    run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
+) -> Iterable[Grade]:
+    asked = [questions[row.question_id] for row in rows]
+    work = functools.partial(_grade_by_object, name, run.experiment.judge[name])
+    return run.pool.map(work, asked, map(_as_answer, rows))
+
+
+def _grade_by_model(
+    run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
+) -> Iterable[Grade]:
+    names = ("per_prompt", "order", "max_chars")
+    options = {key: getattr(run.experiment, key) for key in names} | run.options
+    answers = [_as_answer(row) for row in rows]
+    asked = list(questions.values())
+    judge = run.experiment.judge[name]
+    return grade(judge, asked, answers, cassette=run.cassette, **options)
 
 
 def _as_answer(row: Row) -> Answer:
@@ -391,12 +413,12 @@ def _count(run: Run, step: str, rows: Sequence[Row]) -> None:
     lost = [row.error for row in rows if row.error_kind and row.error_kind not in _UNUSABLE]
     run.asked += len(rows)
     run.lost += len(lost)
-    bearable = STOP_AFTER * run.asked if run.asked >= _JUDGED_FROM else run.asked - 1
+    bearable = _STOP_AFTER * run.asked if run.asked >= _JUDGED_FROM else run.asked - 1
     if lost and run.lost > bearable:
         got = f"{run.lost} of {run.asked} prompts failed at the server ({step})"
         do = "see to the server, then run again: recorded replies are not asked for again"
         last = lost[-1].splitlines()[0]
-        raise ModelError(f"{got}; the last: {last}", f"at most {STOP_AFTER:.0%}", do)
+        raise ModelError(f"{got}; the last: {last}", f"at most {_STOP_AFTER:.0%}", do)
 
 
 # -- the whole
@@ -410,20 +432,19 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run.meet_models()
         run.build()
         run.embed()
-        total = run.count()
         executor_name = type(executor).__name__ if executor else "threads"
-        files = manifests.RunFiles(experiment.home, _describe(run), total, executor_name)
+        files = manifests.RunFiles(experiment.home, _describe(run), run.count(), executor_name)
         run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
         run.kept = KeptAnswers(experiment.home)
         rows: list[Row] = []
         try:
-            with tqdm(total=total, unit="row", disable=not progress) as bar:
+            with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
                 for block in make_rows(run):
                     files.write(block)
                     rows += block
                     bar.update(len(block))
         finally:
-            run.kept.close(whole=len(rows) == total)
+            run.kept.close(whole=len(rows) == files.rows)
             if executor is None:
                 run.pool.shutdown(wait=False, cancel_futures=True)
             _note_windows(run, files.manifest["axes"])
