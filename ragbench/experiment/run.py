@@ -181,7 +181,7 @@ def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question
 
 
 def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
-    """_Search for a block of questions, each search once, and cut what was found at every N."""
+    """Search for a block of questions, each search once, and cut what was found at every N."""
     experiment = run.experiment
     contexts = {}
     for search in dict.fromkeys(cell.search for cell in cells if cell.N):
