@@ -89,8 +89,7 @@ def ppi_mean(
     if _as_weight(weight) == "tuned":
         shared = np.cov(human, judge)[0, 1] if n > 1 else 0.0
         weight = _best_weight(shared, (1 + n / N) * f.var())
-    seen = np.concatenate([human, f])
-    is_share = np.isin(human, (0, 1)).all() and seen.min() == 0 and seen.max() == 1
+    is_share = _is_share(human, f)
     (interval,) = ppi_shares(
         np.concatenate([human, np.full(N, np.nan)])[:, None],
         f[:, None],
@@ -105,6 +104,12 @@ def ppi_mean(
         return without_bounds(interval.estimate, n, missing, level)
     method = T if interval.method == T_CLUSTERS else interval.method
     return replace(interval, n_missing=missing, clusters=0, effective=float("nan"), method=method)
+
+
+def _is_share(human: np.ndarray, f: np.ndarray) -> bool:
+    """Whether labels are 0 and 1, and the judge within them; both occur."""
+    seen = np.concatenate([human, f])
+    return bool(np.isin(human, (0, 1)).all() and seen.min() == 0 and seen.max() == 1)
 
 
 def _as_weight(weight: Weight) -> Weight:
