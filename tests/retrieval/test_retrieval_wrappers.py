@@ -231,6 +231,8 @@ def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
     assert one.asked[-1][1] == 100
     assert ids(Hybrid([one], depth=1).search(["q"], 1)[0]) == ["z"]
     assert one.asked[-1][1] == 1
+    # at least k are asked for
+    assert ids(Hybrid([one], depth=1).search(["q"], 2)[0]) == ["z", "a"]
 
 
 def test_hybrid_refuses_one_id_for_two_texts():
