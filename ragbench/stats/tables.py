@@ -161,7 +161,7 @@ def _together(rows: pd.DataFrame, groups: str | None) -> pd.Series | None:
 
 def compare(
     rows: pd.DataFrame,
-    system: str,
+    system: str | Sequence[str],
     measure: str,
     *,
     by: str | Sequence[str] = (),
@@ -175,7 +175,7 @@ def compare(
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
-    system : the column that names the system.
+    system : the column that names the system, or several, whose values are joined: "small, BM25".
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : which questions stand or fall together, and are resampled and flipped together: see
@@ -189,8 +189,12 @@ def compare(
         do = "compare one measure at a time, or several by rb.compare_scores(table, columns)"
         raise ConfigError(f"measure is {measure!r}", "the name of one column", do)
     by = _several(by)
+    columns = _several(system)
     rows = with_measures(rows, [measure])
-    check_known("column", [*by, system, measure, "question_id"], rows.columns)
+    check_known("column", [*by, *columns, measure, "question_id"], rows.columns)
+    system = ", ".join(columns)
+    if len(columns) > 1:
+        rows = rows.assign(**{system: rows[columns].astype(str).agg(", ".join, axis=1)})
     check_known("system", itertools.chain(*(pairs or ())), rows[system].unique())
     scores = {}
     groups = {}
