@@ -176,10 +176,11 @@ class _Manifest(BaseModel):
     """What is read again from a manifest, with its types."""
 
     name: str = ""
-    grid: dict[str, list[str]] = {}
+    grid: dict[str, list[str]]
+    machine: dict[str, Any]
     axes: dict[str, dict[str, dict[str, Any]]] = {}
     chunkers: dict[str, dict[str, Any]] = {}
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any]
     prompts: dict[str, str] = {}
     seeds: dict[str, int | None] = {}
     packages: dict[str, str] = {}
