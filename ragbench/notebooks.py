@@ -262,6 +262,7 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
         got = f"{target} is there already"
         raise ConfigError(got, "the name of a new or empty folder", "choose another name")
     try:
+        target.mkdir(exist_ok=True)
         shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     except OSError as error:
         got = f"{target} cannot be made: {error}"
