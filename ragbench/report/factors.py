@@ -139,7 +139,7 @@ def factor_sentence(factor: str, table: pd.DataFrame) -> str:
         shown = part.loc[part["p_holm"] < 0.05, "difference"]
         ahead = {a: (shown > 0).sum(), b: (shown <= 0).sum()}
         counts = [f"{name} higher in {count}" for name, count in ahead.items() if count]
-        words = ", ".join(counts) or "no difference shown"
+        words = ", ".join(counts) or "no difference shown in any"
         parts.append(f"{a} against {b}: {words} of {len(part)}")
     return f"{FACTORS[factor]}: {'; '.join(parts)}"
 

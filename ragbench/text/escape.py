@@ -1,8 +1,8 @@
 """Write a text so that its medium shows it as it is: one function per medium, called where the text
 is written.
 
-HTML is escaped by jinja (``report.export``) and by ``html.escape`` (widgets); figures take no text
-for a formula, see `ragbench.plots.open_figure`.
+HTML is escaped by ``html.escape`` (widgets); figures take no text for a formula, see
+`ragbench.plots.open_figure`.
 """
 
 from __future__ import annotations
@@ -66,16 +66,3 @@ def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
             texts = [quoted(value) for value in frame.iloc[:, place]]
             safe.isetitem(place, pd.Series(texts, frame.index, dtype=object))
     return safe
-
-
-def from_csv(text: Any) -> Any:
-    """Take the quote away that `in_csv` put.
-
-    >>> from_csv("'=a"), from_csv("'tis"), from_csv("a")
-    ('=a', "'tis", 'a')
-    """
-    return (
-        text[1:]
-        if isinstance(text, str) and text[:1] == "'" and text[1:].startswith(_FORMULA)
-        else text
-    )
