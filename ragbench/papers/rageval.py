@@ -38,7 +38,7 @@ from ragbench.metrics.keypoints import VERDICTS, answer_rouge_l, passage_table
 from ragbench.records import Answer, Chunk, Dataset, Document, Question
 from ragbench.retrieval import make_retriever
 from ragbench.retrieval.text import jieba_words
-from ragbench.text.tokens import truncate
+from ragbench.text.tokens import TokenOffsets, truncate
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
 _NEW_TOKENS = 256  # section 5.1
@@ -156,7 +156,9 @@ def bm25(
 
 def cut_queries(queries: Sequence[str]) -> list[str]:
     """Cut queries to their first 128 WordPiece tokens (section 5.1)."""
-    return [truncate(query, _QUERY_TOKENS) for query in queries]
+    tokens = TokenOffsets()
+    tokens.warm(queries)
+    return [truncate(query, _QUERY_TOKENS, tokens) for query in queries]
 
 
 def retrieval_rows(

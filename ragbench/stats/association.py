@@ -48,6 +48,9 @@ def correlation(
     check_known("method", [method], _METHODS)
     (x, y), present = as_complete(x=x, y=y)
     index, n_groups = group_index(groups, present.size, present)
+    if method == "spearman":  # ranks need the order alone: found once, not in every resample
+        x = np.unique(x, return_inverse=True)[1]
+        y = np.unique(y, return_inverse=True)[1]
     compute = _METHODS[method]
     clusters = None if groups is None else index
     interval = without_bounds(compute(x, y), x.size, present.size - x.size, level, clusters)
@@ -68,9 +71,13 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:
-    from scipy.stats import rankdata  # slow to import
+    return _pearson(_ranks(x), _ranks(y))
 
-    return _pearson(rankdata(x), rankdata(y))
+
+def _ranks(order: np.ndarray) -> np.ndarray:
+    """Rank from 1, equal values the mean of their ranks; ``order`` are whole numbers from 0."""
+    counts = np.bincount(order)
+    return (np.cumsum(counts) - (counts - 1) / 2)[order]
 
 
 def _kendall(x: np.ndarray, y: np.ndarray) -> float:
