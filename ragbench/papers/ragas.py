@@ -123,6 +123,21 @@ def baseline_scores(
     return {name: pd.DataFrame(table) for name, table in tables.items()}, ranked.position_bias
 
 
+_AGREEMENT = (
+    "source",
+    "dimension",
+    "agreement",
+    "low",
+    "high",
+    "at_random",
+    "wins",
+    "ties",
+    "losses",
+    "n",
+    "unscored",
+)
+
+
 def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 0) -> pd.DataFrame:
     """Turn tables of pairs by (source, dimension), with the columns better and worse, into rows of
     Table 1.
@@ -155,4 +170,4 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
                 "unscored": expected.n_missing,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=_AGREEMENT)

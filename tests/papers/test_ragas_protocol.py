@@ -348,4 +348,6 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     assert math.isnan(row["published"])
     assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)
     assert "not with people" in row["note"]
-    assert agreement_table({}).empty
+    none = agreement_table({})
+    assert none.empty
+    assert {"source", "agreement"} <= {*none}  # a page without the data picks columns of it
