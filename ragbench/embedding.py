@@ -192,7 +192,7 @@ class OllamaEmbedder(_Arrays):
         if len(texts) > 1:  # the server does not say which
             return [vector for text in texts for vector in self._vectors([text])]
         got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-        raise self._failure("truncated", got)
+        raise self._failure("truncated", got, text=texts[0])
 
     def _name_and_digest(self) -> str:
         from ragbench.llm.models import full_name
@@ -226,11 +226,11 @@ class OllamaEmbedder(_Arrays):
             detail = f"{type(error).__name__}: {str(error)[:200]}"
         raise self._failure(kind, detail)
 
-    def _failure(self, kind: str, detail: str, do: str = "") -> ModelError:
+    def _failure(self, kind: str, detail: str, **about: Any) -> ModelError:
         from ragbench.llm.failures import failure
 
         where = self._host.partition("//")[2]
-        return failure(kind, detail, where, f"ollama:{self.name}", do=do or _DO.get(kind, ""))
+        return failure(kind, detail, where, f"ollama:{self.name}", do=_DO.get(kind, ""), **about)
 
 
 def _require_texts(texts: Sequence[str]) -> None:

@@ -425,6 +425,14 @@ def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(monkeypatch, reply
     assert len(requests(server)) == {"busy": 3, "truncated": 3}.get(kind, 1)
 
 
+def test_a_chunk_that_is_too_long_is_named_by_its_id(tmp_path):
+    chunks = [Chunk("a", "fine", "d"), Chunk("the-one", "a long text", "d")]
+    with served(too_long) as server:
+        embedder = CachedEmbeddings(OllamaEmbedder("letters", server.url), folder=tmp_path)
+        with pytest.raises(ModelError, match=r"chunk 'the-one': (?s:.)*too long(?s:.)*smaller"):
+            Dense(chunks, embedder).search(["fine"], 1)
+
+
 def test_a_model_or_server_that_is_not_there_is_said_before_any_vector_is_asked_for():
     missing = pytest.raises(ModelError, match=r"not among letters(?s:.)*ollama pull bge-m3")
     with served() as server, missing:

@@ -73,7 +73,14 @@ class Dense(Index):
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
-            self._vectors = _unit(as_array(self.embedder, self.texts))
+            try:
+                self._vectors = _unit(as_array(self.embedder, self.texts))
+            except ModelError as error:
+                text = getattr(error, "text", None)  # that is too long, without the chunk's name
+                if text not in self.texts:
+                    raise
+                got = f"chunk {self._chunks[self.texts.index(text)].id!r}: {error.got}"
+                raise ModelError(got, error.expected, error.do) from None
         return self._vectors
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
