@@ -47,7 +47,7 @@ KINDS = {
 START_OLLAMA = (
     "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
 )
-# What helps where these words are seen: a failure's usual remedy would not.
+# What helps where a server refuses with these words: a failure's usual remedy would not.
 _REMEDIES = {
     "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to a file with the server's certificate",
     "max_completion_tokens": "pass extra_body={'max_tokens': None}",
@@ -113,7 +113,8 @@ def failure(
             "no_model": f"ollama pull {name}",
         }
         usual = remedies.get(kind, usual)
-    helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
+    refused = kind == "down" or (kind == "unusable" and about.get("status"))
+    helps = [remedy for words, remedy in _REMEDIES.items() if refused and words in detail]
     got = redact(f"{source}: {detail}" if source else detail, secrets)
     about |= {"kind": kind, "host": host, "model": model, "raw": _hide(raw, secrets)}
     return CallError(got, expected, redact(do or "; ".join(helps) or usual, secrets), **about)

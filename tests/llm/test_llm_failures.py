@@ -266,3 +266,10 @@ def test_secrets_of_headers_and_bodies_are_found():
         "extra_body": {"api_key": "q9w8e7r6t5z4u3i2"},
     }
     assert set(secret_strings(fields)) == {"a1b2c3d4e5f6g7h8", "q9w8e7r6t5z4u3i2"}
+
+
+def test_a_remedy_for_a_refused_parameter_is_not_given_for_a_reply_or_a_window():
+    replied = failure("unusable", "after one repair try: temperature: Field required")
+    window = failure("truncated", "'max_completion_tokens' is too large: 9000", status=400)
+    assert "pass temperature" not in replied.do
+    assert "extra_body" not in window.do
