@@ -78,11 +78,13 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         request = self._completed(request, request.read())
         request.extensions["trace"] = self._note_connection
         response = self._inner.handle_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
+        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
         busy = response.status_code in (429, 503)
         if busy and request.url.path.startswith("/api/"):  # the client of Ollama drops the headers
             words = response.read().decode("utf-8", "replace")
             raise httpx.HTTPStatusError(words, request=request, response=response)
-        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
