@@ -13,7 +13,7 @@ from ragbench.llm.endpoints import Endpoint, endpoint_of
 from ragbench.llm.reply import Usage
 
 _LATEST = 20  # recorded replies of a step, whose speed is taken
-LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
+_LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,10 @@ class Plan:
         return iter(self.steps)
 
     def __getitem__(self, name: str) -> PlannedStep:
-        return {step.name: step for step in self.steps}[name]
+        steps = {step.name: step for step in self.steps}
+        if name not in steps:
+            raise KeyError(f"{name!r}; the plan has: {', '.join(steps)}")
+        return steps[name]
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
@@ -121,7 +124,7 @@ def plan(
         if endpoint is not None:
             known = _recorded(endpoint, cassette, name) if recorded is None else recorded
             cached = min(count, known)
-            timed = _timed(endpoint, cassette, name) or _timed(endpoint, cassette, "%")
+            timed = _timed(endpoint, cassette, name) or _timed(endpoint, cassette, None)
             if timed is not None:
                 seconds = timed[0]
                 basis = timed[1]
@@ -130,7 +133,7 @@ def plan(
     return Plan(tuple(steps))
 
 
-_OF_STEP = "FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND step LIKE ?"
+_OF_STEP = "FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND step = coalesce(?, step)"
 
 
 def _recorded(endpoint: Endpoint, tape: Cassette, step: str) -> int:
@@ -146,11 +149,11 @@ def _without_bound(endpoint: Endpoint, options: dict[str, Any]) -> dict[str, Any
     if endpoint.num_predict is not None:
         return options
     flat = {**options, **options.get("options", {})}
-    return {k: v for k, v in flat.items() if k not in ("options", *LIMITS_OF_TOKENS)}
+    return {k: v for k, v in flat.items() if k not in ("options", *_LIMITS_OF_TOKENS)}
 
 
-def _timed(endpoint: Endpoint, tape: Cassette, step: str) -> tuple[float, str] | None:
-    """Return the seconds of a call of a step ("%": of any), and what they rest on."""
+def _timed(endpoint: Endpoint, tape: Cassette, step: str | None) -> tuple[float, str] | None:
+    """Return the seconds of a call of a step (None: of any), and what they rest on."""
     of_step = (endpoint.provider, endpoint.name, step)
     rows = tape.rows(f"SELECT answer {_OF_STEP} ORDER BY rowid DESC LIMIT {_LATEST}", of_step)
     latest = [json.loads(answer) for (answer,) in rows]
@@ -163,7 +166,9 @@ def _timed(endpoint: Endpoint, tape: Cassette, step: str) -> tuple[float, str] |
     return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
 
 
-def _by_tokens(used: Usage, tape: Cassette, of_step: tuple[str, ...]) -> tuple[float, str] | None:
+def _by_tokens(
+    used: Usage, tape: Cassette, of_step: tuple[str | None, ...]
+) -> tuple[float, str] | None:
     """Return the seconds of the mean tokens of a step at the speed of some replies."""
     known = (used.prompt_tokens, used.prompt_seconds, used.output_tokens, used.output_seconds)
     if not all(known) or used.uncounted:

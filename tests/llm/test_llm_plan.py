@@ -8,7 +8,7 @@ import math
 import pytest
 from pydantic import BaseModel
 
-from ragbench.llm import Plan, Usage, plan
+from ragbench.llm import Cassette, Plan, Usage, ask, plan
 from ragbench.papers.thesis import steps
 
 
@@ -42,7 +42,7 @@ def test_plans_are_added_by_step_and_asked_by_name():
     assert isinstance(both, Plan)
     long = str(plan({"a step with a long name": 3, "b": 4})).splitlines()
     assert len({len(line) for line in long}) == 1  # the columns stand below their heads
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="the plan has: a, b"):
         both["c"]
 
 
@@ -64,3 +64,15 @@ def test_usage_adds_up():
     for usage in (a, Usage(), both):
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
     assert Usage.from_dict(a.to_dict() | {"cost": None}) == a  # as older cassettes have it
+
+
+def test_a_plan_makes_no_call_and_an_unrecorded_step_takes_the_time_of_the_others(tmp_path, fake):
+    model = fake.model()
+    cassette = Cassette(tmp_path / "c.sqlite")
+    ask(model, [f"question {n}" for n in range(7)], cassette=cassette, step="grading")
+    seen = len(fake.calls)
+    made = plan({"grading": 10, "generation": 5, "GRADING": 1, "gradin_": 1}, model, cassette)
+    assert len(fake.calls) == seen
+    assert [(step.cached, step.remaining) for step in made] == [(7, 3), (0, 5), (0, 1), (0, 1)]
+    assert made["generation"].seconds / 5 == pytest.approx(made["grading"].seconds / 3)
+    assert plan({"grading": 7}, model, cassette).total.seconds == 0
