@@ -96,18 +96,17 @@ def json_values(text: str) -> list[str]:
     decoder = json.JSONDecoder()
     values: list[str] = []
     end = 0
-    for start in islice(re.finditer(r"[{\[]", text), _MOST_STARTS):
-        if start.start() < end:
-            continue
+    outside = (mark.start() for mark in re.finditer(r"[{\[]", text) if mark.start() >= end)
+    for start in islice(outside, _MOST_STARTS):
         try:
-            _, end = decoder.raw_decode(text, start.start())
+            _, end = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
                 break
         except (RecursionError, ValueError):  # too deep, or a number of thousands of digits
             continue
         else:
-            values.append(text[start.start() : end])
+            values.append(text[start:end])
     return values
 
 

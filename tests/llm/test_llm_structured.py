@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 from fake_ollama import FakeOllama, Fault
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
@@ -78,6 +78,22 @@ def test_anything_else_is_named_and_never_guessed(text, words):
 def test_no_value_is_taken_from_inside_a_value_that_breaks_off():
     assert json_values('x {"a": [1, 2], "b": {"label": "covered"}') == []
     assert json_values('[1, 2] and {"a": 3}') == ["[1, 2]", '{"a": 3}']
+
+
+def test_brackets_inside_a_value_are_no_openings_that_count():
+    many = json.dumps([[n] for n in range(300)])
+    assert json_values(f"{many} or [1]") == [many, "[1]"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60).filter(lambda s: not set(s) & set("[{")))
+@example("<think>", "</think>")
+def test_reading_never_raises_and_never_invents(before, after):
+    verdict, found, problem = read_reply(before + GOOD + after, Verdict)
+    assert (verdict is None) == bool(problem)
+    if verdict is not None:
+        assert found in before + GOOD + after
+        assert json.loads(found)["label"] == verdict.label
 
 
 @settings(max_examples=100, deadline=None)
@@ -149,6 +165,7 @@ def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad, then):
     assert reply.ok == (then == GOOD)
     if not reply.ok:
         assert reply.error.kind == "unusable"
+        assert "no complete JSON value" in str(reply.error)
         assert reply.raw == reply.text == "still none"
 
 
@@ -212,6 +229,16 @@ def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
     assert reply.error.kind == "unusable"
     assert "3 items" in str(reply.error)
     assert reply.raw == wrong
+
+
+def test_label_schema_tells_the_server_how_many():
+    schema = label_schema(3, ("yes", "no")).model_json_schema()
+    assert (
+        schema["properties"]["labels"]["minItems"]
+        == schema["properties"]["labels"]["maxItems"]
+        == 3
+    )
+    assert label_schema(3, ("yes", "no")) is label_schema(3, ("yes", "no"))
 
 
 def test_each_prompt_may_have_its_own_schema():
