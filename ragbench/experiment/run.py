@@ -402,7 +402,7 @@ def _take_grade(row: Row, verdict: Grade) -> None:
         row.judge_raw = verdict.raw or None
         row.fail("grade", verdict.meta["error"], verdict.meta["detail"])
     elif isinstance(verdict.value, bool) or verdict.value not in tuple(GRADES):
-        got = f"{row.judge!r} gave {verdict.value!r}, none of the grades {[*GRADES]}"
+        got = f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*GRADES]}"
         row.fail("grade", "invalid", got)
     else:
         row.grade = int(verdict.value)

@@ -278,7 +278,10 @@ class _OllamaEndpoint(Endpoint):
         try:
             entries = {full_name(one["model"]): one for one in self._say("/api/tags")["models"]}
         except Exception as error:
-            raise self.named(error) from None
+            named = self.named(error)
+            if named.status in (404, 405):
+                return ""  # something in front of the server lets only the chat through
+            raise named from None
         if self.name not in entries:
             served = ", ".join(sorted(entries)) or "none"
             raise self.fail("no_model", f"the server does not have this model; it has: {served}")

@@ -122,6 +122,10 @@ def chat_model(
     if not name:
         do = "say which model, for example 'ollama:llama3:8b'"
         raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
+    for limit in ("deadline_s", "num_ctx"):
+        if limits[limit] is not None and not limits[limit] > 0:
+            do = "leave it out for the default"
+            raise ConfigError(f"{limit}={limits[limit]}", "a number above 0", do)
     if provider != "openai":
         limits["num_ctx"] = num_ctx or NUM_CTX
     if provider == "ollama":

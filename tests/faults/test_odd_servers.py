@@ -98,6 +98,37 @@ def with_content(provider, content):
     return json.dumps(whole)
 
 
+def test_text_blocks_are_joined():
+    blocks = [
+        {"type": "text", "text": "El"},
+        {"type": "text", "text": "y."},
+        {"type": "reasoning", "text": "hm"},
+    ]
+    assert (
+        ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text
+        == "Ely."
+    )
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_of_which_only_the_chat_is_let_through_is_asked_and_has_an_empty_digest(status):
+    def handle(request):
+        chat = request.url.path == "/api/chat"
+        return httpx.Response(200 if chat else status, json=LINE)
+
+    (reply,) = ask(mocked(handle, MODELS["ollama"]), ["p"], **LIMITS)
+    assert (reply.ok, reply.digest) == (True, "")
+
+
+def test_a_server_that_still_loads_its_model_is_waited_for():
+    loading = [httpx.Response(503, json={"error": {"message": "Loading model"}})] * 2
+
+    def handle(request):
+        return loading.pop() if loading else httpx.Response(200, json=CHAT)
+
+    assert ask(mocked(handle), ["p"], **LIMITS)[0].ok
+
+
 ODD = {
     "deep": '{"choices": ' + "[" * 100_000,
     "deep and whole": "[" * 100_000 + "]" * 100_000,
@@ -270,7 +301,7 @@ class Odd:
         ("generator", value, f"the generator 'odd' gave {type(value).__name__}")
         for value in (None, 3, b"Ely", ["Ely"])
     ]
-    + [("judge", value, f"'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
+    + [("judge", value, f"the judge 'odd' gave {value!r}") for value in (0, 6, 4.5, True, "5")],
 )
 def test_a_generator_without_text_or_a_judge_without_grade_gives_a_failed_row(
     tmp_path, axis, value, words

@@ -166,6 +166,17 @@ def test_a_server_that_is_started_again_costs_no_reply():
     assert all(reply.ok for reply in replies)
 
 
+def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkeypatch):
+    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
+    with FakeOllama(latency_s=0.01) as fake:
+        fake.reply = at_call(12, fake.stop)
+        start = time.monotonic()
+        replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
+        assert time.monotonic() - start < 30
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"down"}
+    assert any(reply.ok for reply in replies)
+
+
 def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake, tmp_path):
     prompts = ["a", "a", "b"]
     assert not any(reply.cached for reply in ask(fake.model(), prompts))

@@ -220,6 +220,23 @@ def test_a_file_that_is_no_cassette_is_refused(tmp_path, mode):
         Cassette(tmp_path / "none.sqlite", mode="reply")
 
 
+def test_a_file_that_is_damaged_in_its_middle_gives_one_message(path):
+    keys = Keys("ollama", "m", "d", {})
+    with Cassette(path) as cassette:
+        for n in range(300):
+            asked = [{"role": "user", "content": f"{n} " * 50}]
+            cassette.put(
+                keys.key(asked), keys.request(asked), {"ok": True, "text": str(n), "usage": {}}
+            )
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 :] = b"x" * (len(content) // 2)
+    path.write_bytes(content)
+    cassette = Cassette(path, mode="replay")
+    for use in (cassette.verify, lambda: cassette.export(path)):
+        with pytest.raises(DataError, match=r"not readable as a cassette .*malformed"):
+            use()
+
+
 def test_a_read_only_folder_can_be_replayed_from(fake, recorded, path, tmp_path):
     recorded.close()
     assert os.listdir(tmp_path) == ["c.sqlite"]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 import ragbench as rb
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, ask, chat_model, model_name
+from ragbench.llm import CallError, Cassette, ask, chat_model, model_name
 from ragbench.llm.endpoints import window
 from ragbench.llm.models import split_address
 
@@ -137,6 +137,8 @@ def test_addresses_are_completed_and_user_and_password_taken_out(host, expected)
         ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
         ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),
         ("openai:gpt-4o-mini", {}, "OPENAI_API_KEY"),
+        ("ollama:m", {"deadline_s": 0}, "deadline_s=0"),
+        ("ollama:m", {"num_ctx": 0}, "num_ctx=0"),
         ("ollama:m", {"host": "ftp://x"}, "an address such as"),
         ("ollama:m", {"host": "http://u:secretpw@h:99999999"}, "host='h:99999999'"),
     ],
@@ -162,6 +164,13 @@ def test_a_plain_chat_ollama_gets_the_same_protection(fake):
     replies = ask(plain, ["p0", "p1", "p2"], retries=0)
     assert [reply.error and reply.error.kind for reply in replies] == [None, "server", None]
     assert fake.calls[0].headers["x-team"] == "rag"
+
+
+def test_a_copy_of_a_model_is_asked_with_its_own_options(fake):
+    model = fake.model()
+    ask(model, ["p"])
+    ask(model.model_copy(update={"seed": 5}), ["p"])
+    assert [call.body["options"]["seed"] for call in fake.calls] == [0, 5]
 
 
 # -- the OpenAI protocol
@@ -215,6 +224,15 @@ def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_pa
     (small,) = ask(fake.model("openai:made", num_ctx=304), ["word " * 300], cassette=path)
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
+
+
+def test_another_model_behind_the_same_port_is_known_by_the_digest_that_is_given(fake, tmp_path):
+    cassette = tmp_path / "c.sqlite"
+    ask(fake.model("openai:made", digest="small"), ["p"], cassette=cassette)
+    with pytest.raises(CallError, match="two digests under one name"):
+        ask(fake.model("openai:made", digest="large"), ["p", "q"], cassette=cassette)
+    assert len(fake.calls) == 1
+    assert ask(fake.model("openai:made"), ["p"])[0].digest == ""
 
 
 # -- any LangChain model
@@ -271,6 +289,13 @@ def test_other_models_are_recorded_by_their_options_without_secrets_and_addresse
     cassette.close()
     assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
     assert b"somewhere" not in (tmp_path / "c.sqlite").read_bytes()
+
+
+def test_structured_replies_of_other_models_are_validated_all_the_same():
+    good, bad = ask(Scripted(), ["json please", "plain"], schema=Word)
+    assert good.parsed == Word(word="json please")
+    # the repair prompt asks for JSON, and Scripted obeys that
+    assert (bad.error, bad.repairs) == (None, 1)
 
 
 def test_a_model_that_knows_structured_output_is_told_of_the_schema():

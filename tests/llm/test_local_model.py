@@ -4,6 +4,7 @@ a real llama.cpp.
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.experiment import Experiment
 from ragbench.llm import CallError, Cassette, Usage, ask, chat_model, local
+from ragbench.llm.endpoints import endpoint_of
 
 NUM_CTX = 2048
 
@@ -95,6 +97,37 @@ def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
         local.verify_smollm2()
 
 
+def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"GGUF and more")
+    assert "has sha256" in one_error(chat_model(f"gguf:{file}", digest="0" * 64))
+
+
+@pytest.mark.parametrize(("head", "said"), [(b"", 1), (b" tokenizer.chat_template", 0)])
+def test_a_model_file_without_a_chat_template_is_said(tmp_path, caplog, head, said):
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"GGUF" + head)
+    assert local.gguf(str(file)).readable() == file
+    assert caplog.text.count("some.gguf has no chat template") == said
+
+
+@pytest.mark.live
+def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
+    assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF")
+    monkeypatch.setattr(local, "smollm2", lambda: local.gguf(str(other)))
+    with pytest.raises(CallError, match=f"not {local.SMOLLM2_SHA256}"):
+        local.verify_smollm2()
+    assert "has sha256" in one_error(chat_model("smollm2"))
+
+
+def test_a_model_file_is_known_by_its_name_without_its_path(tmp_path):
+    endpoint = endpoint_of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
+    assert (endpoint.model, endpoint.num_ctx) == ("gguf:Some-Model", 8192)
+    assert str(tmp_path) not in json.dumps([endpoint.options, endpoint.model, endpoint.host])
+
+
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
     head = (
         "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: "
@@ -108,6 +141,24 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
 
 # -- the child process
 # -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+def test_equal_settings_share_one_server():
+    one = small()
+    same = small(temperature=0.5)
+    assert one.server is same.server
+
+
+@pytest.mark.live
+def test_the_child_imports_nothing_from_the_working_folder(tmp_path, monkeypatch):
+    for module in ("secrets", "json"):
+        (tmp_path / f"{module}.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    server = local.server_for(local.smollm2(), 77)
+    assert server.port()
+    server.stop()
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.live
@@ -125,6 +176,15 @@ def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
     if not outside.startswith("127."):
         with socket.socket() as other:
             assert other.connect_ex((outside, server.port())) != 0
+
+
+@pytest.mark.live
+def test_a_proxy_in_the_environment_is_not_asked(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    model = small(num_predict=4)
+    assert ask(model, ["Hi"], on_length="keep")[0].ok
+    assert model.invoke("Hi").content
+    assert "".join(chunk.content for chunk in model.stream("Hi"))
 
 
 SCRIPT = """

@@ -1,6 +1,7 @@
 """Prompt files: by id or by path, hashed, and filled without surprises."""
 
 import hashlib
+import json
 import re
 from importlib.resources import files
 
@@ -19,6 +20,12 @@ def test_every_prompt_that_ships_loads_and_has_a_field():
         assert text == text.strip()
         assert "{" in text
         assert prompt_hash(name) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_multi_query_prompts_ask_for_one_question_per_line():
+    for name in ("multiquery_perspectives", "multiquery_decomposition"):
+        assert "{question}" in load_prompt(name)
+        assert "line of its own" in load_prompt(name)
 
 
 def test_a_users_file_is_read_by_path_whatever_its_line_ends(tmp_path):
@@ -133,3 +140,31 @@ def test_the_grading_prompt_has_the_five_criteria_of_section_2_4_and_widens_none
     assert "(hallucination)" in texts[1]
     assert "incomplete" in texts[2]
     assert texts[3:] == ["fully incorrect (hallucination).", "fully correct."]
+
+
+@pytest.mark.parametrize(
+    "name", ["steps_statements", "steps_verdicts", "steps_questions", "steps_sentences"]
+)
+def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):
+    field, *rest = re.findall(r'object whose field "(\w+)"', load_prompt(name))
+    (shown,) = re.findall(r'^\{".+\}$', load_prompt(name), flags=re.M)
+    (value,) = json.loads(shown).items()
+    assert (rest, value[0]) == ([], field)
+    assert value[1]
+
+
+def test_ragchecker_prompts_ask_for_the_answer_between_tags_after_context_and_question():
+    for name in ("ragchecker_default", "ragchecker_optimised"):
+        places = [
+            sent(name).index(part)
+            for part in ("<context>", "{documents}", "</context>", "{query}", "<answer>")
+        ]
+        assert places == sorted(places)
+
+
+def test_rageval_keypoints_come_with_examples_in_both_languages_and_one_that_cannot_be_answered():
+    shown = re.findall(r'^\{".+\}$', load_prompt("rageval_keypoints"), flags=re.M)
+    points = [json.loads(text)["keypoints"] for text in shown]
+    assert all(3 <= len(own) <= 5 for own in points)
+    assert any("cannot be answered" in own[-1] for own in points)
+    assert any(re.search(r"[\u4e00-\u9fff]", own[0]) for own in points)
