@@ -226,9 +226,10 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     places = [path.parent if path.name == ROWS else path]
     for home in homes:
         places += [home / path, home / folder_name(str(run))]
-    for folder in places:
-        if (folder / ROWS).is_file():
-            return folder
+    with contextlib.suppress(OSError):  # a name too long for a file is no run
+        for folder in places:
+            if (folder / ROWS).is_file():
+                return folder
     runs = [sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}")) for home in homes]
     known = next(filter(None, runs), [])  # this folder's, before the checkout's
     expected = f"a folder with {ROWS}, or the name of a run: {', '.join(known) or 'there is none'}"

@@ -202,6 +202,12 @@ def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_no_run(name):
+    with pytest.raises(DataError, match="no run '"):
+        load_rows(name)
+
+
 # -- answers that ended at their limit of tokens
 # -----------------------------------------------------------------------
 
