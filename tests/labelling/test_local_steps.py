@@ -10,6 +10,7 @@ from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, SCHEMA, TEXTS
 from ragbench import datagen
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.experiment import Experiment
 from ragbench.labelling.claims import ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.preferences import gpt_ranking
@@ -23,6 +24,40 @@ pytestmark = pytest.mark.live
 
 def small(num_predict=60):
     return chat_model("smollm2", num_ctx=2048, num_predict=num_predict)
+
+
+EXPERIMENT = """
+name: small
+data: {minihop: {use: minihop, limit: 1}}
+chunker: {s: {use: token_chunks, size: 100, overlap: 0.2}}
+retriever: BM25
+k: 5
+N: [0, 100]
+generator: {small: {use: smollm2, num_ctx: 2048, num_predict: 24}}
+judge: {small: {use: smollm2, num_ctx: 2048, num_predict: 24}}
+folder: run
+"""
+
+
+def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text(EXPERIMENT)
+    planned = Experiment.from_yaml(path).plan()
+    rows = Experiment.from_yaml(path).run(progress=False)
+    assert len(rows) == 2
+    assert set(rows["model"]) == set(rows["judge_model"]) == {"gguf:SmolLM2-135M-Instruct.Q4_1"}
+    assert rows["digest"].str.startswith("b179c952").all()
+    assert rows["answer"].str.len().gt(0).all()
+    assert rows["finish"].isin(["stop", "length"]).all()
+    graded = rows["grade"].between(1, 5)
+    assert (graded | rows["error_kind"].isin(["unusable", "truncated"])).all()
+    assert {step.name: step.calls for step in planned.steps} == {
+        "retrieve": 1,
+        "generation": 2,
+        "grading": 2,
+    }
+    again = Experiment.from_yaml(path).run(progress=False)
+    assert again["answer"].tolist() == rows["answer"].tolist()
 
 
 def test_a_question_is_taken_apart_for_mlq_or_its_failure_is_told():
