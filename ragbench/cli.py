@@ -490,7 +490,7 @@ def _data_draft(
     print(f"\n{drafts.table().round(2).to_string()}\n\n{drafts}")
     if drafts.questions:
         print(f"{drafts.write(path)}: drafts, which nobody has read")
-        print("next: accept, edit or drop each in rb.widgets.LabellingTool, see docs/data.md")
+        print("next: accept or drop each in rb.widgets.LabellingTool, see docs/data.md")
 
 
 @_command("data generate")

@@ -75,9 +75,7 @@ def compare_scores(
 
 
 def format_comparison(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what `ragbench.report.tables.table` prints of a comparison: intervals in cells, whole
-    questions.
-    """
+    """Return what a page shows of a comparison: intervals in cells, whole questions."""
     return pd.DataFrame(
         {
             "first": table["a"],

@@ -163,7 +163,7 @@ def main() -> None:
     )
     with serving(arguments.folder or Path(cache), arguments.port, ollama) as address:
         print(f"{address} serves {', '.join(add_models(address))}; Ctrl-C ends it", flush=True)
-        print(f"try: ragbench doctor --model ollama:smollm2 --host {address}", flush=True)
+        print(f"try: OLLAMA_HOST={address} ragbench doctor --model ollama:smollm2", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 time.sleep(3600)

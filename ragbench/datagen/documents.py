@@ -22,7 +22,7 @@ from ragbench.datagen.parts import (
     Writer,
     field_list,
 )
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
 
 _MIN_FIELDS = 6
@@ -103,6 +103,8 @@ def make_configurations(
     Source: RAGEval, section 3.2, where rules make some values (dates, choices); here the model
     makes all.
     """
+    if documents < 1:
+        raise ConfigError(f"documents={documents!r}", "a whole number, at least 1")
     prompts = {}
     for number in range(documents):
         prompts[f"{schema.domain}-{number + 1:02d}"] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -112,7 +112,7 @@ class Drafts:
         return counts.rename(columns={"draft": "left"}).assign(share=counts["draft"] / asked)
 
     def write(self, path: str | Path) -> Path:
-        """Write the drafts as JSON lines for `ragbench.load_questions`, and return the path."""
+        """Write the drafts as JSON lines for `ragbench.data.load_questions`, and return the path."""
         return _write(self.questions, path)
 
 
@@ -131,7 +131,7 @@ def draft_questions(
 
     Parameters
     ----------
-    documents : a file or folder, see `ragbench.load_documents`, or ``Document`` records.
+    documents : a file or folder, see `ragbench.data.load_documents`, or ``Document`` records.
     model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
     per_document : drafts of each type about each document.
     seed : of the passage shown of a document that is longer than 20 sentences.
@@ -161,7 +161,7 @@ def draft_questions(
     faults |= _known_without_evidence(writer, sound)
     faults |= _answered_elsewhere(writer, sound, documents)
     drafts |= {draft.id: draft for draft in supported}
-    rows = _rows(list(drafts.values()), faults, writer.rejected)
+    rows = _rows(drafts.values(), faults, writer.rejected)
     left = rows.loc[rows["status"] == "draft", "id"]
     return Drafts(tuple(questions[name] for name in left), rows)
 
@@ -215,20 +215,15 @@ def _document_of(passage: str) -> str:
 
 
 def _rows(
-    drafts: Sequence[QRA], faults: Mapping[str, str], failures: Sequence[Rejected]
+    drafts: Iterable[QRA], faults: Mapping[str, str], failures: Sequence[Rejected]
 ) -> pd.DataFrame:
     """Return a row for each draft, with what became of it."""
     failed = {one.id: f"{one.reason}: {one.detail}".removesuffix(": ") for one in failures}
-    rows = pd.DataFrame(
-        {
-            "id": draft.id,
-            "type": draft.kind,
-            "question": draft.question,
-            "answer": draft.answer,
-            "references": tuple(reference.text for reference in draft.references),
-        }
-        for draft in drafts
-    )
+    records = []
+    for draft in drafts:
+        references = tuple(reference.text for reference in draft.references)
+        records.append((draft.id, draft.kind, draft.question, draft.answer, references))
+    rows = pd.DataFrame(records, columns=["id", "type", "question", "answer", "references"])
     is_of = [rows["id"].isin(list(names)) for names in (faults, failed)]
     rows["status"] = np.select(is_of, ["rejected", "failed"], "draft")
     reasons = failed | dict(faults)

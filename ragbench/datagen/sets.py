@@ -155,7 +155,7 @@ def write_set(generated: GeneratedSet, out: str | Path) -> Path:
 
 
 def question_lines(questions: Iterable[Question]) -> str:
-    """Write questions as JSON lines that `ragbench.load_questions` reads."""
+    """Write questions as JSON lines that `ragbench.data.load_questions` reads."""
     rows = []
     for question in questions:
         row = {

@@ -3,8 +3,7 @@
 
 `ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024);
 `make_checker` makes one by name. A checker of your own is an object with ``check_many``.
-RAGChecker's form, with three labels, is
-`ragbench.labelling.claims.check_claims`.
+RAGChecker's form, with three labels, is `ragbench.labelling.claims.check_claims`.
 """
 
 from __future__ import annotations

@@ -18,13 +18,7 @@ import pandas as pd
 from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import (
-    ItemStep,
-    LabelStep,
-    names_of,
-    one_label,
-    texts_schema,
-)
+from ragbench.labelling.asking import ItemStep, LabelStep, names_of, one_label, texts_schema
 from ragbench.labelling.graded_answers import SPLITS
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
@@ -240,18 +234,20 @@ def _claims_of(row: RagResult, check: str) -> tuple[Claim, ...] | None:
 
 
 def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
-    """Label the claims of each check; equal claims against an equal text are checked once."""
-    known: dict[Any, tuple[str, ...]] = {}
+    """Label the claims of each check; each different list is checked once, against its texts."""
+    texts_of: dict[Any, dict[str, None]] = defaultdict(dict)  # a dict keeps the order of texts
     for check in checks:
-        pair = (check.claims, check.text)
-        if pair in known or not check.claims:
-            continue
-        table = np.array(checker.check_many(list(check.claims), [check.text]), object)
-        if table.shape != (len(check.claims), 1):
+        if check.claims:
+            texts_of[check.claims][check.text] = None
+    known: dict[Any, tuple[str, ...]] = {}
+    for claims, texts in texts_of.items():
+        table = np.array(checker.check_many(list(claims), list(texts)), object)
+        if table.shape != (len(claims), len(texts)):
             got = f"labels of {checker!r} of shape {table.shape}"
-            expected = f"shape {(len(check.claims), 1)}: a row per claim, a column per text"
+            expected = f"shape {(len(claims), len(texts))}: a row per claim, a column per text"
             raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
-        known[pair] = tuple(table[:, 0])
+        for text, column in zip(texts, table.T, strict=True):
+            known[claims, text] = tuple(column)
     return [known.get((check.claims, check.text), ()) for check in checks]
 
 
@@ -285,9 +281,9 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     """Load the labelled claims over MiniHop: id, document (its title), claim, label, split, and the
     document's text.
 
-    ``first_label`` and ``second_label`` are two labellings of the same wording (the second is
-    missing for a claim reworded after them); ``label`` is what they led to. ``split``: "dev" to set
-    a checker's thresholds, "test" when they are fixed.
+    ``first_label`` and ``second_label`` are two labellings of the same wording, missing for a claim
+    reworded after them; ``label`` is what they led to. ``split``: "dev" to set a checker's
+    thresholds, "test" when they are fixed.
     """
     from ragbench.data import load_minihop
 
@@ -296,5 +292,6 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     claims = pd.DataFrame([row for _, row in read_jsonl(path)])
     claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})
     # a first label stands there where it was changed
-    claims["first_label"] = claims["first_label"].fillna(claims["label"])
+    unchanged = claims["label"].where(claims["second_label"].notna())
+    claims["first_label"] = claims["first_label"].fillna(unchanged)
     return claims if split is None else claims[claims["split"] == split].reset_index(drop=True)

@@ -1,7 +1,7 @@
 """Graded answers over MiniHop, on which `ragbench.measure_judge` measures a judge.
 
-Their grades are reference labels (``data/minihop/README.md`` says whose). Dev and
-test share no supporting document.
+Their grades are reference labels (``data/minihop/README.md`` says whose). Dev and test share no
+supporting document.
 """
 
 from __future__ import annotations

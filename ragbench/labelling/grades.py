@@ -1,6 +1,6 @@
 """Grades by a judge model, by default the thesis's five categories (§2.4).
 
-How good a judge is: `ragbench.labelling.graded_answers`.
+How good a judge is: `ragbench.measure_judge`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ The wording is ours, the scales are the papers':
 
 The file is one CSV for all kinds with the columns `COLUMNS`, to which rows are only appended. The
 last row of a kind, item, aspect and annotator is what that person says. Two people may write to one
-file, or each to their own. The form in JupyterLab is
-`ragbench.widgets.LabellingTool`.
+file, or each to their own. The form in JupyterLab is `ragbench.widgets.LabellingTool`.
 """
 
 from __future__ import annotations

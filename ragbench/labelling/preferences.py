@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.labelling.asking import (
-    Context,
-    LabelStep,
-    context_text,
-    names_of,
-)
+from ragbench.labelling.asking import Context, LabelStep, context_text, names_of
+from ragbench.prompts import load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
@@ -93,12 +90,13 @@ def gpt_ranking(
     columns = {"first": first, "second": second}
     names, fields = _fields(dimension, questions, contexts, columns, options)
     turned = {**fields, "first": fields["second"], "second": fields["first"]}
-    both_orders = {name: [*texts, *turned[name]] for name, texts in fields.items()}
-    names = [f"{name} order {order}" for order in (1, 2) for name in names]
+    # a pair's two prompts follow each other: a server reads the context that they share once
+    both_orders = {
+        name: list(chain(*zip(texts, turned[name], strict=True))) for name, texts in fields.items()
+    }
+    names = [f"{name} order {order}" for name in names for order in (1, 2)]
     chosen = _step("better", dimension, "first", (1, 2)).ask(model, names, both_orders, options)
-    half = len(questions)
-    choices = tuple(zip(chosen[:half], chosen[half:], strict=True))
-    return PairRanking(choices)
+    return PairRanking(tuple(zip(chosen[::2], chosen[1::2], strict=True)))
 
 
 def _step(field: str, dimension: str, needs: str, numbers: tuple[int, int]) -> LabelStep:
@@ -119,7 +117,8 @@ def _fields(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Return the names of the examples, and the texts of the prompt's fields.
 
-    Section 5 shows for faithfulness a context and an answer, for the others the question.
+    Section 5 shows for faithfulness a context and an answer, for the others the question; a prompt
+    of one's own may show it always.
     """
     check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
@@ -133,7 +132,8 @@ def _fields(
     for field, texts in columns.items():
         named = zip(texts, names, strict=True)
         fields[field] = [context_text(text, name) or "(empty)" for text, name in named]
-    if contexts is None:
+    own = options.get("prompt")
+    if contexts is None or (own and "{question}" in load_prompt(own)):
         fields["question"] = list(questions)
     return names, fields
 

@@ -5,12 +5,14 @@ or mouse.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import ipywidgets
 import pandas as pd
 
+from ragbench.errors import DataError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
@@ -92,7 +94,8 @@ class LabellingTool(Panel):
         path: str | Path | None = None,
         seed: int | None = 0,
     ) -> None:
-        path = path or results_dir("labels") / f"{kind}_{annotator}.csv"
+        in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
+        path = path or results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
         self.session = Session(items, kind, annotator, path, seed)
         self._shown = -1
         self._head = ipywidgets.HTML()
@@ -204,7 +207,12 @@ class LabellingTool(Panel):
         return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
 
     def _draw_agreement(self) -> None:
-        tables = self.agreement()
+        try:
+            tables = self.agreement()
+        except DataError as error:
+            words = f"No agreement shown: {escape(error)}"
+            self._agreement.value = f"<span class='rb-quiet'>{words}</span>"
+            return
         if not tables:
             return
         table = pd.concat(tables, names=["with"]).reset_index("with").query("n > 0")

@@ -103,6 +103,24 @@ def test_subdomains_take_turns(script, writer):
     result = datagen.make_configurations(writer, SCHEMA, 2)
     assert [configuration.subdomain for configuration in result] == ["fishing", "publishing"]
     assert result[1].values["revenue"] == "publishing revenue"
+    with pytest.raises(ConfigError, match="documents=0"):
+        datagen.make_configurations(writer, SCHEMA, 0)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "reason"),
+    [
+        (("company",), "the name of its subject was rejected"),
+        (("revenue", "net_profit", "cause", "plan"), "more than half of its values were rejected"),
+    ],
+)
+def test_a_configuration_without_a_name_or_with_few_values_is_rejected(
+    script, writer, spoilt, reason
+):
+    script.on("You fill in a record", lambda prompt: filled(prompt) | dict.fromkeys(spoilt, "n/a"))
+    assert datagen.make_configurations(writer, SCHEMA, 1) == []
+    placeholders = [(f"finance-01/{name}", "a placeholder") for name in spoilt]
+    assert reasons(writer) == [*placeholders, ("finance-01", reason)]
 
 
 def test_a_name_that_is_taken_makes_no_second_document(script, writer):
@@ -282,18 +300,12 @@ def test_unanswerable_questions_keep_their_place_without_being_asked(script, wri
 
 
 STEPS = {
-    "You fill in a record": lambda writer: datagen.make_configurations(writer, SCHEMA, 1),
     "You write a question": lambda writer: datagen.ask_questions(
         writer, SCHEMA, CONFIGURATIONS, DOCUMENTS[:1], ["unanswerable"]
     ),
     "You look for evidence": lambda writer: datagen.find_references(writer, [FACTUAL], TEXTS),
     "You compare an answer": lambda writer: datagen.refine_answers(writer, [FACTUAL], TEXTS),
-    "take the key points": lambda writer: datagen.extract_keypoints(writer, [FACTUAL]),
 }
-
-
-def spoilt(*names):
-    return lambda prompt: filled(prompt) | dict.fromkeys(names, "n/a")
 
 
 def asking(question):
@@ -307,17 +319,15 @@ def unsupported(statement, sentence):
 @pytest.mark.parametrize(
     ("step", "reply", "reason"),
     [
-        ("You fill in a record", spoilt("company"), "the name of its subject was rejected"),
         (
-            "You fill in a record",
-            spoilt("revenue", "net_profit", "cause", "plan"),
-            "more than half of its values were rejected",
+            "You write a question",
+            asking("What is the plan?"),
+            "the question does not name its document",
         ),
-        ("You write a question", asking("What is the plan?"), "does not name its document"),
         (
             "You write a question",
             asking("For Tarn Trawlers, what is the revenue?"),
-            "asks for no fact that was lost",
+            "the question asks for no fact that was lost",
         ),
         ("You look for evidence", {"sentences": [0]}, "a sentence that does not exist"),
         ("You look for evidence", {"sentences": [4]}, "a sentence that does not exist"),
@@ -325,7 +335,6 @@ def unsupported(statement, sentence):
         ("You compare an answer", unsupported(3, 0), "a statement that does not exist"),
         ("You compare an answer", unsupported(1, 4), "a sentence that does not exist"),
         ("You compare an answer", unsupported(1, -1), "a sentence that does not exist"),
-        ("take the key points", {"keypoints": ["One.", "Two."]}, "no readable reply"),
     ],
 )
 def test_a_reply_that_cannot_be_used_is_rejected_with_its_reason(
@@ -333,13 +342,16 @@ def test_a_reply_that_cannot_be_used_is_rejected_with_its_reason(
 ):
     script.on(step, reply)
     assert STEPS[step](writer) == []
-    assert reason in writer.rejected[-1].reason
+    asked = LOST.id if step == "You write a question" else FACTUAL.id
+    assert reasons(writer) == [(asked, reason)]
 
 
-def test_key_points_come_without_blanks_around_them(script, writer):
-    script.on("take the key points", {"keypoints": [" One.", "Two.", "Three."]})
-    (question,) = datagen.extract_keypoints(writer, [FACTUAL])
-    assert question.keypoints == ("One.", "Two.", "Three.")
+def test_key_points_are_three_to_five_or_the_question_is_rejected(script, writer):
+    script.on(FACTUAL.question, {"keypoints": [" One.", "Two.", "Three."]})
+    script.on(LOST.question, {"keypoints": ["One.", "Two."]})
+    result = datagen.extract_keypoints(writer, [FACTUAL, LOST])
+    assert [question.keypoints for question in result] == [("One.", "Two.", "Three.")]
+    assert reasons(writer) == [(LOST.id, "no readable reply")]
 
 
 # All of it

@@ -134,6 +134,11 @@ def test_a_question_is_asked_again_without_its_evidence():
     assert not any("Ada Ruck founded" in prompt for prompt in without)
 
 
+def test_without_a_type_there_is_no_draft():
+    made = drafted(Writer(), types=[])
+    assert (made.questions, made.table().empty, made.rejected.empty) == ((), True, True)
+
+
 def test_a_question_counts_once():
     made = drafted(Writer(), DOCUMENTS[:1], per_document=2, types=["single fact"])
     assert reasons(made) == {

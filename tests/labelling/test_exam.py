@@ -175,6 +175,7 @@ def test_a_grade_outside_the_scale_is_unscored():
 def test_the_yardstick_itself_is_as_good_as_contained():
     exam = measure_judge(JudgeDouble())
     assert exam.table["answers"].tolist() == [179] * 3 + [181] * 3
+    assert exam.table["unscored"].eq(0).all()
     for _, rows in exam.table.groupby("measure"):
         numbers = rows.set_index("grader")[["sensitivity", "specificity"]]
         # The double grades 5 where the true answer stands in the answer.
@@ -246,8 +247,8 @@ def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_th
         row = measure_judge(judge, None, graded, limit=2, progress=False).table.iloc[0]
         assert (row["answers"], row["unscored"]) == (2, 2)
         assert np.isnan(row["accuracy"])
-    for own in (None, graded):
-        with pytest.raises(ModelError, match="was graded; the first reason"):
+    for own, asked in ((None, 4), (graded, 1)):
+        with pytest.raises(ModelError, match=f"none of {asked} answers was graded; the first reason"):
             measure_judge(judge, None, own, limit=1, progress=False, retries=0)
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         measure_judge(None)

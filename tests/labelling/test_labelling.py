@@ -150,11 +150,8 @@ def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
     for done in (1, 2):
         assert first.press("5", note=f"note {done}")
         rows = loaded(tmp_path / "l.csv")  # on the disk before the next item
-        assert (len(rows), rows[-1]["item"], rows[-1]["note"]) == (
-            done,
-            order[done - 1],
-            f"note {done}",
-        )
+        last = (rows[-1]["item"], rows[-1]["label"], rows[-1]["note"])
+        assert (len(rows), *last) == (done, order[done - 1], "5", f"note {done}")
     again = session_of(grade_items(6), "grade", tmp_path)
     assert [i.id for i in again.items] == order
     assert (again.done, again.item.id) == (2, order[2])
@@ -209,6 +206,8 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
     session.go(0)
     session.step_aspect(1)
     assert (session.item.id, session.aspect) == (first, "completeness")
+    session.step_aspect(-1)
+    assert session.aspect == "correctness"
     session.press("1")  # a correction, then what is open
     assert (session.item.id != first, session.aspect) == (True, "correctness")
 
@@ -339,12 +338,12 @@ def button(form, name):
     return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
 
 
-def test_without_a_path_the_labels_lie_with_the_results(tmp_path, monkeypatch):
+def test_a_name_that_no_file_can_have_labels_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
-    form = LabellingTool(grade_items(1), "grade", "Ada")
+    form = LabellingTool(grade_items(1), "grade", "Ada/B: R?")
     button(form, "4").click()
-    (stored,) = loaded(tmp_path / "labels" / "grade_Ada.csv")
-    assert stored["annotator"] == "Ada"
+    (stored,) = loaded(tmp_path / "labels" / "grade_Ada-B- R-.csv")
+    assert stored["annotator"] == "Ada/B: R?"
 
 
 def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
@@ -404,3 +403,5 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     assert cells[:4] == ["bo", "grade", "4", "75%"]
     kappa, low, high = map(float, re.findall(r"-?[\d.]+", cells[4]))
     assert low <= kappa == 0.5 <= high
+    (tmp_path / "bo.csv").write_text((tmp_path / "bo.csv").read_text() + "broken\n")
+    assert "line 7" in tool(tmp_path, 4)._agreement.value

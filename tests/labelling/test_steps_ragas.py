@@ -183,6 +183,14 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
         )
 
 
+def test_a_score_is_asked_for_in_a_prompt_of_ones_own_that_may_show_the_question(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("In verse: {question} {context} {candidate}")
+    with serve(lambda p: {"score": 5}) as server:
+        gpt_score(server.model(), "faithfulness", ["Why?"], ["So."], ["It is."], prompt=own, **QUIET)
+        assert [call.prompt for call in server.calls] == ["In verse: Why? It is. So."]
+
+
 def longer(prompt):
     one, two = (prompt.split(f"Answer {n}:\n")[1].split("\n\n")[0] for n in (1, 2))
     return {"better": 1 if len(one) >= len(two) else 2}
@@ -196,6 +204,8 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
         got = gpt_ranking(
             server.model(), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET
         )
+        first = [call.prompt.split("Answer 1:\n")[1][0] for call in server.calls]
+    assert list(dict.fromkeys(first)) == ["a", "c", "b", "d"]  # one pair after the other
     assert got.choices == ((1, None), (2, 1))
     assert got.preferences == (None, 0.0)
     assert got.position_bias == 0.0
