@@ -112,7 +112,7 @@ class Drafts:
         return counts.rename(columns={"draft": "left"}).assign(share=counts["draft"] / asked)
 
     def write(self, path: str | Path) -> Path:
-        """Write the drafts as JSON lines for `ragbench.data.load_questions`, and return the path."""
+        """Write the drafts as JSON lines for `ragbench.data.load_questions`; return the path."""
         return _write(self.questions, path)
 
 
