@@ -248,7 +248,9 @@ def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_th
         assert (row["answers"], row["unscored"]) == (2, 2)
         assert np.isnan(row["accuracy"])
     for own, asked in ((None, 4), (graded, 1)):
-        with pytest.raises(ModelError, match=f"none of {asked} answers was graded; the first reason"):
+        with pytest.raises(
+            ModelError, match=f"none of {asked} answers was graded; the first reason"
+        ):
             measure_judge(judge, None, own, limit=1, progress=False, retries=0)
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         measure_judge(None)

@@ -187,7 +187,9 @@ def test_a_score_is_asked_for_in_a_prompt_of_ones_own_that_may_show_the_question
     own = tmp_path / "own.txt"
     own.write_text("In verse: {question} {context} {candidate}")
     with serve(lambda p: {"score": 5}) as server:
-        gpt_score(server.model(), "faithfulness", ["Why?"], ["So."], ["It is."], prompt=own, **QUIET)
+        gpt_score(
+            server.model(), "faithfulness", ["Why?"], ["So."], ["It is."], prompt=own, **QUIET
+        )
         assert [call.prompt for call in server.calls] == ["In verse: Why? It is. So."]
 
 
