@@ -359,15 +359,18 @@ def split_chunks(
     ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text`` of
     LangChain.
     """
+    if not callable(split):
+        got = f"split is {split!r:.120}"
+        raise ConfigError(got, "a function text -> texts", "pass splitter.split_text")
     chunks = []
     for document in _documents(documents):
-        pieces = split(document.text) if callable(split) else split
+        pieces = split(document.text)
         texts = [None]
         if isinstance(pieces, Iterable) and not isinstance(pieces, str):
             texts = [getattr(piece, "page_content", piece) for piece in pieces]
         if not all(isinstance(text, str) for text in texts):
             got = f"split gave {pieces!r:.120} for document {document.id!r}"
-            raise ConfigError(got, "a function text -> texts", "pass splitter.split_text")
+            raise ConfigError(got, "a list of texts", "pass splitter.split_text")
         chunks += _chunks(document, texts)
     return chunks
 

@@ -145,6 +145,19 @@ def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_the
     assert " ".join(c.text for c in pieces) == sentence
 
 
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["mill", "Trafalgar", "unbelievably", "1902-03.", "e\u0301te\u0301"]), min_size=1),
+       st.integers(8, 12), st.sampled_from([0.0, 0.3, 0.9]))  # fmt: skip
+def test_no_word_that_fits_is_cut_and_the_union_of_the_chunks_is_the_text(words, size, overlap):
+    chunks = [chunk.text.split() for chunk in token_chunks([doc(" ".join(words))], size, overlap)]
+    at = 0
+    for chunk in chunks:
+        start = next(i for i in range(at, -1, -1) if words[i : i + len(chunk)] == chunk)
+        assert start <= at
+        at = max(at, start + len(chunk))
+    assert at == len(words)
+
+
 def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
     thai = "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย" * 30
     assert truncate(thai, 10) == thai[:40]
@@ -154,6 +167,14 @@ def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
     assert len(token_chunks([doc(run)], 100, 0.0)) == 55
     # up to 20 unknown characters are one token, as published
     assert truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"
+
+
+def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
+    text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(
+        f"dog狗跑了{i}！" for i in range(20)
+    )
+    chunks = semantic_chunks([doc(text)], topics(), "paper")
+    assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
 
 
 def test_a_long_text_that_is_tokenised_in_pieces_is_cut_as_a_whole():
@@ -263,7 +284,9 @@ test_wrong_settings_are_named = refusals(
     (lambda: token_chunks([doc("x")], size=0), "size=0"),
     (lambda: token_chunks([doc("x")], overlap=1.0), r"overlap=1\.0"),
     (lambda: token_chunks(["x"]), DataError, "documents: item 0 is str"),
-    (lambda: split_chunks([doc("x")], object()), "split gave <object(.|\n)*split_text"),
+    (lambda: token_chunks([doc("a \ud800")]), DataError, r"U\+D800 at character 2"),
+    (lambda: split_chunks([doc("x")], object()), "split is <object(.|\n)*split_text"),
+    (lambda: split_chunks([doc("x")], ["x"]), "split is .'x'.(.|\n)*split_text"),
     (lambda: semantic_chunks([doc("x")], topics(), "as-run"), "unknown chunking profile 'as-run'"),
     (lambda: segment([doc("x")], topics(), windw=3), "unknown chunking setting 'windw'"),
 )

@@ -143,7 +143,7 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
 def test_columns_have_one_length():
     columns = {"answer": ["Rome", "Paris"], "reference": ["Paris", "Paris"]}
     assert score(columns, ["exact_match"])["exact_match"].tolist() == [0.0, 1.0]
-    for cells in (["BM25"], ["a", "b", "c"]):
+    for cells in ("BM25", ["BM25"], ["a", "b", "c"]):
         with pytest.raises(DataError, match="a table as dict"):
             score({**columns, "system": cells}, ["exact_match"])
 

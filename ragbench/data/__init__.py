@@ -57,6 +57,9 @@ def load_dataset(
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
     """
+    if per_kind is not None and per_kind < 1:
+        got = f"per_kind={per_kind}"
+        raise ConfigError(got, "at least 1, or None for all questions", "leave it out")
     names = list(table) if name == "auto" else [name]
     for each in names:
         if each not in table:
@@ -83,6 +86,6 @@ def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
     """Build the error for a name that is no data set's; for a file it says how files are loaded."""
     error = unknown("data set", name, known)
     if Path(name).suffix:
-        error.do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
-        return ConfigError(error.got, error.expected, error.do)
+        do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
+        return ConfigError(error.got, error.expected, do)
     return error

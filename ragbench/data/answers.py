@@ -145,7 +145,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
         cells = [getattr(record, name) for record in records]
         frame[name] = pd.Series(cells, frame.index, dtype=object)
     _identify(frame, table)
-    listed = [f"cells of {name!r} put right: {count}" for name, count in repairs.items() if count]
+    listed = [
+        f"cells of {name!r} put right: {count}" for name, count in sorted(repairs.items()) if count
+    ]
     frame.attrs = {"repairs": listed}
     if listed:
         warnings.warn(f"{table.name}: {'; '.join(listed)}", stacklevel=3)

@@ -19,7 +19,7 @@ from ragbench.data.files import raise_all, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
-_MAX_TAGS = 1_000_000  # of a DOCX or HTML file
+_MAX_TAGS = 1_000_000  # of an HTML file, or of a part of a DOCX
 _MAX_BYTES = 64 * 2**20
 _MAX_PAGES = 20_000  # of a PDF
 _MAX_OPERATIONS = 5_000_000  # that draw its pages

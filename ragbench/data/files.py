@@ -7,6 +7,7 @@ import functools
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from ragbench.paths import shared_data
 EXPORT = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
 MAX_UNPACKED = 2**30  # bytes of a compressed file
 _LISTED = 8
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _OFFICE = (b"PK\3\4", b"\xd0\xcf\x11\xe0")  # how a spreadsheet begins
 Record = TypeVar("Record")
 
@@ -115,7 +117,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
     """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line
     that is no object.
     """
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(_LINE_END.split(read_text(path)), 1):
         if not line.strip():
             continue
         row = _parsed(line, path, number)
@@ -177,8 +179,8 @@ def each_record(
     Parameters
     ----------
     rows : (place, row).
-    make : row and where -> record; DataError, or the KeyError and TypeError of a row of another
-        shape, for a bad one.
+    make : row and where -> record; DataError, or what a row of another shape raises, such as
+        KeyError, for a bad one.
     once : what may occur only once of a record, such as its id; None for nothing.
     """
     records = []
@@ -197,7 +199,7 @@ def each_record(
             records.append(record)
         except DataError as error:
             errors.append(error)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
     raise_all(errors, path, total)

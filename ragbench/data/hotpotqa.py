@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -134,7 +133,7 @@ class Paragraphs:
 
     def __init__(self) -> None:
         self._documents: dict[tuple[str, str], Document] = {}
-        self._counts: Counter[str] = Counter()
+        self._ids: set[str] = set()
 
     @property
     def documents(self) -> tuple[Document, ...]:
@@ -144,9 +143,12 @@ class Paragraphs:
     def add(self, title: str, text: str, sentences: Sequence[str] = ()) -> Document:
         """Return the document of a paragraph."""
         if (title, text) not in self._documents:
-            self._counts[title] += 1
-            number = self._counts[title]
-            name = title if number == 1 else f"{title} #{number}"
+            name = title
+            number = 1
+            while name in self._ids:
+                number += 1
+                name = f"{title} #{number}"
+            self._ids.add(name)
             self._documents[title, text] = Document(name, title, text, tuple(sentences))
         return self._documents[title, text]
 

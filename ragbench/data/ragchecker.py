@@ -179,6 +179,9 @@ def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
 def _result(data: Any, where: str) -> RagResult:
     if isinstance(data, dict):
         where = f"{where} (id {data.get('query_id')!r})"
+        if "retrieved_context" not in data:
+            got = f"{where}: no field 'retrieved_context'"
+            raise DataError(got, "a list of texts", "write [] for none")
         extra = {name: value for name, value in data.items() if name not in _NAMES.values()}
         data = {**data, "retrieved_context": data["retrieved_context"] or (), "extra": extra}
     row = as_record(RagResult, data, where, add='add it; write "" for an empty text')
@@ -267,7 +270,7 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
     )
     recorded = {}
-    for row in _pairs(folder, _RECORDED):
+    for row in _pairs(folder, _RECORDED) if any(folder.glob(f"{_RECORDED}*")) else ():
         for side in (row["model1"], row["model2"]):
             scores = side.get("ragchecker", {})
             recorded[row["instance_id"], side["model_name"], side["response"]] = scores
@@ -295,5 +298,4 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
 
 
 def _pairs(folder: Path, name: str) -> list[dict[str, Any]]:
-    files = sorted(folder.glob(f"{name}*"))
-    return read_json(files[0]) if files else []
+    return read_json(next(folder.glob(f"{name}*"), folder / name))

@@ -40,7 +40,7 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Text)}
     ids = {page.id for page in pages}
     questions = []
-    for query, gains in _read_lines(path, (0, 1, 2), int, "\t").items():
+    for query, gains in _read_lines(path, "query document value", _gain, "\t").items():
         absent = ({query} - queries.keys()) | (gains.keys() - ids)
         if absent:
             got = f"{path}: {min(absent)!r} is not in the folder"
@@ -78,9 +78,11 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
-    judged = _read_lines(path, (0, 2, 3), int, None)
-    # some of TREC's are below 0
-    return {q: {name: max(gain, 0) for name, gain in gains.items()} for q, gains in judged.items()}
+    return _read_lines(path, "query 0 document value", _gain)
+
+
+def _gain(cell: str) -> int:
+    return max(int(cell), 0)  # some of TREC's are below 0
 
 
 def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
@@ -97,8 +99,8 @@ def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int
     -------
     DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant.
     """
-    scores = _read_lines(run, (0, 2, 4), float, None)
-    tag = read_text(run).split(maxsplit=6)[5]
+    scores = _read_lines(run, "query Q0 document rank value tag", float)
+    tag = read_text(run).split(maxsplit=6)[5].replace(_BLANK, " ")
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
     rows = []
     for query, gains in judged.items():
@@ -141,22 +143,26 @@ def _trec_id(name: Any) -> str:
 
 
 def _read_lines(
-    path: str | Path, places: Sequence[int], number: Callable[[str], Any], separator: str | None
+    path: str | Path, columns: str, number: Callable[[str], Any], separator: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Read lines of cells: query -> document -> number, from the cells in these places."""
+    """Read lines of cells with these names: query -> document -> number of the value."""
+    names = columns.split()
     read: dict[str, dict[str, Any]] = defaultdict(dict)
     for count, line in enumerate(read_text(path).splitlines(), 1):
-        if not line.strip() or line.startswith("query-id"):
+        if not line.strip() or line.startswith("query-id\t"):
             continue
         cells = [cell.replace(_BLANK, " ") for cell in line.split(separator)]
         try:
-            query, document, value = (cells[place] for place in places)
-            if document in read[query]:
-                raise ValueError(f"{document!r} was there before for {query!r}")
-            read[query][document] = number(value)
-        except (IndexError, ValueError) as error:
+            if len(cells) != len(names):
+                raise ValueError(f"{len(cells)} cells")
+            row = dict(zip(names, cells, strict=True))
+            found = read[row["query"]]
+            if row["document"] in found:
+                raise ValueError(f"{row['document']!r} was there before for {row['query']!r}")
+            found[row["document"]] = number(row["value"])
+        except ValueError as error:
             got = f"{path}, line {count}: {error}"
-            raise DataError(got, "a query, a document, a number", "correct that line") from None
+            raise DataError(got, columns, "correct that line") from None
     return dict(read)
 
 

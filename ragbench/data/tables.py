@@ -26,7 +26,10 @@ from ragbench.errors import ConfigError, DataError, unknown
 CSVS = (".csv", ".tsv")
 _MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
 # An item of a list as Python or numpy writes it; numpy writes no commas.
-_ITEM = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
+_ITEM = (
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
+    r"|-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?=[\s,\]])"
+)
 _WRITTEN_LIST = re.compile(rf"\s*\[[\s,]*(?:(?:{_ITEM})[\s,]*)*\]\s*", re.DOTALL)
 
 
@@ -57,14 +60,14 @@ def plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
-def as_table(source: Any) -> Table:
+def as_table(source: Any, name: str = "the table") -> Table:
     """Return the rows of a path, a frame, a list of dicts, a dict of lists, RAGChecker's JSON, or
-    ``to_pandas()``.
+    ``to_pandas()``; ``name`` is what messages call them.
     """
     if isinstance(source, str | Path):
         return _file(Path(source).expanduser())
     if isinstance(source, Mapping) and "results" in source:
-        source = from_ragchecker(source)
+        source = from_ragchecker(source, name)
     if isinstance(source, RagResults):
         source = source.results
     if hasattr(source, "to_pandas"):
@@ -72,12 +75,12 @@ def as_table(source: Any) -> Table:
     if isinstance(source, pd.DataFrame):
         frame = source.reset_index(drop=True)
     elif isinstance(source, Mapping):
-        frame = _of_columns(source)
+        frame = _of_columns(source, name)
     else:
         is_one = _has_fields(source) or not isinstance(source, Iterable)
         rows = [source] if is_one else source
-        frame = pd.DataFrame([_as_dict(row) for row in rows], dtype=object)
-    return Table("the table", [f"row {i}" for i in range(len(frame))], frame)
+        frame = pd.DataFrame([_as_dict(row, name) for row in rows], dtype=object)
+    return Table(name, [f"row {i}" for i in range(len(frame))], frame)
 
 
 def _has_fields(row: Any) -> bool:
@@ -86,22 +89,22 @@ def _has_fields(row: Any) -> bool:
     return is_object and not isinstance(row, type)
 
 
-def _as_dict(row: Any) -> dict[str, Any]:
+def _as_dict(row: Any, name: str) -> dict[str, Any]:
     """Return a row by name: of an object the fields that hold something."""
     if isinstance(row, Mapping):
         return dict(row)
     if not _has_fields(row):
-        raise _no_table(row)
+        raise _no_table(row, name)
     if isinstance(row, RagResult):
         return _of_result(row)
     values = dict(row) if isinstance(row, BaseModel) else dataclasses.asdict(row)
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _no_table(source: Any) -> DataError:
+def _no_table(source: Any, name: str) -> DataError:
     expected = "a data frame, a list of dicts or of objects with fields, or a path"
     do = "bring it into one of these forms; of several sets pass one"
-    return DataError(f"a table as {type(source).__name__}", expected, do)
+    return DataError(f"{name}: a table as {type(source).__name__}", expected, do)
 
 
 def _of_result(result: RagResult) -> dict[str, Any]:
@@ -117,18 +120,21 @@ def _of_result(result: RagResult) -> dict[str, Any]:
     return row
 
 
-def _of_columns(columns: Mapping[str, Any]) -> pd.DataFrame:
+def _of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
+    cells = {column: plain(each) for column, each in columns.items()}  # pandas would join by index
     try:
-        return pd.DataFrame(dict(columns), dtype=object)
+        if any(map(pd.api.types.is_scalar, cells.values())):
+            raise ValueError("a column is one cell; write [row] for one answer")
+        return pd.DataFrame(cells, dtype=object)
     except ValueError as error:
-        wrong = _no_table(columns)
+        wrong = _no_table(columns, name)
         raise DataError(f"{wrong.got}: {error}", wrong.expected, wrong.do) from None
 
 
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".json":
-        return as_table(read_json(path))._replace(name=str(path))
+        return as_table(read_json(path), str(path))
     if ending in _READERS:
         rows = list(_READERS[ending](path))
         frame = pd.DataFrame([row for _, row in rows], dtype=object)
@@ -147,8 +153,9 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     DataError for a row with too few or too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(2**31 - 1)  # the module's own is shorter than a document
-    text = read_text(path)
-    separator = max(",;\t", key=text.partition("\n")[0].count)
+    text = read_text(path).lstrip("\r\n")
+    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    separator = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     columns = list(reader.fieldnames or ())
     try:

@@ -9,6 +9,7 @@ in ``meta``.
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections import Counter
@@ -140,7 +141,7 @@ def _read_questions(
     questions = _records(table, needed, lambda row, where: _question(row, where, by_title))
     if "id" in table.frame:
         return questions
-    repeats = table.frame[needed].astype(str).duplicated()
+    repeats = table.frame[needed].map(lambda cell: " ".join(str(cell).split())).duplicated()
     if repeats.any():
         warnings.warn(
             f"{table.name}: {repeats.sum()} of {len(repeats)} rows repeat a question and its "
@@ -240,8 +241,14 @@ def _records(
         if field not in table.frame:
             got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, table.frame))})"
             raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
-    rows = zip(table.places, filled_rows(table.frame), strict=True)
-    return each_record(table.name, rows, make, lambda record: record.id)
+    rows = json.loads(json.dumps(filled_rows(table.frame), default=_of_json))
+    places = zip(table.places, rows, strict=True)
+    return each_record(table.name, places, make, lambda record: record.id)
+
+
+def _of_json(value: Any) -> Any:
+    """Return what JSON has for a value that it has not, such as a date; rows are written in it."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _name(row: Mapping[str, Any], where: str) -> str:
@@ -335,7 +342,7 @@ def validate(
     texts = [document.text for document in dataset.documents]
     references = [text for question in dataset.questions for text in question.references]
     in_documents = dict(zip(references, holders(references, texts, form), strict=True))
-    absent = [text for text in dict.fromkeys(references) if texts and not in_documents[text]]
+    absent = [text for text, places in in_documents.items() if texts and not places]
     near = _nearest(absent[:_LOOKED_AT], texts)
     uses = Counter(question.id for question in dataset.questions)
     problems = []
@@ -344,7 +351,7 @@ def validate(
             what = "the id is used more than once"
             problems.append(Problem(question.id, what, "rename one of them"))
         for text in question.references:
-            if texts and not in_documents[text]:
+            if text in absent:
                 what = f"supporting text not found in any document: {text[:60]!r}"
                 do = "copy it from the document as it is"
                 if text in near:

@@ -54,9 +54,11 @@ def read_experiment(path: Path, keys: Collection[str]) -> dict[str, Any]:
     """
     text = read_text(path)
     try:
-        aliases = sum(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
-        if aliases > _MAX_ALIASES:
-            raise ValueError(f"more than {_MAX_ALIASES} aliases (*name)")
+        aliases = [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]
+        if len(aliases) > _MAX_ALIASES:
+            problem = f"more than {_MAX_ALIASES} aliases (*name)"
+            mark = aliases[_MAX_ALIASES].start_mark
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         settings = yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)

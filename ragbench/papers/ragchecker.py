@@ -26,7 +26,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.records import Dataset
+from ragbench.records import Dataset, questions_of
 from ragbench.retrieval import make_retriever
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
@@ -123,8 +123,8 @@ def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
     long = [question for question in data.questions if question.meta.get("long_answer")]
     if not long:  # ClapNQ: all its answers are long
         return replace(data, questions=data.questions[:limit])
-    short = [(q.id, "no long answer") for q in data.questions if q not in long]
-    excluded = (*data.excluded, *short)
+    short = (q.id for q in data.questions if not q.meta.get("long_answer"))
+    excluded = (*data.excluded, *((name, "no long answer") for name in short))
     return replace(data, questions=tuple(long[:limit]), excluded=excluded)
 
 
@@ -184,10 +184,10 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
     """
     (data,) = experiment.data.values()
     done = rows[rows["status"] == "ok"]
-    places = zip(done.to_dict("records"), _row_ids(done), _chunks_of(experiment, done), strict=True)
+    named = zip(done.to_dict("records"), _row_ids(done), _chunks_of(experiment, done), strict=True)
+    asked = questions_of([*done.itertuples()], data.questions)
     found = []
-    for row, row_id, chunks in places:
-        question = data.question(row["question_id"])
+    for (row, row_id, chunks), question in zip(named, asked, strict=True):
         claims = question.meta.get("claims")
         if claims is not None:
             claims = tuple(claim["text"] for claim in claims)

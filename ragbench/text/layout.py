@@ -55,7 +55,8 @@ _WIDE = (
     r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
 )
-_BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
+# The blank comes first in the pattern: it is looked for quickly.
+_BETWEEN_WIDE = re.compile(rf"\s(?<=[{_WIDE}]\s)\s*(?=[{_WIDE}])")
 # By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is
 # hidden.
 _ODD = np.zeros(0x10000, bool)
@@ -178,10 +179,9 @@ def _single_spaced(normalised: Normalised) -> Normalised:
         text = text.replace(blank, " ")
     if "  " not in text:
         return Normalised(text, normalised.starts, normalised.stops)
-    is_kept = np.ones(len(text), bool)
-    for run in re.finditer("  +", text):
-        is_kept[run.start() + 1 : run.end()] = False
-    kept = np.flatnonzero(is_kept)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    is_blank = codes == ord(" ")
+    kept = np.flatnonzero(~(is_blank & np.append(False, is_blank[:-1])))
     starts = kept if normalised.starts is None else normalised.starts[kept]
     stops = kept + 1 if normalised.stops is None else normalised.stops[kept]
     return Normalised(re.sub("  +", " ", text), starts, stops)
@@ -218,12 +218,15 @@ def _unseen(text: str, form: Form) -> Iterator[_Edit]:
 
 def _unligated(text: str, form: Form) -> Iterator[_Edit]:
     """Write the letters of each ligature."""
-    for ligature in _LIGATURE.finditer(text):
-        yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
+    if _any(_LIGATURES, text):
+        for ligature in _LIGATURE.finditer(text):
+            yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
 
 
 def _compositions(text: str, form: Form) -> Iterator[_Edit]:
     """Compose each character with the marks that follow it, where that changes anything."""
+    if unicodedata.is_normalized(form, text):
+        return
     for run in _FOREIGN.finditer(text):
         if unicodedata.is_normalized(form, run[0]):
             continue

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,13 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
     """
     try:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    except (UnicodeEncodeError, TypeError) as error:
+    except (UnicodeEncodeError, TypeError):
+        lone = next(filter(None, (re.search("[\ud800-\udfff]", text) for text in texts)), None)
+        if lone is None:
+            raise
+        got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
         do = "read the file as UTF-8 with errors='replace'"
-        raise DataError(f"a text cannot be tokenised: {error}", "valid Unicode", do) from None
+        raise DataError(got, "valid Unicode", do) from None
     unknown = tokenizer.token_to_id("[UNK]")
     offsets = []
     for encoding in encodings:
@@ -231,6 +236,8 @@ def _as_tokenizer(tokenizer: Any) -> Any:
             "token end offsets",
             "for a transformers tokenizer pass its .backend_tokenizer",
         )
+    if tokenizer.truncation is None and tokenizer.padding is None:
+        return tokenizer
     # a copy: the caller's own stays as it was
     return _whole(Tokenizer.from_str(tokenizer.to_str()))
 

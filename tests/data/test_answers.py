@@ -330,6 +330,7 @@ def test_what_is_put_right_is_counted_by_column_and_warned_of():
         ({"retrieved_contexts": ["a", ["b"]]}, "'chunks.1'"),
         ({"retrieved_contexts": 7}, "'chunks'"),
         ({"retrieved_contexts": "['a', b"}, "'chunks'"),
+        ({"retrieved_contexts": "['a', 7]"}, "'chunks.1'"),
         ({"retrieved_contexts": "['a' 'b' ... 'z']"}, "'chunks'"),
         ({"retrieved_contexts": "[" * 100_000}, "'chunks'"),
         ({"retrieved_contexts": "[1, 2]"}, "'chunks.0'"),
@@ -413,6 +414,22 @@ def test_two_bars_separate_texts_in_a_csv_alone_and_a_text_in_json_lines_is_one(
     assert rb.score(tmp_path / "a.csv", ["ranking"])["RR"][0] == 0.5
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "question,answer\rWho?,Ann\r",
+        "\r\nquestion,answer\r\nWho?,Ann",
+    ],
+)
+def test_a_csv_with_other_line_ends_is_read(tmp_path, text):
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    assert read_answers(tmp_path / "a.csv")[["question", "answer"]].values.tolist() == [
+        ["Who?", "Ann"]
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b'{"answer": "a"}\r{"answer": "b"}\r')
+    assert read_answers(tmp_path / "a.jsonl")["answer"].tolist() == ["a", "b"]
+
+
 def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may_be_long(tmp_path):
     row = {"answer": "", "context": "", "reference": "", "question": "q" * 2_000_000}
     for name in ("a.csv", "a.jsonl"):
@@ -487,6 +504,7 @@ def test_all_bad_cells_are_listed_together():
         ("none.csv", None, r"there is no file .*none\.csv"),
         ("none.parquet", None, r"none\.parquet cannot be read"),
         ("bad.parquet", b"PAR1 no more", r"bad\.parquet cannot be read"),
+        ("list.json", b"[1]", r"list\.json: a table as int"),
     ],
 )
 def test_a_file_that_is_missing_or_damaged_is_told(tmp_path, name, content, message):
@@ -503,7 +521,12 @@ def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_
     (tmp_path / "answers.xlsx").write_bytes(b"PK")
     with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'(.|\n)*Save as, CSV UTF-8"):
         read_answers(tmp_path / "answers.xlsx")
-    strange = [(pd.DataFrame(), "has no row"), ([], "has no row"), ([Sample], "a table as")]
+    strange = [
+        (pd.DataFrame(), "has no row"),
+        ([], "has no row"),
+        ([Sample], "a table as"),
+        (3, "a table as int"),
+    ]
     for nothing, message in strange:
         with pytest.raises(DataError, match=message):
             read_answers(nothing)

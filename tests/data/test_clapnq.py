@@ -54,6 +54,11 @@ def test_bad_input_names_file_line_and_field(write, change, message):
         load_clapnq(write([ROWS[0], ROWS[1] | change, ROWS[2]]))
 
 
+def test_all_bad_lines_are_listed_together(write):
+    with pytest.raises(DataError, match="3 of 3 records are bad"):
+        load_clapnq(write([{"id": row["id"], "passages": [{"title": None}]} for row in ROWS]))
+
+
 @pytest.mark.data
 def test_the_real_file_has_the_papers_300_questions(data_mirror):
     data = load_clapnq()

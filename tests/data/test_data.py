@@ -130,6 +130,7 @@ def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_anoth
         ({"supporting_facts": [["Ann", 2]]}, r"\['Ann', 2\] points nowhere.*has 2 sentences"),
         ({"supporting_facts": [["Bob", 0]]}, r"'Bob' is no document's title"),
         ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
+        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\.0\.1' is '1'"),
         ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
         ({"answer": " "}, "'answer' is empty"),
     ],
@@ -304,6 +305,27 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
     assert (first.id, first.references, first.meta["topic"]) == ("line-1", ("She sang.",), "music")
     assert first.meta["doc_ids"] == ("Ann",)
     assert (second.id, second.references) == ("7", ("A river.",))
+
+
+def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text(
+        "ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n"
+    )
+    (question,) = load_questions(path).questions
+    assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
+    assert question.references == ("Ann was.", "It was Ann.")
+    assert question.meta == {"Level of Care": "low"}
+    path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
+    with pytest.raises(DataError, match="both mean 'question'"):
+        load_questions(path, fields={"answer": "gold"})
+    fields = {"question": "question", "answer": "gold"}
+    (question,) = load_questions(path, fields=fields).questions
+    assert (question.text, question.answer) == ("Who?", "Ann")
+    assert question.meta == {"given_question": "not this", "given_answer": "Bob"}
+    path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
+    with pytest.raises(DataError, match="answers that were already given"):
+        load_questions(path)
 
 
 def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(
@@ -486,6 +508,14 @@ def test_evidence_from_one_document_is_enough_unless_more_is_asked_for_and_ids_a
     )
 
 
+def test_evidence_with_a_hyphen_is_found_where_a_line_ends_after_it():
+    asked = Question("q", "Who was it?", "a well-known miller", ("It was a well-known miller.",))
+    assert (
+        validate(Dataset("d", (asked,), (Document("d", "d", "It was a well-\nknown miller."),)))
+        == []
+    )
+
+
 @pytest.fixture(scope="module")
 def minihop():
     return load_minihop()
@@ -549,3 +579,16 @@ def test_bad_rows_of_a_table_are_told_by_row():
     for strange in (None, 5, ["Who?"]):
         with pytest.raises(DataError, match=r"a table as (.|\n)*a list of dicts"):
             load_questions(strange)
+
+
+def test_records_of_another_kind_are_refused_where_they_are_made():
+    with pytest.raises(DataError, match="question '1': references is one text, 'Ada'"):
+        Question("1", "Who?", "Ada", "Ada")
+    rows = pd.DataFrame(TABLE)
+    for questions in (rows, rows.to_dict("records")):
+        with pytest.raises(
+            DataError, match=r"questions of mine: item 0(.|\n)*one Question per row"
+        ):
+            Dataset("mine", questions, ())
+    with pytest.raises(DataError, match="documents of mine: item 0"):
+        Dataset("mine", (), ["a text"])

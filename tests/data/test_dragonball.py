@@ -160,6 +160,18 @@ def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
 
 
 @pytest.mark.data
+def test_references_of_the_rebuilt_set_stand_in_their_documents(data_mirror):
+    data = load_dragonball(data_mirror / "rageval")
+    text = {d.id: d.text for d in data.documents}
+    with_references = [q for q in data.questions if q.references and q.meta["doc_ids"]]
+    verbatim = [
+        all(any(r in text[i] for i in q.meta["doc_ids"]) for r in q.references)
+        for q in with_references
+    ]
+    assert sum(verbatim) / len(verbatim) > 0.95
+
+
+@pytest.mark.data
 def test_the_350_recorded_answers_load(data_mirror, monkeypatch):
     monkeypatch.setenv("RAGBENCH_DATA", str(data_mirror))
     questions, answers = load_dragonball_answers()

@@ -8,6 +8,7 @@ import bz2
 import hashlib
 import json
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -102,3 +103,11 @@ def test_a_corpus_is_gold_plus_drawn_pages_with_other_titles(dump):
     assert parts("10").corpus_with_pages(GOLD, dump, 51)[-1].title == "Page 49"  # all there are
     with pytest.raises(DataError, match=r"49 usable pages.*\n.*at least 98"):
         parts("10").corpus_with_pages(GOLD, dump, 100)
+
+
+def test_draw_is_uniform_over_the_dump(dump):
+    draw = parts("10").corpus_with_pages
+    counts = Counter(d.title for seed in range(400) for d in draw((), dump, 10, seed))
+    # expected 80 each, standard deviation 8
+    assert len(counts) == 50
+    assert 50 < min(counts.values()) <= max(counts.values()) < 110

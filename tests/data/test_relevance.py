@@ -75,7 +75,8 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
         ("q9\td1\t1", ": 'q9' is not in the folder"),
         ("q1\td1\tx", ", line 3: .*'x'"),
         ("q1\td1\t0.5", ", line 3: .*'0.5'"),
-        ("q1 d1", ", line 3: "),
+        ("q1 d1", ", line 3: 1 cells"),
+        ("q1\td1\t1\tmore", ", line 3: 4 cells"),
         ("q1\td1\t1\nq1\td1\t2", ", line 4: 'd1' was there before"),
     ],
 )
@@ -139,9 +140,10 @@ def test_ids_with_blanks_go_into_a_run_and_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q1 Q0 d1 1", "line 1: "),
+        ("q1 Q0 d1 1 0.5", "line 1: 5 cells"),
         ("q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t", "line 2: 'd1' was there before for 'q1'"),
         ("q1 Q0 d1 1 high t", "line 1: .*'high'"),
+        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", "line 2: 10 cells"),
     ],
 )
 def test_faults_of_a_run_name_file_and_line(text, message, tmp_path):

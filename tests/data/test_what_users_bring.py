@@ -237,7 +237,7 @@ def test_a_few_lines_of_yaml_that_stand_for_a_table_without_end_are_refused(tmp_
     lines = ["a0: &a0 [1, 1]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     (tmp_path / "e.yaml").write_text("\n".join(lines))
-    with pytest.raises(ConfigError, match=r"e\.yaml.*more than 20 aliases"):
+    with pytest.raises(ConfigError, match=r"e\.yaml, line 4: more than 20 aliases"):
         rb.Experiment.from_yaml(tmp_path / "e.yaml")
 
 

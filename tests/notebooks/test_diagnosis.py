@@ -424,8 +424,12 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
     answers = dg.answerable(load_dataset("minihop", dg.DATA))
     assert len(answers.questions) == 65
     assert Counter(why for _, why in answers.excluded) == {"no long answer": 115}
-    with pytest.raises(ConfigError, match="did you mean 'dragonball'"):
-        load_dataset("dragonbal", dg.DATA)
+    for name, per_kind, said in (
+        ("dragonbal", None, "did you mean 'dragonball'"),
+        ("minihop", 0, "per_kind=0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load_dataset(name, dg.DATA, per_kind=per_kind)
     with pytest.raises(ConfigError, match="no settings"):
         rc.grid("made", data, {"in order": InOrder}, settings=[])
 

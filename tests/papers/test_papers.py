@@ -1,7 +1,9 @@
 """Published numbers and the ledger."""
 
 import math
+import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from checks import load_script
@@ -226,6 +228,58 @@ def test_the_summary_has_a_line_a_paper_with_the_share_of_cells_that_have_a_numb
         "ragas: nothing measured",
         "rageval: nothing measured",
     ]
+
+
+def read_back(text):
+    """Read the tables of a ledger:
+
+    {(paper's title, item and maker): rows of cells}, as a Markdown reader sees them.
+    """
+    tables = {}
+    paper = ""
+    head = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            paper = line[3:]
+        elif line.startswith("### "):
+            head = line[4:]
+        elif line.startswith("|"):
+            inner = re.sub(r"^\||(?<!\\)\|$", "", line)
+            cells = [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
+            tables.setdefault((paper, head), []).append(cells)
+    return tables
+
+
+def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(own_figures):
+    for paper in papers.PAPERS:
+        for item in papers.published_items(paper):
+            table = papers.published(paper, item)
+            papers.record(paper, item, table.assign(value=np.arange(len(table)) + 0.5), by="x | y")
+    tables = read_back(papers.write_markdown().read_text())
+    frame = pd.read_csv(own_figures / "ledger.csv", dtype={"row": str, "column": str}).query(
+        "ours_by == 'x | y'"
+    )
+    assert frame["row"].str.contains("|", regex=False).any()
+    seen = 0
+    for (paper, item), cells in frame.groupby(["paper", "item"], sort=False):
+        head, _, *rows = tables[papers.PAPERS[paper], f"{item}, ours: x | y"]
+        assert len({len(row) for row in (head, *rows)}) == 1
+        found = {
+            (row[0], column): text
+            for row in rows
+            for column, text in zip(head[1:], row[1:], strict=True)
+            if text
+        }
+        assert set(found) == set(zip(cells["row"], cells["column"], strict=True))
+        for cell in cells.itertuples():
+            *published, ours = found[cell.row, cell.column].split(" -> ")
+            assert float(ours) == pytest.approx(cell.ours, rel=0.005)
+            try:
+                assert float(published[0]) == pytest.approx(float(cell.published), rel=0.005)
+            except ValueError:  # Table 1.1 holds words
+                assert published == [cell.published]
+        seen += len(cells)
+    assert seen == len(frame)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ import importlib.util
 import itertools
 import math
 import re
+import string
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from word_bags import Bags
 
 from ragbench.chunking import sentence_chunks
 from ragbench.data import load_dataset
@@ -17,6 +20,7 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
 from ragbench.paths import shared_data
 from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.retrieval import make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
 from ragbench.text.tokens import default_tokenizer
@@ -186,6 +190,17 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
         np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
 
 
+def test_a_smaller_k_is_the_beginning_of_a_larger_one():
+    data = reports(documents=5)
+    make = {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (64, 2), "6": (64, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (64, 2)}, prefix=[True])
+    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
+    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
+    assert (recall[6] >= recall[2]).all()
+    assert (recall[6] > recall[2]).any()
+
+
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
     settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
@@ -257,6 +272,22 @@ def length(text: str, unit: str) -> int:
     )
 
 
+def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
+    documents = reports(documents=6).documents
+    whole = {s for d in documents for s in split_sentences(d.text, "en")}
+    chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
+    torn = {
+        how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
+        for how, made in chunks.items()
+    }
+    assert torn["characters"] == torn["tokens"] == 0
+    assert torn["windows"] >= len(chunks["windows"]) / 2
+    assert len(chunks["characters"]) > len(chunks["tokens"])
+    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(
+        length(d.text, "tokens") for d in documents
+    )
+
+
 def test_character_bigrams_by_hand():
     assert rageval.character_bigrams("公司于2012年，上市A股。") == [
         "公司",
@@ -287,6 +318,13 @@ def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
     assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
 
 
+def test_the_tokenizer_is_named_in_the_retrievers_settings():
+    chunks = rageval.cut(reports("zh").documents, 128, language="zh")
+    got = rageval.bm25("zh", "bigrams")(chunks).settings()
+    assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
+    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
+
+
 def test_queries_are_cut_after_128_tokens():
     long = "word " * 200
     short, cut = rageval.cut_queries(["a few words", long])
@@ -302,6 +340,23 @@ def test_queries_are_cut_after_128_tokens():
     rows = rageval.retrieval_rows(data, ENGLISH, {"1": (50, 1)}, prefix=[True])
     assert rows["recall"].tolist() == [0.0]
     assert rows["eir"].isna().all()
+
+
+def test_dense_uses_the_embedder_it_is_given():
+    letters = {
+        "letters": partial(
+            make_retriever, "SIM", embedder=Bags(*string.ascii_lowercase, inside=True)
+        )
+    }
+    rows = rageval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
+    assert rows["recall"].tolist()[:2] == [1.0, 1.0]
+    assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
+
+
+def test_dragonball_that_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="not on this machine"):
+        rageval.dragonball()
 
 
 def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
@@ -323,6 +378,7 @@ def dragonball() -> Dataset:
     ("call", "message"),
     [
         (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
+        (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
         (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
         (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
