@@ -53,6 +53,8 @@ def compare_scores(
     if "system" not in table or table["system"].nunique() < 2:
         do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
         raise DataError("fewer than two systems", "two or more in the column 'system'", do)
+    if pairs and isinstance(pairs[0], str):
+        raise DataError(f"pairs={pairs!r:.80}", "a list of pairs", f"write [{tuple(pairs)}]")
     measures = list(columns or table.attrs["numbers"])
     rows = with_measures(table, measures)
     check_known("column", [*measures, "question_id"], rows.columns)

@@ -412,7 +412,8 @@ def settings(
 
 def _placed(frame: pd.DataFrame, x: str, values: Sequence[Any], row: str | None) -> pd.DataFrame:
     """Add where each row of a table is drawn: along x, and in which row of panels."""
-    return frame.assign(at=frame[x].map(list(values).index), row=frame[row] if row else "")
+    places = {value: place for place, value in enumerate(values)}
+    return frame.assign(at=frame[x].map(places), row=frame[row] if row else "")
 
 
 def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:

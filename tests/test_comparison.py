@@ -143,6 +143,7 @@ def test_a_conclusion_names_the_better_system_where_less_is_better(measure, said
     ("table", "options", "message"),
     [
         (scored(), {"pairs": [("A", "Z")]}, "unknown system 'Z'"),
+        (scored(), {"pairs": ("A", "B")}, "a list of pairs"),
         (scored(), {"columns": ["grade"]}, "fully_right"),
         (scored(), {"columns": ["f1"]}, "unknown column 'f1'"),
         (pd.concat([scored(), scored()]), {"columns": ["score"]}, "several rows"),

@@ -55,7 +55,7 @@ def test_a_category_has_its_colour_whether_or_not_others_are_drawn():
         assert len(drawn) == len(some)
 
 
-@pytest.mark.parametrize("odd", ["Cash$$Bot", "_a", "%", "a_b^c", "\\alpha"])
+@pytest.mark.parametrize("odd", ["Cash$$Bot", "_a", "$x$ vs $y$", "%", "#1", "a_b^c", "\\alpha"])
 def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
     cells = table_of(system=[odd, "b"], N=[1, 2])
     figures = [
@@ -112,10 +112,10 @@ def test_a_saved_table_has_no_formula_and_a_figure_words_and_a_page(tmp_path, mo
     figure = plots.ir_score_curves(curves)
     paths = plots.save_figure(figure, "99_y", curves.assign(retriever="=1+1"), "Two curves.")
     assert "'=1+1" in paths["csv"].read_text()
-    with pytest.raises(ConfigError, match="alt text"):
+    with pytest.raises(ConfigError, match="empty alt text"):
         plots.save_figure(figure, "99_x", curves, " ")
     figure.set_size_inches(17, 4)
-    with pytest.raises(ConfigError, match="inches wide"):
+    with pytest.raises(ConfigError, match=r"17\.0 inches wide"):
         plots.save_figure(figure, "99_x", curves, "Two curves.")
 
 
@@ -199,6 +199,7 @@ def test_a_point_of_difference_does_not_fill_a_panel():
     low, high = plots.settings(frame, "k", [1, 2], "metric").axes[0].get_ylim()
     assert high - low == pytest.approx(0.2)
     assert low < 0.5 < high
+    assert len(plots.settings(frame, "k", [1], "metric").axes[0].get_xticks()) == 1
 
 
 @pytest.mark.parametrize(
@@ -214,6 +215,19 @@ def test_a_point_of_difference_does_not_fill_a_panel():
 def test_a_column_that_is_not_there_is_told_with_those_that_are(draw, column):
     with pytest.raises(ConfigError, match=rf"unknown column '{column}'\n.*one of mean, system"):
         draw(pd.DataFrame({"system": ["A"], "mean": [0.5]}))
+
+
+def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
+    intervals = {"value": [0.2, 0.8], "low": [0.1, 0.6], "high": [0.3, 1.4]}
+    frame = pd.DataFrame({"row": "a", "panel": ["first", "second"], **intervals})
+    figure = plots.dots(frame, "row", "value", xlabel="share", panel="panel")
+    for axis in figure.axes:
+        low, high = axis.get_xlim()
+        assert low < 0.1
+        assert high > 1.4
+    assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[
+        1
+    ].get_xlim() == (0, 2)
 
 
 NAMES = [
@@ -255,6 +269,9 @@ KINDS = {
         table_of(system=names[:8], at=["Chunk-TopK 128-8", "TopK 2"], metric=LONG_METRICS[:2], language=["CN", "EN"]),
         "at", ["Chunk-TopK 128-8", "TopK 2"], "language", "metric", join=False,
     ),
+    "bars of systems": lambda names: plots.grouped_bars(
+        table_of(system=names, all=["all"]), "system", "mean", "all", "mean IR score", NAMES[0]
+    ),
     "bars by system": lambda names: plots.grouped_bars(
         table_of(N=[0, 300, 1000], system=names), "N", "mean", "system", "seconds per answer", NAMES[0]
     ),
@@ -264,6 +281,7 @@ KINDS = {
     "shares in panels": lambda names: plots.stacked_shares(
         grades_of(model=NAMES[:2], system=names), "system", [*plots.GRADE_NAMES], panel="model"
     ),
+    "dots": lambda names: plots.dots(table_of(system=names), "system", "mean", xlabel="mean IR score"),
     "dots by system": lambda names: plots.dots(
         table_of(metric=LONG_METRICS, paper=["thesis", "RAGEval"], system=names), "metric", "mean", "system",
         panel="paper", xlabel="Spearman correlation with F1 over 80 cells and within domains",
@@ -314,6 +332,20 @@ def test_no_text_is_cut_or_covered_whatever_the_number_of_systems(kind, count, m
         assert unreadable(figure, monkeypatch) == []
     assert figure.get_size_inches()[0] <= plots.WIDEST
     assert figure.get_size_inches()[1] <= 20
+
+
+def test_the_reader_of_figures_finds_what_is_cut_covered_or_small(monkeypatch):
+    figure, axes = plt.subplots(figsize=(3, 2))
+    axes.text(0.5, 0.5, "one")
+    axes.text(0.5, 0.5, "two", fontsize=5)
+    axes.text(0.9, 0.9, "a long text that leaves the figure")
+    axes.plot([0, 1], label="line")
+    axes.legend()
+    found = " ".join(unreadable(figure, monkeypatch))
+    assert all(
+        fault in found
+        for fault in ("is cut", "'two' is small", "'one' lies on 'two'", "a legend lies on")
+    )
 
 
 def test_no_two_of_thirteen_names_have_one_look():

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.ragchecker import CHECKS
+from ragbench.data.ragchecker import CHECKS, RagResult
 from ragbench.errors import DataError
 
 COUNTS = (
@@ -173,9 +173,13 @@ def claim_metrics_table(
     relevant chunk entails a reference claim, a recalled claim is one that a chunk entails).
     DataError names id and field of the first result whose labels are missing, misshapen or unknown.
     """
+    results = getattr(results, "results", results)
+    if isinstance(results, Mapping | str | RagResult):
+        got = f"results is {type(results).__name__}"
+        raise DataError(got, "a list of results", "pass [result] for a single one")
     names = []
     rows = []
-    for number, result in enumerate(getattr(results, "results", results)):
+    for number, result in enumerate(results):
         fields = _fields(result)
         name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
         names.append(name)
@@ -214,7 +218,8 @@ def _fields(result: Any) -> dict[str, Any]:
 def _labels(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     missing = [name for name in names if fields.get(name) is None]
     if missing:
-        got = f"no labels for {', '.join(missing)} (it has {', '.join(fields)})"
+        present = [name for name in fields if name not in missing]
+        got = f"no labels for {', '.join(missing)} (it has {', '.join(present)})"
         do = "check the claims of that result first, or leave it out and say so"
         raise DataError(got, f"all of {', '.join(names)}", do)
     return {name: fields[name] for name in names}

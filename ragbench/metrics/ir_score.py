@@ -165,6 +165,7 @@ def ir_score_table(
     shape = (len(joined), values.size)
     if positions is None:
         positions = _positions(texts, chunks, values, tokenizer, begin_token)
+    same_length(texts=chunks, positions=positions)
     positions = np.asarray(positions).reshape(shape)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         rows = list(pool.map(partial(_curve, match=match), parts, joined, positions))

@@ -7,7 +7,7 @@ A measure goes by its name there, which carries its parameters: ``nDCG@10``, ``A
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -56,11 +56,13 @@ def rank_table(
             codes = {name: f"d{number}" for number, name in enumerate([*ids, *gain_of])}
             rankings[str(question)] = {codes[name]: -float(rank) for rank, name in enumerate(ids)}
             gains[str(question)] = {codes[name]: gain for name, gain in gain_of.items()}
-    table = pd.DataFrame(math.nan, index=range(len(retrieved)), columns=list(parsed))
+    scores: dict[str, dict[int, float]] = defaultdict(dict)
     if gains:
-        names = {str(measure): name for name, measure in parsed.items()}
         for each in _library().iter_calc(parsed.values(), gains, rankings):
-            table.loc[int(each.query_id), names[str(each.measure)]] = each.value
+            scores[str(each.measure)][int(each.query_id)] = each.value
+    table = pd.DataFrame(index=range(len(retrieved)))
+    for name, measure in parsed.items():
+        table[name] = pd.Series(scores[str(measure)], dtype=float)
     return table
 
 

@@ -75,14 +75,18 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
     """
-    question = np.atleast_2d(np.asarray(question_vec, float))
+    question = np.asarray(question_vec, float)
     generated = np.asarray(generated_vecs, float)
+    if question.ndim != 1 or not (np.isfinite(question).all() and np.isfinite(generated).all()):
+        got = f"question_vec of shape {question.shape}, or a number that is not finite"
+        do = "embed the texts first, the question as one vector"
+        raise DataError(got, "one vector of finite numbers", do)
     if not generated.size or not question.any() or not generated.any(axis=1).all():
         return empty
-    if question.shape[1] != generated.shape[1]:
-        got = f"vectors of {question.shape[1]} and of {generated.shape[1]} numbers"
+    if question.size != generated.shape[1]:
+        got = f"vectors of {question.size} and of {generated.shape[1]} numbers"
         raise DataError(got, "as many in both", "embed both with one model")
-    cosines = _directions(generated) @ _directions(question)[0]
+    cosines = _directions(generated) @ _directions(question[None])[0]
     return float(np.clip(cosines, -1.0, 1.0).mean())
 
 

@@ -90,9 +90,11 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     scores = _scores(ir_scores)
     marks = as_floats(grades, "grades")
     same_length(scores=scores, grades=marks)
-    if not np.isin(marks, range(1, 6)).all():
+    wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
+    if wrong.size:
+        got = f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})"
         do = "leave unscored answers out, and count them"
-        raise DataError("grades outside 1-5", "whole numbers 1 to 5", do)
+        raise DataError(got, "whole numbers 1 to 5", do)
     for grade in (1, 5):
         count = (marks == grade).sum()
         if count in (0, marks.size):

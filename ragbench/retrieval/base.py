@@ -31,7 +31,8 @@ def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
         raise DataError("no chunks to index", "at least one Chunk", do)
     names = set()
     for chunk in chunks:
-        if not isinstance(chunk, Chunk):
+        texts = (chunk.id, chunk.text) if isinstance(chunk, Chunk) else [None]
+        if not all(isinstance(text, str) for text in texts):
             do = "call token_chunks(documents)"
             raise ConfigError(f"a chunk is {chunk!r:.200}", "ragbench.Chunk", do)
         if chunk.id in names:

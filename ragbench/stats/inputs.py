@@ -119,12 +119,14 @@ def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarr
 
     Nothing for fewer than two groups.
     """
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
     if n_groups < 2:
         return
     rng = np.random.default_rng(seed)
     block = max(1, _DRAWS // n_groups)
-    for start in range(0, resamples, block):
-        rows = min(block, resamples - start)
+    for start in range(0, int(resamples), block):
+        rows = min(block, int(resamples) - start)
         drawn = rng.integers(0, n_groups, (rows, n_groups))
         place = drawn + n_groups * np.arange(rows)[:, None]
         yield np.bincount(place.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)

@@ -355,14 +355,17 @@ def p_of_no_difference(difference: Interval) -> float:
 
     Returns
     -------
-    NaN where the bounds are NaN. DataError for an interval of another kind.
+    NaN where the bounds are NaN, or equal. DataError for an interval of another kind, and for an
+    asymmetric one (cut at 0 or 1).
     """
-    if np.isnan(difference.low):
-        return float("nan")
-    if difference.method != T_CLUSTERS:
-        do = "take a difference with clusters, as of ppi_difference"
-        raise DataError(f"an interval by {difference.method!r}", f"one by {T_CLUSTERS!r}", do)
     half = (difference.high - difference.low) / 2
+    if not half > 0:
+        return float("nan")
+    aside = abs(difference.low + half - difference.estimate)
+    if difference.method != T_CLUSTERS or aside > 1e-9 * half:
+        got = f"an interval by {difference.method!r}, {aside:.3g} off its estimate"
+        do = "take a difference with clusters, as of ppi_difference"
+        raise DataError(got, f"a symmetric one by {T_CLUSTERS!r}", do)
     error = half / t_quantile(difference.clusters, difference.level)
     return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
 

@@ -63,6 +63,8 @@ def paired_permutation_test(
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010)
     for the + 1.
     """
+    if resamples < 1:
+        raise ConfigError(f"resamples {resamples}", "1 or more random sign patterns")
     (a, b), present = as_complete(a=a, b=b)
     differences = a - b
     n = differences.size

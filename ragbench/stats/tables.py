@@ -13,7 +13,7 @@ import pandas as pd
 
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import Seed, as_paired
+from ragbench.stats.inputs import Seed, as_paired, group_index
 from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
 
@@ -314,6 +314,8 @@ def compare_pairs(
     methods = set()
     for key, (a, b) in pairs.items():
         labels = groups.get(key)
+        if labels is not None:  # numbered once, with one warning of those that have none
+            labels, _ = group_index(labels, a.size, sort=True)
         interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
         test = paired_permutation_test(a, b, cluster=labels, seed=seed)
         row = dict(zip(names, key, strict=True)) | _side_by_side(a, b, interval)

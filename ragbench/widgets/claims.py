@@ -210,19 +210,19 @@ class ClaimInspector(Panel):
 
     def _matrix(self, side: str) -> str:
         """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
-        heads = [f"{side.capitalize()} claims ({len(self.rows(side))})", _SIDES[side][0]]
+        rows = self.rows(side)
+        heads = [f"{side.capitalize()} claims ({len(rows)})", _SIDES[side][0]]
         of_references = [labels for _, labels in self.rows("reference")]
         for i in range(1, len(self.result.chunks) + 1):
             relevant = any(labels[i] == _ENTAILED for labels in of_references)
             heads.append(f"{i} R" if relevant else f"{i}")
         head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
-        body = "".join(self._matrix_row(side, claim) for claim in range(len(self.rows(side))))
+        body = "".join(self._matrix_row(side, i, *one) for i, one in enumerate(rows))
         return (
             f"<table class='rb-matrix'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
-    def _matrix_row(self, side: str, claim: int) -> str:
-        text, labels = self.rows(side)[claim]
+    def _matrix_row(self, side: str, claim: int, text: str, labels: _Labels) -> str:
         chosen = (side, claim) == self.claims.value
         now = _CHOSEN if chosen else ""
         cells = f"<th scope='row'{now}>{claim + 1}. {escape(text)}</th>"

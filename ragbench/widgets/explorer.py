@@ -73,9 +73,14 @@ class RetrievalExplorer(Panel):
         max_tokens: int = 2000,
         step: int = 10,
     ) -> None:
-        if not retrievers:
+        if not isinstance(retrievers, Mapping) or not retrievers:
             do = 'pass for instance {"BM25": BM25(chunks)}'
-            raise ConfigError("retrievers is empty", "name -> retriever, at least one", do)
+            raise ConfigError(
+                f"retrievers is {retrievers!r:.60}", "name -> retriever, at least one", do
+            )
+        if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
+            got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
+            raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
         self._questions = _as_questions(questions)
         self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
@@ -154,7 +159,11 @@ class RetrievalExplorer(Panel):
         # were this one.
         self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
         if question.text not in self._found:
-            self._found[question.text] = self._search(question.text)
+            try:
+                self._found[question.text] = self._search(question.text)
+            except Exception:
+                self.summary.value = self.summary.value.replace("searching", "not searched", 1)
+                raise
         self.rankings = {}
         for name, hits in self._found[question.text].items():
             if isinstance(hits, RagbenchError):
@@ -203,12 +212,13 @@ class RetrievalExplorer(Panel):
 def _as_questions(questions: Dataset | Sequence[Question | str]) -> list[Question]:
     if isinstance(questions, Dataset):
         questions = questions.questions
-    if isinstance(questions, str) or not questions:
-        got = f"questions is {questions!r}"
+    listed = [] if isinstance(questions, str) else list(questions)
+    if not listed or not all(isinstance(one, str | Question) for one in listed):
+        got = f"questions is {questions!r:.60}"
         raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
     return [
         Question(str(number), one, "") if isinstance(one, str) else one
-        for number, one in enumerate(questions, 1)
+        for number, one in enumerate(listed, 1)
     ]
 
 
@@ -266,7 +276,10 @@ class _ScoredHits:
             seen = min(max(cut, start), stop)
             text = _marked(hit.chunk.text, start, seen, spans)
             if start <= cut <= stop:
-                text += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
+                words = (
+                    f"{tokens} tokens" if cut < len(self.text) else f"all within {tokens} tokens"
+                )
+                text += f'<span class="rb-cut" role="separator">{words}</span>'
             if beyond := hit.chunk.text[seen - start :]:
                 text += f'<span class="rb-beyond">{escape(beyond)}</span>'
             parts.append(f"<article><div>{_head(hit)}</div><p>{text}</p></article>")

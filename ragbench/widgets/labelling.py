@@ -12,7 +12,7 @@ from pathlib import Path
 import ipywidgets
 import pandas as pd
 
-from ragbench.errors import DataError
+from ragbench.errors import RagbenchError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
@@ -94,8 +94,9 @@ class LabellingTool(Panel):
         path: str | Path | None = None,
         seed: int | None = 0,
     ) -> None:
-        in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
-        path = path or results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
+        if not path:
+            in_a_file_name = re.sub(r'[<>:"|?*\\/]', "-", annotator.strip())
+            path = results_dir("labels") / f"{kind}_{in_a_file_name}.csv"
         self.session = Session(items, kind, annotator, path, seed)
         self._shown = -1
         self._head = ipywidgets.HTML()
@@ -154,8 +155,10 @@ class LabellingTool(Panel):
         return button
 
     def _after(self, action: Callable[[str], None], name: str) -> None:
-        action(name)
-        self._draw()
+        try:
+            action(name)
+        finally:  # whatever failed, keys are for the item that is shown
+            self._draw()
 
     def _label(self, key: str) -> None:
         before = self.session.done
@@ -209,7 +212,7 @@ class LabellingTool(Panel):
     def _draw_agreement(self) -> None:
         try:
             tables = self.agreement()
-        except DataError as error:
+        except RagbenchError as error:  # another person's file: no reason not to label
             words = f"No agreement shown: {escape(error)}"
             self._agreement.value = f"<span class='rb-quiet'>{words}</span>"
             return

@@ -405,3 +405,11 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     assert low <= kappa == 0.5 <= high
     (tmp_path / "bo.csv").write_text((tmp_path / "bo.csv").read_text() + "broken\n")
     assert "line 7" in tool(tmp_path, 4)._agreement.value
+
+
+def test_whatever_fails_beside_the_label_the_form_shows_the_item_that_the_next_key_labels(tmp_path):
+    form = tool(tmp_path)
+    (tmp_path / "bo.csv").write_text(",".join(people.COLUMNS) + "\nbroken\n")
+    button(form, "4").click()
+    assert form.session.item.texts["Question"] in form._item.value
+    assert "No agreement shown" in form._agreement.value

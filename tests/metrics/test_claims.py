@@ -231,6 +231,24 @@ def test_order_of_claims_and_chunks_never_matters(sets, random):
     assert same(claim_metrics(*sets), claim_metrics(*shuffled))
 
 
+@unhurried
+@given(labels(least=1), st.data())
+def test_duplicated_chunk_changes_context_precision_only(sets, data):
+    response, reference, in_response, in_reference = sets
+    k = len(in_response[0])
+    j = data.draw(st.integers(0, k - 1))
+    before = claim_metrics(*sets)
+    after = claim_metrics(
+        response,
+        reference,
+        [[*row, row[j]] for row in in_response],
+        [[*row, row[j]] for row in in_reference],
+    )
+    is_relevant = any(row[j] for row in in_reference)
+    expected = (before["context_precision"] * k + is_relevant) / (k + 1)
+    assert after == pytest.approx(before | {"context_precision": expected}, nan_ok=True)
+
+
 @settings(unhurried, max_examples=30)
 @given(st.lists(labels(), max_size=12))
 def test_many_results_of_different_sizes_score_as_each_alone(sets):
@@ -371,9 +389,14 @@ def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
         claim_metrics_table(from_ragchecker({"results": [record]}))
 
 
-def test_a_file_as_it_was_read_is_a_list_of_results():
+def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
     read = from_ragchecker({"results": [ragchecker_record()]})
     pd.testing.assert_frame_equal(claim_metrics_table(read), claim_metrics_table(read.results))
+    for one in ({check: [1] for check in CHECKS}, read.results[0], "q7"):
+        with pytest.raises(
+            DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"
+        ):
+            claim_metrics_table(one)
 
 
 def ragchecker_record(**fields) -> dict:

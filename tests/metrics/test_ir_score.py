@@ -385,6 +385,12 @@ test_bad_input_says_what_was_wrong = refusals(
     ),
     (lambda: ir_score_curve(["a"], "a", [], words), "at least one"),
     (lambda: ir_score_curve(["a"], "a", [1.5], words), "whole numbers"),
+    (lambda: ir_score_table("abc", ["abc"], [1], words), DataError, "is one text"),
+    (
+        lambda: ir_score_table([["a"]], ["a"], [1], positions=np.zeros((2, 1), int)),
+        DataError,
+        "texts 1, positions 2",
+    ),
     (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), DataError, "no/such.json is not"),
     (lambda: ir_score_curve(["a"], "a", [1], 3), "a tokenizer of type int"),
     (lambda: joined_cutoffs("abc", [1], words), DataError, "chunk_texts is one text"),

@@ -118,11 +118,14 @@ def test_context_relevance_counts_distinct_known_sentences(drawn):
 
 
 VECTOR = [1.0, 0.0]
+SAME = [[1.0, 0.0]] * 3
 test_bad_input_is_named = refusals(
     (lambda: faithfulness([1, "maybe"]), DataError, "verdict 'maybe'"),
     (lambda: faithfulness([0.5]), DataError, "verdict 0.5"),
     (lambda: faithfulness([[1]]), DataError, "verdict"),
     (lambda: faithfulness("Yes"), DataError, "verdicts is one text"),
     (lambda: answer_relevance(VECTOR, [[1.0, 0.0, 0.0]]), DataError, "2 and of 3 numbers"),
+    (lambda: answer_relevance([VECTOR], SAME), DataError, "the question as one vector"),
+    (lambda: answer_relevance([1.0, float("nan")], SAME), DataError, "finite numbers"),
     (lambda: context_relevance(3, 2), DataError, "3 extracted of 2 sentences"),
 )

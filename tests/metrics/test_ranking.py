@@ -137,6 +137,8 @@ def test_many_questions_are_scored_in_one_call_as_each_alone(monkeypatch):
     assert len(calls) == 1
     assert table["RR"].fillna(-1).tolist() == [1.0, 0.0, -1, 0.5]
     pd.testing.assert_frame_equal(table, pd.DataFrame(alone))
+    twice = rank_table(found, wanted, ["RR", "MRR"])  # two names of one measure
+    assert twice["RR"].tolist()[:2] == twice["MRR"].tolist()[:2] == [1.0, 0.0]
 
 
 def test_rows_are_ranked_by_the_measures_names():

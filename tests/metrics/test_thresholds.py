@@ -109,6 +109,25 @@ def test_sweep_is_optimal_and_its_plateau_exactly_the_optimal_stretch(points, si
     assert agreement(scores, positive, side, closed) == pytest.approx(got.agreement)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=20), st.randoms()
+)
+def test_sweep_ignores_order_and_duplication_of_all_points_and_mirrors_its_sides(points, random):
+    if len({p for _, p in points}) < 2:
+        return
+    scores = np.array([s / 10 for s, _ in points])
+    positive = np.array([p for _, p in points])
+    base = best_threshold(scores, positive)
+    order = list(range(len(points)))
+    random.shuffle(order)
+    assert best_threshold(scores[order], positive[order]) == base
+    assert best_threshold(np.tile(scores, 3), np.tile(positive, 3)) == base
+    mirrored = best_threshold(1 - scores, positive, "below")
+    assert mirrored.agreement == base.agreement
+    assert mirrored.plateaus == base.plateaus
+
+
 def test_fitted_thresholds_minimise_the_printed_likelihood_and_beat_the_published_optimiser():
     from scipy.optimize import differential_evolution
 
@@ -150,8 +169,8 @@ def test_thresholds_that_made_the_grades_are_found_again():
 
 test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterwarnings("error")(
     refusals(
-        (lambda: fit_thresholds([0.1, 0.2], [1, 6]), DataError, "outside 1-5"),
-        (lambda: fit_thresholds([0.1, 0.2], [1, 2.5]), DataError, "whole numbers 1 to 5"),
+        (lambda: fit_thresholds([0.1, 0.2], [1, 6]), DataError, "6.0 at position 1"),
+        (lambda: fit_thresholds([0.1, 0.2], [1, 2.5]), DataError, "2.5 at position 1"),
         (lambda: fit_thresholds([0.1, 0.2], [1, None]), DataError, "leave unscored answers out"),
         (
             lambda: fit_thresholds([0.1, 0.2], ["good", "bad"]),

@@ -280,6 +280,8 @@ ONE = chunks_of("red")
 test_bad_input_is_named = refusals(
     (lambda: BM25([]), DataError, "no chunks to index"),
     (lambda: BM25(["text"]), "a chunk is 'text'"),
+    (lambda: BM25([Chunk("a", None, "d")]), "text=None"),
+    (lambda: BM25([Chunk(1, "red", "d")]), "id=1"),
     (lambda: BM25(ONE + chunks_of("dog")), DataError, "two chunks share the id 'c00000'"),
     (lambda: BM25(ONE, variant="lucine"), "did you mean 'lucene'"),
     (lambda: BM25(ONE, tokenizer="portr"), "unknown tokenizer 'portr'"),

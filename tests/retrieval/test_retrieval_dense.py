@@ -201,6 +201,32 @@ def test_mmr_selects_what_langchain_selects(weight):
     assert weight != 0.5 or any(one != list(range(10)) for one in chosen)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.floats(0, 1))
+def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, fetch_k, weight):
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, (12, 3)).astype(float)  # many equal and opposite vectors
+    vectors[~vectors.any(axis=1)] = 1.0
+    dense = Dense(chunks_of(*"x" * 12), Numbered([[1.0, 0.5, 0.25]], vectors))
+    rows = dict(zip((c.id for c in dense.chunks), dense.vectors.astype(float), strict=True))
+    left = dense.search(["0"], fetch_k)[0]
+    hits = MMR(dense, fetch_k=fetch_k, lambda_mult=weight).search(["0"], k)[0]
+    assert len(hits) == min(k, len(left))
+    for n, pick in enumerate(hits):
+        picked = [rows[hit.chunk.id] for hit in hits[:n]]
+        values = {
+            hit.chunk.id: weight * hit.score
+            - (1 - weight) * max(rows[hit.chunk.id] @ p for p in picked)
+            if picked
+            else hit.score
+            for hit in left
+        }
+        assert values[pick.chunk.id] >= max(values.values()) - 1e-9
+        equals = [hit for hit in left if np.array_equal(rows[hit.chunk.id], rows[pick.chunk.id])]
+        assert pick.chunk == equals[0].chunk
+        left = [hit for hit in left if hit.chunk != pick.chunk]
+
+
 def test_mmr_by_hand():
     vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "a2": [1.0, 0.21], "b": [1.0, -0.8]}
     dense = Dense(chunks_of("a", "a2", "b"), Fixed(**vectors))

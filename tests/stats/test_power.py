@@ -55,6 +55,30 @@ def test_with_clusters_their_means_are_what_varies():
     )
 
 
+def test_planned_by_clusters_a_run_finds_the_difference_as_often_as_asked_and_planned_by_questions_it_does_not():
+    rng = np.random.default_rng(3)
+    found = {"clusters": [], "questions": []}
+
+    def run(clusters):
+        cluster = np.repeat(np.arange(clusters), 5)
+        return 0.15 + rng.normal(0, 0.3, clusters)[cluster] + rng.normal(
+            0, 0.3, cluster.size
+        ), cluster
+
+    differences, cluster = run(400)  # a pilot that knows the spread
+    needed = stats.power_analysis(differences, difference=0.15, cluster=cluster).needed
+    by_questions = stats.power_analysis(differences, difference=0.15).needed / 5
+    for name, clusters in (("clusters", needed), ("questions", by_questions)):
+        for _ in range(250):
+            differences, cluster = run(math.ceil(clusters))
+            test = stats.paired_permutation_test(
+                differences, 0 * differences, cluster=cluster, resamples=199
+            )
+            found[name].append(test.p_value <= 0.05)
+    assert 0.72 <= np.mean(found["clusters"]) <= 0.88
+    assert np.mean(found["questions"]) < 0.6
+
+
 @pytest.mark.parametrize(
     ("n", "power", "alpha"), [(2, 0.8, 0.05), (20, 0.8, 0.05), (300, 0.95, 0.01)]
 )

@@ -2,6 +2,7 @@
 often these hold.
 """
 
+import statistics
 from itertools import combinations, product
 
 import numpy as np
@@ -235,6 +236,32 @@ def test_a_share_over_clusters_has_an_interval_however_few_labels_of_it_there_ar
     assert str(all_of_them).startswith("1.000 [0.8")
 
 
+def test_shares_of_answers_like_these_hold_where_they_are_rare():
+    # Latent grades, 44 documents, five answers a question, 250 labels: no luck of the draw decides
+    # what is given.
+    rng = np.random.default_rng(9)
+    runs = 150
+    held = {0.03: 0, 0.1: 0}
+    for run in range(runs):
+        for share in held:
+            question = np.repeat(np.arange(44), rng.integers(1, 5, 44))
+            cluster = np.repeat(question, 5)
+            level = rng.normal(0, 0.8, 44)[cluster] + np.repeat(
+                rng.normal(0, 0.8, question.size), 5
+            )
+            score = level + rng.normal(0, 0.7, cluster.size)
+            cut = statistics.NormalDist(0, (0.8**2 + 0.8**2 + 0.7**2) ** 0.5).inv_cdf(share)
+            truth = score < cut
+            judge = score + rng.normal(0.4, 0.8, cluster.size) < cut
+            drawn = stratified_draw(judge, min(250, len(truth) // 2), least=1, seed=run)
+            (got,) = ppi_shares(
+                hide(truth[:, None], drawn), judge[:, None], judge, clusters=cluster
+            )
+            assert not np.isnan(got.low)
+            held[share] += got.low <= share <= got.high
+    assert min(held.values()) / runs >= 0.92, held
+
+
 @pytest.mark.parametrize(("labels", "share"), [(20, 0.02), (20, 0.05), (150, 0.02), (150, 0.05)])
 def test_the_mean_of_a_share_holds_with_few_labels(labels, share):
     rng = np.random.default_rng(labels)
@@ -248,6 +275,27 @@ def test_the_mean_of_a_share_holds_with_few_labels(labels, share):
         held += got.low <= share <= got.high
         assert got.low >= 0
     assert held / runs >= 0.92
+
+
+def test_a_count_of_zero_has_an_interval_for_these_items():
+    truth = np.where(np.arange(40) < 20, 0.0, NAN)[:, None]
+    (none,) = ppi_shares(truth, np.zeros((40, 1)), [0] * 40)
+    (all_of_them,) = ppi_shares(1 - truth, np.zeros((40, 1)), [0] * 40)
+    assert (none.estimate, none.low) == (0, 0)
+    assert 0.05 < none.high < 0.2
+    assert (all_of_them.low, all_of_them.high) == pytest.approx((1 - none.high, 1))
+
+
+def test_intervals_of_rare_categories_hold():
+    rng = np.random.default_rng(8)
+    runs = 300
+    held = []
+    for run in range(runs):
+        truth, strata, f, _ = answers(rng, 60)
+        rare = truth[:, :1] * (rng.random((len(truth), 1)) < 0.3)  # about 4 in 100
+        (got,) = ppi_shares(hide(rare, stratified_draw(strata, 200, seed=run)), f[:, :1], strata)
+        held.append(got.low <= rare.mean() <= got.high)
+    assert 0.92 <= np.mean(held) <= 0.98
 
 
 def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():

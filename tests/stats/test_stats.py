@@ -118,6 +118,9 @@ def test_p_of_no_difference_needs_bounds_clusters_and_symmetry():
     nothing = stats.ppi_difference([1, 1], [1, 1], [1, 0], [0, 0])
     assert np.isnan(nothing.low)
     assert np.isnan(stats.p_of_no_difference(nothing))
+    alike = stats.bootstrap_ci([2, 8, 2, 8], groups=list("aabb"))
+    assert alike.low == alike.high
+    assert np.isnan(stats.p_of_no_difference(alike))
 
 
 def test_equal_values_have_the_exact_interval_of_a_share_or_none():
@@ -129,12 +132,15 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
         ):
             assert (got.low, got.high) == (exact.low, exact.high)
     without = [
+        stats.bootstrap_ci([0] * 20),
         stats.bootstrap_ci([1] * 20),  # a metric from 0 to 3, perhaps
+        stats.bootstrap_ci([0.3] * 10),
         stats.bootstrap_ci([1] * 10, np.median),
         stats.paired_bootstrap_difference([1] * 9, [1] * 9),
         stats.correlation([1, 2, 3], [2, 4, 6]),
         stats.kappa([1, 1], [1, 1]),
         stats.ppi_mean([1] * 5, [1] * 5, [1] * 100),
+        stats.ppi_difference([0, 0, None], [0, 0, None], [1] * 3, [1] * 3),
         stats.bootstrap_ci([1] * 99 + [0], np.median),
     ]
     assert np.isnan([(i.low, i.high) for i in without]).all()
@@ -149,7 +155,7 @@ def test_equal_values_have_the_exact_interval_of_a_share_or_none():
 def test_weighted_kappa_takes_the_distance_of_numbers_and_the_order_that_is_given():
     a = list("lmhlmhlm")
     b = list("lmhmmhhm")
-    with pytest.raises(ConfigError, match="without a given order"):
+    with pytest.raises(ConfigError, match=r"labels without a given order: \['h', 'l', 'm'\]"):
         stats.kappa(a, b, weights="quadratic")
     place = {"l": 1, "m": 2, "h": 3}
     numbers = stats.kappa([place[x] for x in a], [place[x] for x in b], weights="quadratic")
@@ -469,6 +475,22 @@ def test_kappa_interval_is_that_of_the_posterior_of_the_table():
     assert 0.5 < same.low < 0.95
 
 
+@pytest.mark.parametrize(("n", "true"), [(50, 0.3), (50, 0.85), (150, 0.6)])
+def test_the_interval_of_kappa_holds_where_a_label_is_rare(n, true):
+    rng = np.random.default_rng(n)
+    runs = 200
+    held = 0
+    undefined = 0
+    for _ in range(runs):
+        a = rng.random(n) < 0.05
+        # the same label, or one by chance
+        b = np.where(rng.random(n) < true, a, rng.random(n) < 0.05)
+        got = stats.kappa(a, b, labels=[True, False], resamples=400)
+        undefined += np.isnan(got.estimate)
+        held += got.low <= true <= got.high
+    assert held / (runs - undefined) >= 0.9
+
+
 def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
     assert np.isnan(stats.kappa([1, 1, 1], [1, 1, 1]).estimate)
     assert np.isnan(stats.kappa([], []).estimate)
@@ -478,11 +500,13 @@ def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
 
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.bootstrap_ci([1, 2], level=95), "level 95"),
+    (lambda: stats.bootstrap_ci(range(40), resamples=0.5), "resamples 0.5"),
     (lambda: stats.bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
     (lambda: stats.bootstrap_ci(["a"]), DataError, "not numbers"),
     (lambda: stats.bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
     (lambda: stats.bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
     (lambda: stats.paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
+    (lambda: stats.paired_permutation_test([1], [2], resamples=0), "resamples 0"),
     (lambda: stats.correlation([1], [1], "rank"), "kendall, pearson, spearman"),
     (lambda: stats.preference_correlation([0, 1], [1, 0], [1]), DataError, "scores 2, labels 1"),
     (lambda: stats.preference_correlation([0, 1], [1, 0], [1, 3]), DataError, r"outside \[-2, 2\]"),
@@ -494,6 +518,11 @@ test_bad_input_says_what_was_wrong = refusals(
         lambda: stats.p_of_no_difference(stats.bootstrap_ci([1, 2, 4])),
         DataError,
         'an interval by "Student\'s t"',
+    ),
+    (
+        lambda: stats.p_of_no_difference(stats.bootstrap_ci([0, 0.2, 0.9, 1], groups=list("aabc"))),
+        DataError,
+        "off its estimate",
     ),
     (lambda: stats.ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
     (lambda: stats.ppi_mean([1], [1], []), DataError, "0 with the judge's alone"),
@@ -573,12 +602,13 @@ def test_a_value_without_a_group_is_one_of_its_own_with_a_warning():
         test = stats.paired_permutation_test([1, 2, 1], [0, 0, 0], cluster=["a", None, "a"])
     assert test.p_value == 2 / 4
     rows = compared_rows().assign(topic=["x", "x", None, None] * 3)
-    with pytest.warns(UserWarning, match="2 of 4 values have no group"):
+    with pytest.warns(UserWarning, match="2 of 4 values have no group") as warned:
         assert stats.compare(rows, "system", "score", cluster="topic")["clusters"].tolist() == [
             3,
             2,
             2,
         ]
+    assert len({(str(one.message), one.lineno) for one in warned}) == 1  # shown once
 
 
 def test_grades_have_no_mean_but_a_share_that_is_right():

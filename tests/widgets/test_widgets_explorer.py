@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from checks import refusals
 from experiment_parts import words
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Hit, Question
 from ragbench.text.tokens import TokenOffsets
-from ragbench.widgets import Panel, RetrievalExplorer, mark, tag
+from ragbench.widgets import Panel, RetrievalExplorer, escape, mark, tag
 from ragbench.widgets.explorer import _ScoredHits
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
@@ -70,7 +71,14 @@ def shown(text: str) -> str:
         # At a chunk's end the cut comes before the next chunk.
         (5, ["Ann was born in Rome.[5 tokens]", "{Rome lies on the Tiber.}", "{Bob sells tea.}"]),
         (7, ["Ann was born in Rome.", "Rome lies[7 tokens]{ on the Tiber.}", "{Bob sells tea.}"]),
-        (13, ["Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.[13 tokens]"]),
+        (
+            13,
+            [
+                "Ann was born in Rome.",
+                "Rome lies on the Tiber.",
+                "Bob sells tea.[all within 13 tokens]",
+            ],
+        ),
     ],
 )
 def test_the_cut_stands_after_its_token_and_what_follows_is_beyond(cutoff, texts):
@@ -180,6 +188,7 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     assert "searching" not in shown.summary.value
     with pytest.raises(ValueError, match="burst"):
         shown.chooser.value = "burst"
+    assert shown.summary.value == "<p role='status'>not searched: <b>burst</b></p>"
     assert "ValueError: burst" in shown.message.value
 
 
@@ -269,12 +278,18 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
             assert prefix[start:stop] in {*pieces, ""}
 
 
-@pytest.mark.parametrize("questions", [[], "Who?"])
-def test_what_is_no_list_of_questions_is_refused(questions):
-    with pytest.raises(ConfigError, match="at least one Question"):
-        RetrievalExplorer(questions, {"a": Fixed()})
-    with pytest.raises(ConfigError, match="pass for instance BM25"):
-        RetrievalExplorer(QUESTIONS, {"a": object()})
+test_wrong_arguments_are_refused = refusals(
+    (lambda: RetrievalExplorer([], {"a": Fixed()}), r"questions is \[\]"),
+    (lambda: RetrievalExplorer("Who?", {"a": Fixed()}), "at least one Question"),
+    (lambda: RetrievalExplorer([3], {"a": Fixed()}), r"questions is \[3\]"),
+    (lambda: RetrievalExplorer(QUESTIONS, {"a": object()}), "pass for instance BM25"),
+    (lambda: RetrievalExplorer(QUESTIONS, {}), r"retrievers is \{\}"),
+    (lambda: RetrievalExplorer(QUESTIONS, [Fixed()]), "retrievers is .<"),
+    (lambda: explorer(step=0), "1 <= step"),
+    (lambda: explorer(step=30), "1 <= step"),
+    (lambda: explorer(cutoff=21), "1 <= step"),
+    (lambda: explorer(cutoff=-1), "1 <= step"),
+)
 
 
 def test_guard_shows_a_ragbench_error_and_raises_any_other():
@@ -292,6 +307,10 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
     assert "ValueError: odd" in panel.message.value
     panel.button("Go", lambda: check_known("way", ["there"], ["here"])).click()
     assert "unknown way &#x27;there&#x27;" in panel.message.value
+
+
+def test_escaped_text_has_no_markup():
+    assert escape("<'\">") == "&lt;&#x27;&quot;&gt;"
 
 
 def test_ninth_fact_takes_the_first_colour_and_keeps_its_number():
