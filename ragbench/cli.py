@@ -370,7 +370,7 @@ def _score(
     options: dict[str, Any] = {"checker": checker}
     if labels:
         options["cassette"] = f"{folder}.sqlite"
-    names = ",".join(metrics).split(",")
+    names = [name for name in ",".join(metrics).split(",") if name]
     asked = (answers, names, labels and rb.chat_model(labels), _pairs("--columns", columns))
     if plan:
         print(rb.plan_score(*asked, **options))

@@ -228,10 +228,11 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     answers = tmp_path / "answers.csv"
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
-    score = ["score", answers, "--metrics", "token_f1", "precision", "--to", to]
+    score = ["score", answers, "--metrics", "token_f1,", "precision", "--to", to]
     with FakeOllama(reply=reply) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        out = command(*score, "--labels", "ollama:llama3:8b")
+        with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
+            out = command(*score, "--labels", "ollama:llama3:8b")
     means = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])["mean"]
     assert means["Cash$$Bot", "precision"] == means["Cash$$Bot", "token_f1"] == 1.0
     assert means["B", "precision"] == 0.0

@@ -127,7 +127,9 @@ class Experiment(BaseModel):
     match: str = "substring"
     cassette: Any = None
     concurrency: PositiveInt | None = None  # what the server does by default
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, bool | int | float | Literal["raise", "reply"] | None] = Field(
+        default_factory=dict
+    )
     folder: Path | None = None
     metrics: Sequence[str] = ()
 
@@ -175,7 +177,7 @@ class Experiment(BaseModel):
     @field_validator(*AXES, mode="before")
     @classmethod
     def _make_axis(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.field_name in ("generator", "judge") and value in (None, NONE):
+        if info.field_name in ("generator", "judge") and value in (None, NONE, {}, []):
             return {}
         return parse_axis(info.field_name, value, info.data, info.data["paths_from"])
 

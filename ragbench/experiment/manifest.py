@@ -224,16 +224,16 @@ def describe(thing: Any) -> dict[str, Any]:
         fields = ([chunk.id, chunk.doc_id, chunk.title, chunk.text] for chunk in thing)
         return {"chunks": len(thing), "sha256": _sha256(fields)}
     if isinstance(thing, functools.partial):
-        keywords = plain(thing.keywords)
-        return {"partial": describe(thing.func), "args": plain(thing.args), "keywords": keywords}
+        keywords = told(thing.keywords)
+        return {"partial": describe(thing.func), "args": told(thing.args), "keywords": keywords}
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
     known = {"class": _name(type(thing))}
     if callable(getattr(thing, "settings", None)):
-        return known | plain(thing.settings())
+        return known | told(thing.settings())
     for name in ("name", "card"):
         if getattr(thing, name, None) is not None:
-            known[name] = plain(getattr(thing, name))
+            known[name] = told(getattr(thing, name))
     return known
 
 
@@ -247,19 +247,19 @@ def _name(thing: Any) -> str:
 _NOTHING = object()
 
 
-def plain(value: Any) -> Any:
-    """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what
-    sounds secret.
+def told(value: Any) -> Any:
+    """Return what a manifest tells of a value: numbers, texts and lists and dicts of them; anything
+    else is left out, and so is what sounds secret.
     """
     if isinstance(value, Mapping):
-        known = {str(name): plain(each) for name, each in value.items()}
+        known = {str(name): told(each) for name, each in value.items()}
         return {
             name: each
             for name, each in known.items()
             if each is not _NOTHING and not sounds_secret(name)
         }
     if isinstance(value, list | tuple):
-        return [each for each in map(plain, value) if each is not _NOTHING]
+        return [each for each in map(told, value) if each is not _NOTHING]
     if isinstance(value, str):
         return redact(value, ())
     return value if value is None or isinstance(value, bool | int | float) else _NOTHING

@@ -190,7 +190,10 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
         budgets = sorted({cell.N for cell in cells if cell.search == search})
         cut = (budgets, experiment.tokenizer, experiment.begin_token, experiment.match)
         work = functools.partial(_contexts, cut=cut)
-        contexts[search] = list(run.pool.map(work, questions, found, chunksize=_TASK))
+        # not by map's chunksize, which dask's executor does not know
+        parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
+        tasks = ([asked_or_found[part] for part in parts] for asked_or_found in (questions, found))
+        contexts[search] = [*itertools.chain.from_iterable(run.pool.map(work, *tasks))]
     rows = []
     for place, question in enumerate(questions):
         for cell in cells:
@@ -244,22 +247,34 @@ def _offsets(tokenizer: Any) -> TokenOffsets:
 
 
 def _contexts(
-    question: Question, found: _Found, *, cut: tuple[Sequence[int], Any, bool, str]
-) -> dict[int, dict[str, Any]]:
-    """Return by N what a row says of its context, or of the failure to get one: a task of an
-    executor.
+    questions: Sequence[Question],
+    found: Sequence[_Found],
+    *,
+    cut: tuple[Sequence[int], Any, bool, str],
+) -> list[dict[int, dict[str, Any]]]:
+    """Return of each question by N what a row says of its context, or of the failure to get one: a
+    task of an executor.
 
     ``cut`` : values of N, tokenizer, whether its begin token counts, match.
     """
+    return [_context(*each, cut) for each in zip(questions, found, strict=True)]
+
+
+def _context(
+    question: Question, found: _Found, cut: tuple[Sequence[int], Any, bool, str]
+) -> dict[int, dict[str, Any]]:
     try:
         if isinstance(found, Exception):
             raise found
         return _cut(question, found, *cut)
     except Exception as error:
         end_on_full_disk(error)
-        kind = getattr(error, "kind", type(error).__name__)
-        failed = {"status": "failed", "error_step": "retrieve", "error_kind": kind}
+        failed = {"status": "failed", "error_step": "retrieve", "error_kind": _kind(error)}
         return dict.fromkeys(cut[0], failed | {"error": str(error)})
+
+
+def _kind(error: Exception) -> str:
+    return getattr(error, "kind", type(error).__name__)
 
 
 def _cut(
@@ -387,7 +402,7 @@ def _grade_by_object(name: str, judge: Any, question: Question, answer: Answer) 
         (verdict,) = judge.grade_all([question], [answer])
     except Exception as error:
         end_on_full_disk(error)
-        failed = {"error": type(error).__name__, "detail": str(error)}
+        failed = {"error": _kind(error), "detail": str(error)}
         return Grade(question.id, None, name, meta=failed)
     return replace(verdict, meta={"seconds": time.perf_counter() - start, **verdict.meta})
 
@@ -520,7 +535,7 @@ def _parameters(experiment: Any) -> dict[str, Any]:
         tokenizer = getattr(tokenizer, "name", getattr(tokenizer, "__name__", "own"))
     return {
         **{name: getattr(experiment, name) for name in names},
-        "options": manifests.plain(experiment.options),
+        "options": manifests.told(experiment.options),
         "tokenizer": tokenizer or "all-MiniLM-L6-v2 WordPiece",
         "form": MATCHES[experiment.match][1],
     }

@@ -212,8 +212,10 @@ class _Part:
             if self.by:
                 entry["most_in"] = f"{_cell_name(cells.index[place])}: {lacking.iloc[place]}"
         yield entry
-        if self.by and self.unit in self.rows:
-            yield self._unequal(self.rows[self.unit].mask(unscored), keys, table)
+        if self.by:
+            # without names the questions of a cell are numbered
+            numbers = self.rows.groupby(keys, **_AS_THEY_COME).cumcount()
+            yield self._unequal(self.rows.get(self.unit, numbers).mask(unscored), keys, table)
 
     def _unequal(self, question: pd.Series, keys: list[pd.Series], table: str) -> _Entry:
         """Count the cells that have fewer scored questions than all cells of their part."""

@@ -120,6 +120,9 @@ def export(
     notes = []
     if missing:
         notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
+    if replies is None and rows[["digest", "judge_digest"]].notna().any(axis=None):
+        do = "name the one that recorded it with --cassette"
+        notes.append(f"no cassette in the run's folder: {do}")
     scores = load_scores(folder)
     if scores is not None:
         of_scores = _score_tables(scores, name)
@@ -253,7 +256,8 @@ def _score_tables(table: pd.DataFrame, name: str) -> list[ReportTable]:
 
 def _score_figure(averages: pd.DataFrame) -> Figure | None:
     """Draw the means between 0 and 1, if there are any."""
-    drawn = averages[averages["mean"].between(0, 1)]
+    # A mean of floats may be 1.0000000000000004.
+    drawn = averages[averages["mean"].between(0, 1 + 1e-9)]
     system = "system" if "system" in drawn else None
     if drawn.empty or (system and drawn[system].nunique() > _MAX_SYSTEMS):
         return None

@@ -141,4 +141,6 @@ def settings_of(name: str, *, objects: bool = False) -> list[str]:
     names = {p.name: None for p in parameters if p.kind is not p.VAR_KEYWORD}
     if len(names) < len(parameters):  # a class of one's own takes its fields
         names |= dict.fromkeys(getattr(builder, "model_fields", ()))
-    return [name for name in names if name not in (("self", "chunks") if objects else _OBJECTS)]
+    return [
+        name for name in names if name not in (("self", "chunks", "k") if objects else _OBJECTS)
+    ]

@@ -22,6 +22,7 @@ from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.answers import KeptAnswers
 from ragbench.experiment.axes import GENERATORS, JUDGES
 from ragbench.experiment.rows import AXIS_COLUMNS, answers_of, measure_answers, system_names
+from ragbench.llm.failures import failure
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset, Grade
 from ragbench.report.export import export
@@ -125,6 +126,12 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
     grid = experiment(tmp_path, 4, retriever={"named": build}, generator=people_twice, N=(2, 5, 9))
     assert len(grid.run(progress=False)) == 4 * 3 * 2
     assert [len(engine.searched) for engine in made] == [4]
+    grid.run(progress=False)
+    # searched again in seconds; nothing is remembered
+    assert [len(engine.searched) for engine in made] == [4, 4]
+
+
+BUSY = failure("busy", "later")
 
 
 class Broken(JudgeDouble):
@@ -144,6 +151,7 @@ class Broken(JudgeDouble):
     ("judge", "why"),
     [
         (Broken(OverflowError("too much")), ["grade", "OverflowError", "too much"]),
+        (Broken(BUSY), ["grade", "busy", str(BUSY)]),
         (Broken(), ["grade", "unscored", "no"]),
     ],
 )
@@ -208,6 +216,8 @@ def test_without_a_generator_and_a_judge_an_experiment_is_retrieval_only(tmp_pat
         "made", data=people(3), chunker="token_chunks", retriever="BM25", N=9, folder=tmp_path
     )
     assert (grid.generator, grid.judge) == ({}, {})
+    for nobody in (None, "none", {}, []):
+        assert experiment(tmp_path, 1, generator=nobody, judge=nobody).generator == {}
     rows = grid.run(progress=False)
     assert rows["ir_score"].notna().all()
     assert rows[["answer", "grade"]].isna().all(axis=None)
@@ -276,10 +286,12 @@ def test_failures_are_rows_with_their_reason(tmp_path):
 
 def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
+    sizes = []
     written = []
 
     class Elsewhere(Executor):
         def submit(self, work, *items):
+            sizes.append(len(items[0]))
             path = tmp_path / "rows.jsonl"
             written.append(len(path.read_text().splitlines()) if path.exists() else 0)
             future = Future()
@@ -287,7 +299,8 @@ def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_p
             return future
 
     experiment(tmp_path, 110, N=(4,), generator=None, judge=None).run(Elsewhere(), progress=False)
-    assert written == [0] * 60 + [60] * 50
+    assert sizes == [50, 10, 50]
+    assert written == [0, 0, 60]
 
 
 def test_two_runs_cannot_share_a_folder(tmp_path):
@@ -487,7 +500,7 @@ def test_axes_that_cannot_work_are_told_at_once(tmp_path, change, message):
         ({"judge": {"e": Copier()}}, "judge 'e' is Copier"),
         ({"data": {"people": lambda: 3}}, "data .people. gives 3"),
         ({"data": {"people": Dataset("empty", (), ())}}, "an id of its own"),
-        ({"retriever": {"named": lambda chunks: 3}}, "retriever is"),
+        ({"retriever": {"named": lambda chunks: 3}}, "retriever is int"),
     ],
 )
 def test_values_that_cannot_work_stop_the_run_before_the_first_row(tmp_path, change, message):

@@ -108,6 +108,9 @@ def test_a_model_takes_its_options(tmp_path):
         (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), r"retriever\.b: .*'germn'"),
         (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), r"option of SIM 'tokenizer'"),
         (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: .*'BM26'\n.*\n.*mean 'BM25'"),
+        (HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"), r"retriever\.a: .*option of BM25 'k2'"),
+        (HEAD.replace("BM25", "{a: {use: BM25, k: 3}}"), r"retriever\.a: .*option of BM25 'k'"),
+        (HEAD.replace("BM25", "{" + "b" * 300 + ": BM25}"), r"retriever has the name 'b{60}'\n"),
         (HEAD.replace("BM25", "{a: {k1: 3}}"), r"retriever\.a has no use"),
         (HEAD.replace("BM25", "[[BM25]]"), r"retriever .*BM25.* is list"),
         (HEAD.replace("BM25", "7"), r"retriever is int"),
@@ -117,6 +120,7 @@ def test_a_model_takes_its_options(tmp_path):
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"option of minihop 'limits'"),
         (MODEL.format("deadline_s: soon"), r"generator\.l: "),
         (MODEL.format("num_ctx: big"), r"generator\.l: "),
+        (MODEL.format("seed: one"), r"generator\.l: (.|\n)*'one'"),
         (MODEL.format("api_key: abc"), r"generator\.l\.api_key\n.*no secret"),
         (MODEL.format("heat: 1"), r"generator\.l: unknown option of ollama:x 'heat'"),
         (HEAD + "generator: {l: {use: 'olama:x'}}\n", r"generator\.l: .*provider 'olama'"),
@@ -126,6 +130,8 @@ def test_a_model_takes_its_options(tmp_path):
         (HEAD + "concurrency: many\n", r"concurrency is 'many'"),
         (HEAD + "concurrency: true\n", r"concurrency is True"),
         (HEAD + "options: {retrys: 3}\n", r"option of model calls 'retrys'(.|\n)*'retries'"),
+        (HEAD + "options: {patience_s: long}\n", r"line 5: options is 'long'\n.*valid number"),
+        (HEAD + "labels: {use: 'ollama:x', heat: 1}\n", r"labels: .*option of ollama:x 'heat'"),
         (HEAD + "metrics: [token_f2]\n", r"unknown metric 'token_f2'(.|\n)*token_f1"),
         (HEAD + "metrics: 7\n", r"experiment\.yaml, line 5: metrics is 7"),
         (HEAD + "name: again\n", r"experiment\.yaml, line 5: the key 'name' twice"),
@@ -222,6 +228,7 @@ def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_ar
     first = frame.set_index(["question_id", "N"]).loc[frame["question_id"][0]]
     assert (first.loc[0, "chunks"], first.loc[5, "chunks"]) == ([], ["Ann Lee was born in"])
     assert first.loc[50, "context"] == " ".join(first.loc[50, "chunks"])
+    assert len(first.loc[50, "chunks"]) == 2
     table = rb.score(rows, made.metrics)
     # The IR score from the texts is the one that the run computed from the cut.
     assert table["ir_score"].tolist() == pytest.approx(rows["ir_score"].tolist(), nan_ok=True)
@@ -302,6 +309,10 @@ def test_pairs_of_many_systems_are_not_compared_unasked():
     table = rb.score(answers, ["exact_match"])
     assert [each.stem for each in _score_tables(table, "mine")] == ["means"]
     assert "permutation" not in score_methods(table).markdown
+    assert score_methods(table).claims[-1] == (
+        "Not tested: any difference; 9 systems are too many to compare every pair: "
+        "name yours in rb.stats.compare(pairs=)."
+    )
     few = rb.score([row for row in answers if row["system"] != "S8"], ["exact_match"])
     assert [each.stem for each in _score_tables(few, "mine")] == ["means", "comparison"]
     assert "permutation" in score_methods(few).markdown

@@ -288,6 +288,7 @@ LANGUAGES = pd.DataFrame(
 )
 LANGUAGES = LANGUAGES.assign(system=list("aaabbb"), score=1.0)
 TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
+UNNAMED = pd.DataFrame({"system": [*"aabb"], "score": [1, 0.5, 1, None]})
 
 
 @pytest.mark.parametrize(
@@ -295,6 +296,8 @@ TWO = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": 
     [
         (TWO, ["system"], [], 2, 2, "n from 1 to 1 of 2"),  # equal numbers, of different questions
         (TWO.assign(question_id="q1"), ["system"], [], 0, 2, ""),
+        # Without names of questions: by how many there are.
+        (UNNAMED, ["system"], [], 1, 2, "n from 1 to 2 of 2"),
         (LANGUAGES, ["language", "system"], ["language"], 0, 4, ""),
         (LANGUAGES, ["language", "system"], [], 4, 4, "n from 1 to 2 of 3"),
         (LANGUAGES.drop(index=4), ["language", "system"], ["language"], 1, 4, "n from 1 to 2 of 2"),

@@ -326,7 +326,11 @@ def test_two_exports_of_a_run_differ_in_no_byte(live_run, exported, tmp_path):
         assert (again.folder / name).read_bytes() == (exported.folder / name).read_bytes(), name
 
 
-def test_pictures_fit_a_page_and_have_their_words(exported):
+def test_pictures_fit_a_page_and_have_their_words_and_fonts(exported):
+    for path in (exported.folder / "figures").glob("*.pdf"):
+        data = path.read_bytes()
+        assert b"/FontFile2" in data, path.name
+        assert b"/Type3" not in data, path.name
     for path in (exported.folder / "figures").glob("*.png"):
         with Image.open(path) as picture:
             assert picture.width <= plots.WIDEST * 300
@@ -382,6 +386,7 @@ def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_
     made = run_and_export(tmp_path, data={"people": bare})
     stems = {Path(name).stem for name in made.files if name.startswith(("tables/", "figures/"))}
     assert stems == {"overview", "grades", "worst", "audit"}
+    assert box_of(made.folder)[0].startswith("Grades were given by double; checked by a person: 0.")
     compiles(tmp_path / "o")
 
 
@@ -465,6 +470,16 @@ def test_a_system_with_an_odd_name_works_everywhere(tmp_path):
     compiles(made.folder)
 
 
+def test_a_sum_of_floats_a_little_above_one_stays_in_the_picture(tmp_path):
+    rows = [
+        {"question": q, "answer": "a", "reference": "a", "system": s} for q in "xy" for s in "AB"
+    ]
+    table = rb.score(rows, ["bleu"])
+    table["bleu"] = 1.0000000000000004
+    export_scores(table, tmp_path / "o", "mine")
+    assert (tmp_path / "o" / "figures" / "means.png").exists()
+
+
 def test_claim_labels_that_could_not_be_read_stay_out_and_are_counted(tmp_path):
     rows = [
         {"question": "Who?", "answer": a, "reference": "Ann.", "chunks": ["Ann did."]}
@@ -525,6 +540,7 @@ def test_a_cassette_elsewhere_is_named_and_a_wrong_one_is_an_error(live_run, tmp
     assert "24 replies" in str(made)
     made = export(copy, tmp_path / "o")  # and nothing of the other stays
     assert not (made.folder / "cassette.jsonl").exists()
+    assert "--cassette" in str(made)
     assert "changed or damaged" not in (made.folder / "tables" / "audit.csv").read_text()
     with pytest.raises(DataError, match="there is no cassette"):
         export(copy, tmp_path / "p", cassette=tmp_path / "none.sqlite")
@@ -629,6 +645,10 @@ def test_the_box_of_scores_says_who_labelled(given, metric, words, tmp_path):
     assert who.startswith(words)
     assert "questions like these 2;" in population
     assert "not asked the same questions" in untested
+    one = table[table["system"] == "A"].drop(columns="system")
+    one.attrs = table.attrs
+    (*_, untested) = box_of(export_scores(one, tmp_path / "one", "mine").folder)
+    assert untested == "Not tested: any difference."
 
 
 def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claimed(tmp_path):
