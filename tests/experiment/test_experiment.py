@@ -500,7 +500,7 @@ def test_axes_that_cannot_work_are_told_at_once(tmp_path, change, message):
         ({"judge": {"e": Copier()}}, "judge 'e' is Copier"),
         ({"data": {"people": lambda: 3}}, "data .people. gives 3"),
         ({"data": {"people": Dataset("empty", (), ())}}, "an id of its own"),
-        ({"retriever": {"named": lambda chunks: 3}}, "retriever is int"),
+        ({"retriever": {"named": lambda chunks: 3}}, "retriever is 3"),
     ],
 )
 def test_values_that_cannot_work_stop_the_run_before_the_first_row(tmp_path, change, message):
