@@ -3,6 +3,7 @@ message.
 """
 
 import importlib.util
+import subprocess
 import sys
 
 import pytest
@@ -31,3 +32,15 @@ def load_script(name):
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def refuse_servers(monkeypatch):
+    """A replay that starts a model's server fails; other programs, such as git, may start."""
+    start = subprocess.Popen
+
+    def popen(command, *args, **options):
+        if "ragbench.llm.local" in command:
+            pytest.fail("a server was started")
+        return start(command, *args, **options)
+
+    monkeypatch.setattr("subprocess.Popen", popen)

@@ -117,3 +117,16 @@ def write_lines(tmp_path):
         return tmp_path / name
 
     return write
+
+
+@pytest.fixture
+def became(monkeypatch):
+    """The commands that this process would have become."""
+    commands = []
+
+    def execv(program, command):
+        commands.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr("os.execv", execv)
+    return commands

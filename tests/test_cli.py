@@ -131,16 +131,15 @@ def test_the_version_is_printed_and_without_a_command_all_of_them_are_listed(cap
     ("options", "passed"),
     [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])],
 )
-def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
-    started = []
+def test_lab_passes_port_and_browser_on(options, passed, became, monkeypatch):
     monkeypatch.setattr("os.chdir", lambda folder: None)
     monkeypatch.setattr("os.geteuid", lambda: 1000, raising=False)
-    monkeypatch.setattr("ragbench.cli._become", started.append)
     monkeypatch.setenv("PATH", "/nothing")
-    cli.main(["lab", *options])
+    with pytest.raises(SystemExit):
+        cli.main(["lab", *options])
     # for cells and terminals
     assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))
-    (command,) = started
+    (command,) = became
     assert command[1:4] == ["-m", "jupyter", "lab"]
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
 

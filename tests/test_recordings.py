@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from checks import load_script
+from checks import load_script, refuse_servers
 from fake_ollama import DIGEST
 
 from ragbench import Dataset, Question, recordings
@@ -34,10 +34,8 @@ def _results_of_its_own(monkeypatch, tmp_path):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    monkeypatch.setattr(
-        local._Server, "_start", lambda self: pytest.fail("a replay started a server")
-    )
-    monkeypatch.setattr(local, "_sha256", lambda *_: pytest.fail("a replay read the weights"))
+    refuse_servers(monkeypatch)
+    monkeypatch.setattr(local, "sha256_of", lambda *_: pytest.fail("a replay read the weights"))
 
 
 # -- what is shipped

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -192,7 +193,12 @@ def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path)
 
 
 def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_readme", lambda *parts: 1 / 0)
+    write = Path.write_text
+
+    def break_at_the_last_file(path, *text, **options):
+        return 1 / 0 if path.name == "README.md" else write(path, *text, **options)
+
+    monkeypatch.setattr(Path, "write_text", break_at_the_last_file)
     with pytest.raises(ZeroDivisionError):
         export(run, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -140,8 +140,6 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
         axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
-        # every prompt fails here
-        monkeypatch.setattr("ragbench.experiment.run._count", lambda *counts: None)
         rows = experiment(tmp_path / "run", 3, **axes).run(progress=False)
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)

@@ -5,13 +5,12 @@ without a text of TREC's.
 import numpy as np
 import pandas as pd
 import pytest
-from checks import load_script
+from checks import load_script, refuse_servers
 
 from ragbench.data.mtrag import load_mtrag
 from ragbench.data.nuggets import read_nuggets
 from ragbench.errors import NotHereError
 from ragbench.labelling.exam import PROMPTS, SCALE, SYSTEMS, exam_order, exam_prompt
-from ragbench.llm import local
 from ragbench.paths import packaged_data
 from ragbench.recordings import EXAMS, recorded_exam
 
@@ -29,9 +28,7 @@ def labels():
 @pytest.mark.parametrize("name", EXAMS)
 def test_every_prompt_of_a_recorded_exam_has_its_grade_and_no_server_starts(name, monkeypatch):
     monkeypatch.delenv("RAGBENCH_CASSETTE", raising=False)
-    monkeypatch.setattr(
-        local._Server, "_start", lambda self: pytest.fail("a replay started a server")
-    )
+    refuse_servers(monkeypatch)
     graded = recorded_exam(name)
     assert len(graded) == EXAMS[name] * len(SYSTEMS) * len(PROMPTS)
     assert graded["grade"].isin(SCALE).all()

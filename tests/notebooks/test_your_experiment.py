@@ -88,16 +88,16 @@ def test_init_writes_over_nothing(tmp_path, there):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, monkeypatch):
+def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, became, monkeypatch):
     folder = create_project(tmp_path / "mine")
-    called: list[list[str]] = []
-    monkeypatch.setattr("ragbench.cli._become", called.append)
     monkeypatch.setenv("RAGBENCH_RESULTS", "set back when the test ends")
     monkeypatch.delenv("RAGBENCH_RESULTS")
     monkeypatch.chdir(tmp_path)
-    main(["lab", "mine", "--no-browser"])
-    assert called[0][called[0].index("--notebook-dir") + 1] == str(folder)
-    assert "91_your_experiment.ipynb" in called[0]
+    with pytest.raises(SystemExit):
+        main(["lab", "mine", "--no-browser"])
+    (command,) = became
+    assert command[command.index("--notebook-dir") + 1] == str(folder)
+    assert "91_your_experiment.ipynb" in command
     assert os.environ["RAGBENCH_RESULTS"] == str(folder / "results")
     assert main(["lab", "nothing"]) == 2
 
