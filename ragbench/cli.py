@@ -263,7 +263,9 @@ def _server_notes(grid: Any) -> Iterator[str]:
     for model in named.values():
         try:
             if is_model(model) and rb.llm.model_name(model).startswith("ollama:"):
-                rb.llm.model_facts(model)
+                facts = rb.llm.model_facts(model)
+                if "run at " in facts.weights:
+                    yield f"note: {facts.model} ({facts.weights}): prompts leave this machine"
         except rb.errors.ModelError as error:
             yield f"note: {error}"
 
@@ -394,7 +396,8 @@ def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
     results = rb.doctor.checks()
     if model:
-        results += rb.doctor.model_checks(_chat_model(model, options))
+        asked = _chat_model(model, options, deadline_s=rb.doctor.DEADLINE_S)
+        results += rb.doctor.model_checks(asked)
     print(rb.doctor.check_lines(results))
     return int(not all(check.ok or check.optional for check in results))
 

@@ -86,7 +86,7 @@ def _weights() -> Iterator[Check]:
 def model_checks(model: Any) -> list[Check]:
     """Ask a chat model a short question: does it answer, how fast, and keep to labels?"""
     schema = llm.label_schema(1, ("yes", "no"))
-    settings = {"num_predict": 64, "retries": 0, "deadline_s": DEADLINE_S, "progress": False}
+    settings = {"num_predict": 64, "retries": 0, "progress": False}
     (reply,) = llm.ask(model, [_PROMPT], schema, **settings)
     if reply.error is not None and reply.error.kind not in ("unusable", "truncated"):
         what = f"{reply.model}: {reply.error.kind}: {reply.error.got}"
@@ -126,8 +126,9 @@ def _ollama() -> Check:
     try:
         host, settings = ollama_settings(None, {}, 2.0)
         names = [printable(str(model.model)) for model in Client(host, **settings).list().models]
-    except Exception:  # of ollama, httpx, json and pydantic
-        what = "no server; retrieval, word metrics and replays need none"
+    except Exception as error:  # of ollama, httpx, json and pydantic
+        why = printable(str(error.__context__ or error))
+        what = f"no server ({why}); retrieval, word metrics and replays need none"
         return Check("Ollama", False, what, do, optional=True)
     what = f"{len(names)} models: {', '.join(names[:5])}"
     return Check("Ollama", True, what, do, optional=True)

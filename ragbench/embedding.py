@@ -223,7 +223,10 @@ class OllamaEmbedder(_Arrays):
             return call()
         except Exception as error:  # of httpx and ollama; of json and pydantic: a ValueError
             kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
-            detail = f"{type(error).__name__}: {str(error)[:200]}"
+            said = error  # but the client's words on a connection do not say what is wrong with it
+            if isinstance(error, ConnectionError):
+                said = error.__context__ or error
+            detail = f"{type(said).__name__}: {str(said)[:200]}"
         raise self._failure(kind, detail)
 
     def _failure(self, kind: str, detail: str, **about: Any) -> ModelError:

@@ -57,7 +57,8 @@ sum=$(cd "$work" && go mod download -json "github.com/ollama/ollama@v$version" |
 [ "$sum" = "${sums[$version]}" ] || stop "checksum of Ollama $version: got $sum, expected ${sums[$version]}; nothing was built"
 
 if [ "$version" = 0.24.0 ]; then
-    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+    # Its source alone: with --no-binary :all: pip also builds cffi, to read a name (seven minutes).
+    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary miniaudio \
         --dest "$work" miniaudio==1.71 >&2
     echo "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b  $work/miniaudio-1.71.tar.gz" | sha256sum --quiet -c - >&2
     tar -xzf "$work/miniaudio-1.71.tar.gz" -C "$work" --strip-components=1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -157,6 +158,8 @@ def main() -> None:
         "--folder", type=Path, help="of models and logs (default: beside the program)"
     )
     arguments = parser.parse_args()
+    # Or an end by SIGTERM, which `make` and systems send, would leave the server running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     ollama = program()
     cache = os.environ.get("RAGBENCH_OLLAMA") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ragbench", "ollama"

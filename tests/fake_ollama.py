@@ -27,6 +27,7 @@ import os
 import random
 import re
 import signal
+import ssl
 import threading
 import time
 from collections import Counter
@@ -137,6 +138,7 @@ class FakeOllama:
         them.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others
         get the 500 that llama.cpp's Python server gives.
+    tls : with a certificate, for https.
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
@@ -157,6 +159,7 @@ class FakeOllama:
     remote_host: str = ""
     counted: int | None = None
     port: int = 0
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self.calls: list[Call] = []
@@ -188,7 +191,7 @@ class FakeOllama:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         self._ready.clear()
@@ -212,7 +215,8 @@ class FakeOllama:
     async def serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
+        about = {"host": "127.0.0.1", "port": self.port, "ssl": self.tls}
+        server = await asyncio.start_server(self._connection, **about)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()

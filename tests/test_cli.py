@@ -79,6 +79,10 @@ def test_doctor_asks_a_model_with_its_options(command, fake, monkeypatch):
     assert re.search(r"ok  labels +kept to at once", out)
     fake.fault = lambda prompt, before: Fault("answer", "not JSON")
     assert "NO  labels" in command(*model, status=1)
+    fake.fault = lambda prompt, before: Fault("no_bytes", 5)
+    slow = command(*model, "--options", "deadline_s=0.5", status=1)
+    assert "not finished after 0.5 s" in slow
+    assert "deadline_s" in slow.split("not finished")[1]
     away = command(*model, "--options", "host=127.0.0.1:9", status=1)
     assert "NO  model" in away
 

@@ -356,6 +356,8 @@ class _Job:
             return
         if now == self.endpoint.found:
             self.checked = began
+            if self.cassette is not None:
+                self.cassette.confirm(task.key for task in unsure)
             return
         self._withdraw(unsure, now)
 
@@ -503,13 +505,14 @@ class _Job:
         with self.lock:
             if self.over is not None:
                 return
+            sure = self.checked >= ended or not self.endpoint.found
             if self.keys is not None:
                 request = self.keys.request(task.messages, task.json_schema)
-                about = {"step": self.step, "prompt_id": task.id}
+                about = {"step": self.step, "prompt_id": task.id, "sure": sure}
                 if not self.cassette.put(task.key, request, _to_answer(reply), **about):
                     # Another process was first: its answer stays, and is what a replay will give.
                     reply = self._served(task, self.cassette.get([task.key])[task.key])
-            if self.checked < ended:
+            if not sure:
                 self.unsure.append(task)
             self._settle(task, reply)
             self._count_unusable(task, reply)

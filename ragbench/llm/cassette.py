@@ -62,6 +62,15 @@ _CLAIM = (
     "WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = :key AND json_extract(answer, '$.ok')) "
     "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
 )
+# Replies whose digest nobody has confirmed keep their claim: to be taken out, or confirmed.
+_UNSURE = (
+    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
+)
+_ANSWERED = "(SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
+_SURE = (
+    "DELETE FROM claims WHERE EXISTS "
+    "(SELECT 1 FROM replies WHERE replies.key = claims.key AND provider = ? AND model = ?)"
+)
 _CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
 _WAIT_S = 60.0
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError)
@@ -262,11 +271,17 @@ class Cassette:
         known = recorded if self.digest is None else [self.digest]
         if known == [""]:
             return ""  # of a server that did not say what it has: there is nothing to compare
+        recording = self.mode == "record" and bool(on_server)
         if len(known) == 1 and on_server in (None, "", known[0]):
+            if recording:
+                with contextlib.suppress(DataError):  # a file that cannot be written is read
+                    self._write(_SURE, (provider, model))
             return known[0]
         if not known:
             return on_server
         has = "" if on_server is None else f", the server now has {_short(on_server)}"
+        if recording and on_server not in known:
+            self._write(_UNSURE, (provider, model))
         shown = " and ".join(map(_short, known))
         what = f"two digests under one name: {self.path.name} was recorded with {shown}{has}"
         do = (
@@ -301,7 +316,12 @@ class Cassette:
 
     def release(self) -> None:
         """Give up what this process has claimed and not answered."""
-        self._claimed("DELETE FROM claims WHERE owner = :owner")
+        self._claimed(f"DELETE FROM claims WHERE owner = :owner AND NOT EXISTS {_ANSWERED}")
+
+    def confirm(self, keys: Iterable[str]) -> None:
+        """Say that these replies are of the digest that they are recorded under."""
+        chosen = "key IN (SELECT value FROM json_each(?))"
+        self._write(f"DELETE FROM claims WHERE {chosen}", (json.dumps(list(keys)),))
 
     def _claimed(self, sql: str) -> None:
         with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
@@ -337,10 +357,12 @@ class Cassette:
         *,
         step: str = "",
         prompt_id: str = "",
+        sure: bool = True,
     ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
         ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
+        An answer that is not ``sure`` to be of its digest keeps its claim until `confirm`.
         """
         asked = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
@@ -348,7 +370,8 @@ class Cassette:
         names = (asked["provider"], asked["model"], asked["digest"])
         row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now)
         recorded = self._write(_INSERT, row) == 1
-        self._write("DELETE FROM claims WHERE key = ?", (key,))
+        if sure or not answer["ok"]:
+            self.confirm([key])
         return recorded
 
     def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:

@@ -291,7 +291,11 @@ class _OllamaEndpoint(Endpoint):
             what = f"it is a name for a model at {elsewhere}, which would get the prompts"
             raise self.fail("no_model", what, do="pass cloud=True if that is meant")
         details = entry.get("details") or {}
-        facts = (details.get("parameter_size"), details.get("quantization_level"))
+        facts = (
+            details.get("parameter_size"),
+            details.get("quantization_level"),
+            elsewhere and f"run at {elsewhere}",
+        )
         self.weights = printable(", ".join(filter(None, facts)))
         return printable(entry.get("digest", "").removeprefix("sha256:"))
 

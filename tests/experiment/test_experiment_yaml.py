@@ -17,6 +17,7 @@ from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.axes import GENERATORS
 from ragbench.experiment.rows import answers_of
 from ragbench.records import Chunk
+from ragbench.report.methods import methods
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
 MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"
@@ -269,6 +270,24 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
         assert checks
         assert all(call.prompt.startswith("Document: ") for call in checks)
     assert (scored / "checker.sqlite").is_file()
+
+
+def test_a_model_that_runs_elsewhere_is_said_in_plan_manifest_and_methods(scored, capsys):
+    where = "run at https://ollama.com:443"
+    with FakeOllama(remote_host="https://ollama.com:443") as server:
+        for cloud, said in {
+            "false": "pass cloud=True if that is meant",
+            "true": f"{where}): prompts leave this machine",
+        }.items():
+            model = f"{{use: 'ollama:llama3:8b', host: '{server.url}', cloud: {cloud}}}"
+            path = write(scored, SCORED + f"generator: {model}\n")
+            assert main(["plan", str(path)]) == 0
+            assert said in capsys.readouterr().out
+        assert main(["run", str(path)]) == 0
+    manifest = load_manifest(scored / "out")
+    (facts,) = manifest["axes"]["generator"].values()
+    assert facts["weights"].endswith(where)
+    assert where in methods(manifest, {"rows": 6, "failed": 0, "missing": 0}).markdown
 
 
 def test_the_export_of_a_run_has_its_scores_and_none_of_earlier_rows(scored, capsys):

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 
 import pytest
-from fake_ollama import DIGEST, FakeOllama, Fault
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -439,3 +439,31 @@ def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(fake, pat
     monkeypatch.undo()
     time.sleep(0.6)
     assert Cassette(path).claim(keys.key([]))
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("replaced", [True, False])
+def test_what_a_killed_process_could_not_confirm_is_taken_out_where_its_model_was_replaced(
+    fake, path, replaced
+):
+    command = [sys.executable, "-c", CHILD, fake.url, str(path)]
+    fake.latency_s = 0.02
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+
+    def replace_and_kill():
+        if replaced:
+            fake.models["llama3:8b"] = "f" * 64
+        child.kill()
+
+    fake.reply = at_call(20, replace_and_kill)
+    child.communicate(timeout=120)
+    kept = len(Cassette(path))
+    assert 10 <= kept <= 20
+    if replaced:
+        with pytest.raises(CallError, match="two digests under one name"):
+            run(fake, Cassette(path), ["p0"])
+        fake.models["llama3:8b"] = DIGEST  # the old one is pulled again
+        assert len(Cassette(path)) == 0
+    assert run(fake, Cassette(path), ["p0"])[1] == replaced
+    assert len(Cassette(path)) == (1 if replaced else kept)
+    assert Cassette(path).rows("SELECT * FROM claims WHERE key IN (SELECT key FROM replies)") == []

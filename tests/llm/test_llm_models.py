@@ -99,6 +99,8 @@ def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", "gpu7:9999")
     assert chat_model("ollama:m").base_url == "http://gpu7:9999"
     assert chat_model("ollama:m", host="https://other/").base_url == "https://other"
+    assert chat_model("ollama:m", base_url="https://other/").base_url == "https://other"
+    assert chat_model("openai:m", base_url="gpu1:8000").openai_api_base == "http://gpu1:8000/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1")
     assert chat_model("openai:m").openai_api_base == "http://vllm:8000/v1"
 

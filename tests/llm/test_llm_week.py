@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -66,6 +69,7 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
     assert "ollama.com" in reply.error.got
     assert "cloud=True" in reply.error.do
     assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
+    assert model_facts(fake.model(cloud=True)).weights == "8.0B, Q4_0, run at https://ollama.com:443"
 
 
 @pytest.mark.parametrize(("options", "think"), [({}, False), ({"reasoning": True}, True)])
@@ -203,6 +207,45 @@ def test_a_server_behind_a_proxy_is_reached_through_it_by_whatever_asks(what, mo
         else:
             checks()
     assert proxy.calls or proxy.other
+
+
+@pytest.fixture
+def certificate(tmp_path, monkeypatch):
+    """The file of a certificate that a server has signed by itself, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    # the tests read no certificates else
+    monkeypatch.setattr(
+        "ssl.SSLContext.load_verify_locations", ssl.SSLContext.__base__.load_verify_locations
+    )
+    file = tmp_path / "own.pem"
+    name = "-subj /CN=gpu1 -addext subjectAltName=IP:127.0.0.1"
+    make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 {name} -keyout {file} -out {file}.crt"
+    subprocess.run(make.split(), check=True, capture_output=True)
+    file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
+    return str(file)
+
+
+def test_a_certificate_of_ones_own_is_named_trusted_by_its_file_or_not_looked_at(
+    certificate, monkeypatch
+):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    with FakeOllama(tls=tls) as fake:
+        (refused,) = ask(fake.model(), ["p"], **FAST)
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.error.got
+        assert "SSL_CERT_FILE" in refused.error.do
+        assert fake.calls == []
+        with pytest.raises(ModelError, match="SSL_CERT_FILE"):
+            OllamaEmbedder("bge-m3", host=fake.url).embed_array(["p"])
+        monkeypatch.setenv("OLLAMA_HOST", fake.url)
+        assert "CERTIFICATE_VERIFY_FAILED" in checks()[-1].what
+        assert ask(fake.model(client_kwargs={"verify": False}), ["p"], **FAST)[0].ok
+        trusting = {"verify": ssl.create_default_context(cafile=certificate)}
+        assert ask(fake.model(client_kwargs=trusting), ["p"], **FAST)[0].ok
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        assert ask(fake.model(), ["p"], **FAST)[0].ok
+        assert checks()[-1].ok
 
 
 @pytest.mark.parametrize(

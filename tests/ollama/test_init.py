@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pandas as pd
 import pytest
+import serve_ollama
 from ollama import Client
 from test_docs import commands
 
@@ -77,3 +81,15 @@ def test_a_command_of_the_docs_runs_as_it_stands(command, ollama, tmp_path, monk
     )
     assert cli.main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out
+
+
+def test_an_end_by_sigterm_leaves_no_server_running(program, models):
+    port = serve_ollama.free_port()
+    script = Path(serve_ollama.__file__)
+    command = [sys.executable, script, "--port", str(port), "--folder", models]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        assert "smollm2:latest" in serving.stdout.readline()
+        serving.terminate()
+        assert serving.wait(30) == 0
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://127.0.0.1:{port}/api/version", timeout=2)

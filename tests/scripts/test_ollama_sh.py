@@ -1,4 +1,4 @@
-"""scripts/ollama.sh says how far a build is, in a terminal and in a log."""
+"""scripts/ollama.sh says how far a build is, and builds no more than it needs."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def test_a_build_says_how_far_it_is(tmp_path):
     assert said.startswith("ollama: building it, 0 s")
     assert said.count("\n") == 1  # a line a minute where nobody looks
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
+
+
+def test_pip_brings_the_source_of_a_header_and_builds_nothing_for_it():
+    lines = "python=echo; work=here; source <(sed -n '/-m pip download/,/miniaudio==/p' \"$1\")"
+    command = ["bash", "-c", lines, "bash", SCRIPT]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    # With :all: its build needs cffi, which is then built too: minutes.
+    assert "--no-binary miniaudio --dest here miniaudio==" in " ".join(said.split())
