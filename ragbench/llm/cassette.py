@@ -63,9 +63,7 @@ _CLAIM = (
     "ON CONFLICT (key) DO UPDATE SET owner = :owner, until = :until WHERE until < :now"
 )
 # Replies whose digest nobody has confirmed keep their claim: to be taken out, or confirmed.
-_UNSURE = (
-    "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
-)
+_UNSURE = "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELECT key FROM claims)"
 _ANSWERED = "(SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
 _SURE = (
     "DELETE FROM claims WHERE EXISTS "

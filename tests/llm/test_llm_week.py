@@ -69,7 +69,9 @@ def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(f
     assert "ollama.com" in reply.error.got
     assert "cloud=True" in reply.error.do
     assert ask(fake.model(cloud=True), ["p"], **FAST)[0].ok
-    assert model_facts(fake.model(cloud=True)).weights == "8.0B, Q4_0, run at https://ollama.com:443"
+    assert (
+        model_facts(fake.model(cloud=True)).weights == "8.0B, Q4_0, run at https://ollama.com:443"
+    )
 
 
 @pytest.mark.parametrize(("options", "think"), [({}, False), ({"reasoning": True}, True)])
@@ -220,7 +222,9 @@ def certificate(tmp_path, monkeypatch):
     )
     file = tmp_path / "own.pem"
     name = "-subj /CN=gpu1 -addext subjectAltName=IP:127.0.0.1"
-    make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 {name} -keyout {file} -out {file}.crt"
+    make = (
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 {name} -keyout {file} -out {file}.crt"
+    )
     subprocess.run(make.split(), check=True, capture_output=True)
     file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
     return str(file)
