@@ -39,3 +39,20 @@ def parts(number: str) -> SimpleNamespace:
     names: dict = {}
     exec(compile(ast.Module(body, []), str(path), "exec"), names)
     return SimpleNamespace(**names)
+
+
+def run_up_to(number: str, words: str, **values: object) -> dict:
+    """Execute the cells of a notebook up to the one with these words, with other values of its
+    parameters; return its names.
+    """
+    (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
+    names: dict = {}
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type != "code":
+            continue
+        exec(compile(cell.source, str(path), "exec"), names)
+        if "parameters" in cell.metadata.get("tags", ()):
+            names.update(values)
+        if words in cell.source:
+            break
+    return names

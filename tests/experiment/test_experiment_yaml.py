@@ -272,6 +272,17 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
     assert (scored / "checker.sqlite").is_file()
 
 
+def test_a_plan_counts_checks_against_the_chunks_that_n_holds(scored):
+    made = Experiment.from_yaml(write(scored, SCORED + "generator: copier\n"))
+    rows = made.run(progress=False)
+    model = rb.chat_model("ollama:llama3:8b", host="127.0.0.1:9")
+    for N, read in ((0, 0), (5, 1), (50, 2)):  # of the k = 2 that were found
+        some = rows[rows["N"] == N]
+        planned = rb.plan_score(some, ["precision"], model)
+        # ten claims of either side at most, against each chunk and the other side
+        assert planned["claim check"].calls == len(some) * 2 * 10 * (read + 1)
+
+
 def test_a_model_that_runs_elsewhere_is_said_in_plan_manifest_and_methods(scored, capsys):
     where = "run at https://ollama.com:443"
     with FakeOllama(remote_host="https://ollama.com:443") as server:

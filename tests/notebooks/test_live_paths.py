@@ -9,15 +9,18 @@ is named); RAGEval 5.1 (the recorded five passages, at most 256 new tokens).
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from dataclasses import replace
 
 import pytest
 from fake_ollama import FakeOllama, default_reply
-from notebook_parts import parts
+from notebook_parts import parts, run_up_to
 
 import ragbench as rb
 from ragbench.data import load_dataset
+from ragbench.data.dragonball import ANSWERS_FILE
 from ragbench.llm import chat_model
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
@@ -224,3 +227,70 @@ def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(se
     assert {f["keypoints"] for f in sent} == {"1. It rose.", "1. It fell."}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.
     assert all(set(f) == {"question", "response", "count", "keypoints"} for f in sent)
+
+
+# --- LIMIT bounds what a live model is asked, and the calls are printed before the first
+
+ASKED = {"query_type": "Factual Question", "content": "Did Tarn grow?"}
+TRUTH = {
+    "doc_ids": [4],
+    "content": "Yes.",
+    "references": ["Tarn grew."],
+    "keypoints": ["Tarn grew.", "It hired."],
+}
+ABOUT = {"domain": "Finance", "language": "en"}
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def three(monkeypatch, tmp_path):
+    """RAGBENCH_DATA with three questions of WikiEval, and three recorded ones of DRAGONBall."""
+    wiki = []
+    asked = []
+    for number in range(3):
+        texts = {"answer": f"Ann {number} did.", "ungrounded_answer": "Bob did."}
+        contexts = {"context_v1": ["Ann built it."], "context_v2": ["Ann built it.", "It is tall."]}
+        about = {"question": f"Who built {number}?", "source": "Tower", "poor_answer": "It is."}
+        wiki.append(about | texts | contexts)
+        prediction = {"content": "Tarn shrank.", "references": ["(Company: Tarn)Tarn grew."]}
+        query = ASKED | {"query_id": number}
+        asked.append(ABOUT | {"query": query, "ground_truth": TRUTH, "prediction": prediction})
+    document = ABOUT | {"doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."}
+    write_lines(tmp_path / "wikieval" / "wikieval.jsonl", wiki)
+    write_lines(tmp_path / "rageval" / "dragonball_docs.jsonl", [document])
+    write_lines(tmp_path / "rageval" / "dragonball_queries.jsonl", asked)
+    write_lines(tmp_path / "rageval" / ANSWERS_FILE, asked)
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize(("number", "calls"), [("30", 28), ("41", 14)])
+def test_limit_bounds_the_calls_of_a_live_notebook_which_says_them_first(
+    number, calls, server, three, monkeypatch
+):
+    def two_claims(body):
+        fields = body.get("format", {}).get("properties", {})
+        return (
+            '{"claims": ["Ann built it.", "It is tall."]}'
+            if "claims" in fields
+            else default_reply(body)
+        )
+
+    said = []
+    monkeypatch.setattr(
+        "builtins.print", lambda *words, **_: said.append((words, len(server.calls)))
+    )
+    server.reply = two_claims
+    asked = {}
+    for limit in (1, 2):
+        before = len(server.calls)
+        run_up_to(number, '"calls")', MODEL=MODEL, LIMIT=limit)
+        asked[limit] = len(server.calls) - before
+        assert (("about", calls * limit, "calls"), before) in said
+    assert 0 < asked[1] <= calls
+    assert asked[1] < asked[2] <= 2 * calls
