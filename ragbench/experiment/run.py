@@ -219,6 +219,12 @@ def _row(question: Question, cell: Cell, context: Mapping[int, dict[str, Any]]) 
         for name, value in question.meta.items()
         if name not in _NOT_META and isinstance(value, str | int | float)
     }
+    claims = question.meta.get("claims")
+    if claims and question.meta.get("long_answer"):  # as MiniHop has them
+        own["long_reference"] = question.meta["long_answer"]
+        own["reference_claims"] = [
+            claim["text"] if isinstance(claim, Mapping) else str(claim) for claim in claims
+        ]
     row = Row(
         cell.data,
         question.id,

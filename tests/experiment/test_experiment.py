@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier, Interrupted, JudgeDouble, Named, experiment, people, whole
 
+import ragbench as rb
 from ragbench.chunking import token_chunks
-from ragbench.data import load_questions
+from ragbench.data import load_minihop, load_questions
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
 from ragbench.experiment.answers import KeptAnswers
@@ -418,6 +419,22 @@ def test_every_column_of_the_questions_file_is_one_of_the_rows(tmp_path):
     rows = grid.run(progress=False)
     assert rows["Sprache"].tolist() == ["de", "en"]
     assert load_rows(tmp_path / "r")["year"].tolist() == rows["year"].tolist()
+
+
+def test_a_long_true_answer_and_its_claims_travel_in_the_rows(tmp_path):
+    grid = {"data": "minihop", "N": [100], "generator": {"copier": Copier()}, "judge": None}
+    rows = experiment(tmp_path, chunker="token_chunks", retriever="BM25", **grid).run(
+        progress=False
+    )
+    questions = {question.id: question.meta for question in load_minihop().questions}
+    long = rows[rows["long_reference"].notna()]
+    assert len(long) == 65
+    for row in load_rows(tmp_path)[rows["long_reference"].notna()].itertuples():
+        meta = questions[row.question_id]
+        assert row.long_reference == meta["long_answer"]
+        assert row.reference_claims == [claim["text"] for claim in meta["claims"]]
+    planned = rb.plan_score(long.head(1), ["recall"], rb.chat_model("ollama:x", host="127.0.0.1:9"))
+    assert planned["claims"].calls == 1  # the answer's alone
 
 
 def test_rows_of_older_versions_are_read(tmp_path, rows):
