@@ -31,7 +31,6 @@ _COMMANDS: dict[str, Callable[..., int | None]] = {}
 _HELP = {
     "answers": "file with a row per answer, see docs/data.md",
     "by": "a column of the questions file: one more table has the means by its values",
-    "cassette": "the run's cassette, when it is not in the run's folder",
     "checker": "the model that checks claims in its place: ollama:bespoke-minicheck",
     "code": "a Python file with metrics or labels of your own; it is run",
     "columns": "OURS=YOURS, such as question=query",
@@ -384,11 +383,11 @@ def _score(
 
 
 @_command("export")
-def _export(run: str, *, to: str, cassette: str | None = None, by: str | None = None) -> None:
+def _export(run: str, *, to: str, by: str | None = None) -> None:
     """Write a run as tables, figures, methods, checks and data."""
     from ragbench.report.export import export
 
-    print(export(run, to, cassette=cassette, by=by))
+    print(export(run, to, by=by))
 
 
 @_command("doctor")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from ragbench.text.escape import in_csv
 __dir__ = public_names(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-_DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
 _RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
 GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
 GRADE_NAMES = dict(
@@ -40,14 +38,12 @@ GRADE_NAMES = dict(
 WIDEST = 14.5  # inches: on A4's long side, letters of 8 points are then 6
 _LETTER = 0.0625  # inches, of 8 points: a little more than most are wide
 _LINE = 0.15  # inches from a line of 8 points to the next
-_LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 # What the figures write of themselves, in German.
 _GERMAN = {
     "mean IR score": "mittlerer IR-Score",
     "N, tokens of context": "N, Tokens des Kontexts",
     "measured here": "hier gemessen",
     "as published": "wie veröffentlicht",
-    "paper": "Veröffentlichung",
     "share of answers": "Anteil der Antworten",
     "no answer": "keine Antwort",
     "partly wrong": "teils falsch",
@@ -181,12 +177,10 @@ def _in_words(name: object) -> str:
     return text.replace("_", " ") if is_metric else text
 
 
-def _wrapped(name: object, letters: float, whole: bool = False) -> str:
-    """Break a text into lines of at most so many letters, "k = 10" and ``whole`` words not
-    within.
-    """
+def _wrapped(name: object, letters: float) -> str:
+    """Break a text into lines of at most so many letters, "k = 10" not within."""
     text = str(name).replace(" = ", "\u00a0=\u00a0")
-    lines = textwrap.wrap(text, max(8, int(letters)), break_long_words=not whole)
+    lines = textwrap.wrap(text, max(8, int(letters)))
     return "\n".join(lines).replace("\u00a0", " ")
 
 
@@ -361,157 +355,10 @@ def ir_score_curves(
     return figure
 
 
-def settings(
-    ours: pd.DataFrame,
-    x: str,
-    values: Sequence[Any],
-    panel: str,
-    row: str | None = None,
-    *,
-    hue: str = "system",
-    paper: pd.DataFrame | None = None,
-    thin: str | None = None,
-    join: bool = True,
-    spread: float = 0.06,
-    xlabel: str = "",
-) -> Figure:
-    """Means with intervals along a setting, a panel per metric, with the paper's numbers in black.
-
-    Parameters
-    ----------
-    x, values : column of the setting, and its values along the axis, in order.
-    panel, row : column whose values stand side by side, and one whose values stand above each
-        other, on one scale. With no ``row`` panels wrap, each on a scale of its own.
-    hue : column that makes lines.
-    paper : the same columns without hue. A panel that only the paper has is drawn too.
-    thin : column; rows with a value in it other than "" are drawn as thin lines without intervals.
-    join : draw lines. Otherwise points, from zero up, and the paper's values as bars.
-    spread : distance between the systems, so that intervals stand beside each other; less where
-        they are many.
-    """
-    _need(ours, x, panel, row, hue, thin, "mean")
-    ours = _placed(ours, x, values, row)
-    paper = ours[:0] if paper is None else _placed(paper[paper[x].isin(values)], x, values, row)
-    looks = _looks(_unique(ours[hue]))
-    shifts = _shifts(_unique(ours[hue]), spread)
-    panels = _unique(pd.concat([ours, paper])[panel])
-    rows = _unique(ours["row"])
-    figure, axes, wide = _open_settings(values, len(panels), len(rows), wrap=row is None)
-    for axis, (line, heading) in zip(axes.flat, product(rows, panels), strict=False):
-        cell = {panel: heading, "row": line}
-        for name, points in _where(ours, cell).groupby(hue, sort=False, observed=True):
-            look = looks[name] | {"label": _label(name)}
-            _draw_means(axis, points, shifts[name], look, thin, join)
-        _draw_published(axis, _where(paper, cell), join=join)
-    for axis in axes[:, 0] if row else axes.flat:
-        _scale(axis, from_zero=not join)
-    _name_settings(axes, panels, rows if row else [], xlabel, wide)
-    _legend_below(figure)
-    return figure
-
-
-def _placed(frame: pd.DataFrame, x: str, values: Sequence[Any], row: str | None) -> pd.DataFrame:
-    """Add where each row of a table is drawn: along x, and in which row of panels."""
-    places = {value: place for place, value in enumerate(values)}
-    return frame.assign(at=frame[x].map(places), row=frame[row] if row else "")
-
-
-def _where(frame: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows whose columns have these values."""
-    for column, value in cell.items():
-        frame = frame[frame[column] == value]
-    return frame
-
-
 def _shifts(names: Sequence[Any], apart: float, room: float = 0.6) -> dict[Any, float]:
     """Return how far aside each of several values of one place is drawn."""
     step = min(apart, room / len(names))
     return {name: step * (i - (len(names) - 1) / 2) for i, name in enumerate(names)}
-
-
-def _name_settings(
-    axes: Any, panels: Sequence[Any], rows: Sequence[Any], xlabel: str, wide: float
-) -> None:
-    """Head the panels and name x, of a grid only at its edges, and name its rows."""
-    size = _points(11 if rows else 9)
-    for axis, heading in zip(axes[0] if rows else axes.flat, panels, strict=False):
-        axis.set_title(_wrapped(_in_words(heading), 10 * wide), fontsize=size)
-    for axis in axes[-1] if rows else axes.flat:
-        axis.set_xlabel(xlabel)
-    for axis, line in zip(axes[:, 0], rows, strict=False):
-        axis.set_ylabel(_wrapped(_in_words(line), 24))
-
-
-def _open_settings(
-    values: Sequence[Any], panels: int, rows: int, *, wrap: bool
-) -> tuple[Figure, Any, float]:
-    """Open a grid of panels by rows, or panels that wrap; last, inches of a panel."""
-    shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
-    ncols = panels
-    if wrap:
-        ncols = max(1, min(4, panels, int(_widest() / 2.6)))
-    nrows = rows * -(-panels // ncols)
-    tick = min(0.75, 0.25 + _size(shown)[0])
-    wide = max(2.6, min(tick * len(values), (_widest() - 0.9) / ncols))
-    ticks, below = _ticks(shown, wide / len(values))
-    high = 2.2 + below if wrap else 2.3
-    shared = {} if wrap else {"sharey": "row", "sharex": True}
-    size = (0.9 + wide * ncols, 0.7 + below + high * nrows)
-    figure, axes = open_figure(*size, ncols, nrows, panels * rows, **shared)
-    for axis in axes.flat:
-        axis.set_xticks(range(len(values)), **ticks)
-        axis.set_xlim(-0.4, len(values) - 0.6)
-        axis.grid(axis="x", visible=False)
-    return figure, axes, wide
-
-
-def _ticks(shown: Sequence[str], apart: float) -> tuple[dict[str, Any], float]:
-    """Lay names out below ticks so many inches apart, in up to three lines, else upright; last, how
-    deep they are.
-    """
-    texts = [_wrapped(text, apart / _points(_LETTER) - 1, whole=True) for text in shown]
-    longest, lines = _size(texts)
-    if longest <= apart and lines <= 3:
-        return {"labels": texts, "fontsize": _points(8)}, _points(_LINE) * lines
-    return {"labels": shown, "fontsize": _points(8), "rotation": 90}, _size(shown)[0]
-
-
-def _draw_means(
-    axis: Axes, points: pd.DataFrame, shift: float, look: dict, thin: str | None, join: bool
-) -> None:
-    """Draw one system, first the thin lines of its parts."""
-    if thin:
-        parts = points[points[thin] != ""].groupby(thin, sort=False)
-        for (detail, line), dash in zip(parts, cycle(_DASHES), strict=False):
-            name = f"{look['label']}, {detail}"
-            pale = {"color": look["color"], "ls": dash, "lw": 0.9, "alpha": 0.6}
-            axis.plot(line["at"], line["mean"], label=name, **pale)
-        points = points[points[thin] == ""]
-    if len(points):
-        lines = {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
-        look = look | lines | {"ms": 5, "capsize": 2}
-        axis.errorbar(points["at"] + shift, points["mean"], _reach(points, "mean"), **look)
-
-
-def _draw_published(axis: Axes, points: pd.DataFrame, *, join: bool) -> None:
-    if points.empty:
-        return
-    look = {"color": "black", "label": _word("paper")}
-    at = points["at"]
-    if join:
-        axis.plot(at, points["mean"], marker="X", ms=6, lw=1.4, **look)
-    else:
-        axis.hlines(points["mean"], at - 0.42, at + 0.42, lw=1.6, **look)
-
-
-def _scale(axis: Axes, *, from_zero: bool) -> None:
-    """Set the limits of y, after all is drawn: limits set earlier would end the scaling."""
-    low, high = axis.get_ylim()
-    if from_zero:
-        axis.set_ylim(0, high)
-    else:
-        room = max(0.0, _LEAST_SPAN - (high - low)) / 2
-        axis.set_ylim(low - room, high + room)
 
 
 def grouped_bars(

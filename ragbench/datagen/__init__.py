@@ -18,7 +18,6 @@ from ragbench.datagen.parts import (
     Reference,
     Rejected,
     Schema,
-    SchemaSection,
     Writer,
 )
 from ragbench.datagen.questions import (

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
@@ -14,10 +15,9 @@ from ragbench.datagen.checks import mentions, states, unfounded_numbers
 from ragbench.datagen.parts import (
     LANGUAGE,
     Configuration,
+    Fields,
     GeneratedDocument,
     Schema,
-    SchemaSection,
-    Section,
     Unfit,
     Writer,
     field_list,
@@ -63,7 +63,7 @@ def summarise_schema(writer: Writer, domain: str, seeds: Sequence[str]) -> Schem
             "no seed documents", "two or three short documents of the domain", "pass their texts"
         )
 
-    def read(_: str, reply: _SchemaReply) -> Schema:
+    def read(seeds: Sequence[str], reply: _SchemaReply) -> Schema:
         names = [reply.about]
         sections: dict[str, tuple[str, ...]] = {}
         for section in reply.sections:
@@ -80,12 +80,13 @@ def summarise_schema(writer: Writer, domain: str, seeds: Sequence[str]) -> Schem
         if domain in subdomains:
             del subdomains[domain]
             writer.reject(domain, "schema", "a subdomain that is the domain", domain)
-        parts = tuple(SchemaSection(*section) for section in sections.items())
-        return Schema(domain, reply.about, parts, tuple(subdomains))
+        return Schema(domain, reply.about, sections, tuple(subdomains))
 
-    fields = {"domain": domain, "language": LANGUAGE, "documents": "\n\n".join(seeds)}
-    schemas = writer.ask("schema", "rageval_schema", {domain: fields}, read, _SchemaReply)
-    return schemas.get(domain)
+    def fields(seeds: Sequence[str]) -> Fields:
+        return {"domain": domain, "language": LANGUAGE, "documents": "\n\n".join(seeds)}
+
+    step = "schema", "rageval_schema"
+    return writer.ask(*step, {domain: seeds}, fields, read, _SchemaReply).get(domain)
 
 
 # Values
@@ -105,25 +106,20 @@ def make_configurations(
     """
     if documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1")
-    prompts = {}
+    items = {}
     for number in range(documents):
-        prompts[f"{schema.domain}-{number + 1:02d}"] = {
-            "domain": schema.domain,
-            "language": LANGUAGE,
-            "fields": ", ".join(name.replace("_", " ") for name in schema.fields),
-            "subdomain": schema.subdomains[number % len(schema.subdomains)],
-        }
+        name = f"{schema.domain}-{number + 1:02d}"
+        subdomain = schema.subdomains[number % len(schema.subdomains)]
+        items[name] = Configuration(name, subdomain, {})
     subjects: set[str] = set()
 
-    def read(name: str, reply: BaseModel) -> Configuration:
-        values: dict[str, str] = {}
-        for key, text in reply.model_dump().items():
-            value = text.strip().rstrip(".。")
-            fault = _value_fault(value, values.values(), seeds)
-            if fault:
-                writer.reject(f"{name}/{key}", "configuration", fault, value)
-            else:
-                values[key] = value
+    def fields(empty: Configuration) -> Fields:
+        asked = ", ".join(name.replace("_", " ") for name in schema.fields)
+        place = {"domain": schema.domain, "subdomain": empty.subdomain}
+        return {**place, "language": LANGUAGE, "fields": asked}
+
+    def read(empty: Configuration, reply: BaseModel) -> Configuration:
+        values = _sound_values(writer, empty.id, reply.model_dump(), seeds)
         subject = values.get(schema.subject)
         if subject is None:
             raise Unfit("the name of its subject was rejected")
@@ -132,27 +128,42 @@ def make_configurations(
         if len(values) < _MIN_SHARE * len(schema.fields):
             raise Unfit("more than half of its values were rejected")
         subjects.add(subject)
-        return Configuration(name, prompts[name]["subdomain"], values)
+        return replace(empty, values=values)
 
     # the form of a reply: one short text for each field
     value = Annotated[str, StringConstraints(max_length=_LONGEST)]
-    fields: dict[str, Any] = dict.fromkeys(schema.fields, (value, ...))
-    form = create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **fields)
-    made = writer.ask("configuration", "rageval_configuration", prompts, read, form)
-    return list(made.values())
+    texts: dict[str, Any] = dict.fromkeys(schema.fields, (value, ...))
+    form = create_model("ConfigurationReply", __config__=ConfigDict(extra="forbid"), **texts)
+    step = "configuration", "rageval_configuration"
+    return list(writer.ask(*step, items, fields, read, form).values())
 
 
-def _value_fault(value: str, before: Iterable[str], seeds: Sequence[str]) -> str:
+def _sound_values(writer: Writer, name: str, texts: Fields, seeds: Sequence[str]) -> Fields:
+    """Return the values that can be used, without a full stop; the others are rejected."""
+    values: Fields = {}
+    for key, text in texts.items():
+        value = text.strip().rstrip(".。")
+        fault = _value_fault(value, values.values(), seeds)
+        if fault:
+            writer.reject(f"{name}/{key}", "configuration", fault, value)
+        else:
+            values[key] = value
+    return values
+
+
+def _value_fault(value: str, before: Collection[str], seeds: Sequence[str]) -> str:
     """Return what is wrong with a value that follows others, in few words; "" where nothing is."""
-    faults = {
-        "an empty value": not value,
-        "a value that is cut off": len(value) >= _LONGEST - 1,
-        "a placeholder": _PLACEHOLDER.search(value),
-        "the value of another field": value in before,
-        "a value copied from a seed document": " " in value
-        and any(mentions(seed, value) for seed in seeds),
-    }
-    return next((fault for fault, is_so in faults.items() if is_so), "")
+    if not value:
+        return "an empty value"
+    if len(value) >= _LONGEST - 1:
+        return "a value that is cut off"
+    if _PLACEHOLDER.search(value):
+        return "a placeholder"
+    if value in before:
+        return "the value of another field"
+    if " " in value and any(mentions(seed, value) for seed in seeds):
+        return "a value copied from a seed document"
+    return ""
 
 
 # Texts
@@ -170,22 +181,25 @@ def write_documents(
 
     Source: RAGEval, section 3.2.
     """
-    prompts = {one.id: _section_prompts(schema, one) for one in configurations}
-    fields = {name: shown for sections in prompts.values() for name, shown in sections.items()}
-    texts = writer.ask("document", "rageval_document", fields, lambda _, text: text)
+    items = {}
+    for configuration in configurations:
+        for heading, names in schema.sections.items():
+            if configuration.values.keys() & set(names):
+                items[f"{configuration.id}/{heading}"] = (configuration, heading)
+
+    def fields(item: tuple[Configuration, str]) -> Fields:
+        return _section_fields(schema, *item)
+
+    texts = writer.ask("document", "rageval_document", items, fields, lambda _, text: text)
     documents = []
     for configuration in configurations:
-        wanted = prompts[configuration.id]
-        if not wanted.keys() <= texts.keys():
+        asked = [(name, item[1]) for name, item in items.items() if item[0] is configuration]
+        own = {heading: texts.get(name) for name, heading in asked}
+        if None in own.values():
             continue
-        sections = []
-        for name, shown in wanted.items():
-            sentences = _founded_sentences(writer, texts[name], configuration)
-            sections.append(Section(shown["heading"], sentences))
-        document = _document(schema, configuration, sections)
-        stated = len(schema.fields) - len(document.lost)
-        if stated < _MIN_SHARE * len(configuration.values):
-            detail = f"{stated} of {len(configuration.values)}"
+        document = _document(writer, schema, configuration, own)
+        if len(document.stated) < _MIN_SHARE * len(configuration.values):
+            detail = f"{len(document.stated)} of {len(configuration.values)}"
             reason = "states fewer than half of its values"
             writer.reject(configuration.id, "document", reason, detail)
         else:
@@ -193,22 +207,18 @@ def write_documents(
     return documents
 
 
-def _section_prompts(schema: Schema, configuration: Configuration) -> dict[str, dict[str, str]]:
-    """Return what fills the prompt of each section that has a value: its values, the subject's."""
-    prompts = {}
-    for section in schema.sections:
-        names = [name for name in section.fields if name in configuration.values]
-        if names:
-            shown = dict.fromkeys([schema.subject, *names])
-            prompts[f"{configuration.id}/{section.heading}"] = {
-                "domain": schema.domain,
-                "subdomain": configuration.subdomain,
-                "language": LANGUAGE,
-                "title": configuration.values[schema.subject],
-                "heading": section.heading,
-                "facts": field_list({name: configuration.values[name] for name in shown}),
-            }
-    return prompts
+def _section_fields(schema: Schema, configuration: Configuration, heading: str) -> Fields:
+    """Return what fills the prompt of a section: its values, and the subject's."""
+    values = configuration.values
+    names = dict.fromkeys([schema.subject, *schema.sections[heading]])
+    return {
+        "domain": schema.domain,
+        "subdomain": configuration.subdomain,
+        "language": LANGUAGE,
+        "title": values[schema.subject],
+        "heading": heading,
+        "facts": field_list({name: values[name] for name in names if name in values}),
+    }
 
 
 def _founded_sentences(writer: Writer, text: str, configuration: Configuration) -> tuple[str, ...]:
@@ -225,10 +235,13 @@ def _founded_sentences(writer: Writer, text: str, configuration: Configuration) 
 
 
 def _document(
-    schema: Schema, configuration: Configuration, sections: Sequence[Section]
+    writer: Writer, schema: Schema, configuration: Configuration, texts: Fields
 ) -> GeneratedDocument:
-    sentences = [sentence for section in sections for sentence in section.sentences]
-    stated = [name for name, value in configuration.values.items() if states(sentences, value)]
+    """Put a document together from the texts of its sections, by heading."""
+    sections = {name: _founded_sentences(writer, texts[name], configuration) for name in texts}
+    sentences = [sentence for section in sections.values() for sentence in section]
+    values = configuration.values
+    stated = {name: value for name, value in values.items() if states(sentences, value)}
     lost = tuple(name for name in schema.fields if name not in stated)
-    title = configuration.values[schema.subject]
-    return GeneratedDocument(configuration.id, title, tuple(sections), lost)
+    title = values[schema.subject]
+    return GeneratedDocument(configuration.id, title, sections, stated, lost)

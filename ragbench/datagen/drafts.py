@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.chunking import token_chunks
 from ragbench.data.user import load_documents, plain_words, validate
-from ragbench.datagen.parts import QRA, GeneratedDocument, Rejected, Section, Writer
+from ragbench.datagen.parts import QRA, Fields, GeneratedDocument, Rejected, Writer
 from ragbench.datagen.questions import find_references
 from ragbench.datagen.sets import question_lines
 from ragbench.errors import ConfigError, DataError, check_known
@@ -180,33 +180,33 @@ def _write_drafts(
     drafts: dict[str, QRA] = {}
     passages: dict[str, GeneratedDocument] = {}
     before: dict[str, list[str]] = defaultdict(list)  # questions, by document
+
+    def fields(draft: QRA) -> Fields:
+        (passage,) = draft.doc_ids
+        return {
+            "kind": draft.kind,
+            "meaning": TYPES[draft.kind],
+            "asked": " | ".join(before[_document_of(passage)]) or "none yet",
+            "sentences": passages[passage].text,
+        }
+
+    def read(draft: QRA, reply: Any) -> QRA:
+        before[_document_of(draft.doc_ids[0])].append(reply.question)
+        answer = getattr(reply, "answer", None)
+        if not answer:
+            answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
+        return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
+
     for kind, turn in turns:
-        prompts = {}
+        asked = {}
         for document in documents:
             passage = _passage(document, random.Random(f"{seed}/{document.id}/{kind}/{turn}"))
             passages[passage.id] = passage
-            draft = QRA(f"{document.id} {kind} {turn}", kind, "", (), (passage.id,))
-            drafts[draft.id] = draft
-            prompts[draft.id] = {
-                "kind": kind,
-                "meaning": TYPES[kind],
-                "asked": " | ".join(before[document.id]) or "none yet",
-                "sentences": passage.text,
-            }
+            name = f"{document.id} {kind} {turn}"
+            asked[name] = QRA(name, kind, "", (), (passage.id,))
         form = _Asked if kind == "unanswerable" else _Answered
-        replies = writer.ask("drafts", prompt, prompts, lambda _, reply: reply, form)
-        for name, reply in replies.items():
-            before[_document_of(drafts[name].doc_ids[0])].append(reply.question)
-            drafts[name] = _written(drafts[name], reply)
+        drafts |= asked | writer.ask("drafts", prompt, asked, fields, read, form)
     return drafts, passages
-
-
-def _written(draft: QRA, reply: Any) -> QRA:
-    """Return the draft with the question and the answer of a reply."""
-    answer = getattr(reply, "answer", None)
-    if not answer:
-        answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
-    return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
 
 def _document_of(passage: str) -> str:
@@ -242,7 +242,7 @@ def _passage(document: Document, rng: random.Random) -> GeneratedDocument:
     lengths = np.cumsum([len(sentence) for sentence in shown])
     shown = shown[: max(1, int((lengths <= _CHARS).sum()))]
     name = f"{document.id}@{start}"
-    return GeneratedDocument(name, document.title, (Section("", tuple(shown)),))
+    return GeneratedDocument(name, document.title, {"": tuple(shown)})
 
 
 def _sentences_of(document: Document) -> list[str]:
@@ -277,15 +277,16 @@ def _faults(drafts: Sequence[QRA]) -> dict[str, str]:
 
 def _known_without_evidence(writer: Writer, drafts: Sequence[QRA]) -> dict[str, str]:
     """Ask each question that has evidence without it."""
-    answer_of = {draft.id: draft.answer for draft in drafts if draft.references}
-    prompts = {draft.id: {"question": draft.question} for draft in drafts if draft.references}
-    prompt = "ragas_data_ungrounded"
-    texts = writer.ask("without evidence", prompt, prompts, lambda _, text: text)
-    return {
-        name: f"answered without its evidence: {' '.join(text.split())[:80]!r}"
-        for name, text in texts.items()
-        if plain_words(answer_of[name]) in plain_words(text)
-    }
+    evident = {draft.id: draft for draft in drafts if draft.references}
+
+    def read(draft: QRA, text: str) -> str:
+        known = plain_words(draft.answer) in plain_words(text)
+        words = " ".join(text.split())[:80]
+        return f"answered without its evidence: {words!r}" if known else ""
+
+    step = "without evidence", "ragas_data_ungrounded"
+    faults = writer.ask(*step, evident, lambda draft: {"question": draft.question}, read)
+    return {name: fault for name, fault in faults.items() if fault}
 
 
 def _answered_elsewhere(
@@ -330,17 +331,16 @@ def draft_items(questions: Sequence[Question]) -> list[LabelItem]:
 
 
 def accept_drafts(
-    questions: Sequence[Question], labels: str | Path | Sequence[str | Path], to: str | Path
+    questions: Sequence[Question], labels: str | Path, to: str | Path
 ) -> dict[str, int]:
     """Write the drafts that a person accepted, with the person's name in ``accepted_by``.
 
     A draft that one person accepts and another drops is dropped.
 
-    ``labels`` are one or more label files of kind "draft". Returns the counts: accepted, dropped,
-    open (nobody has said anything).
+    ``labels`` is a label file, or a folder of them. Returns the counts: accepted, dropped, open
+    (nobody has said anything).
     """
-    paths = [labels] if isinstance(labels, str | Path) else labels
-    held = current(load_labels(*paths), "draft")
+    held = current(load_labels(labels), "draft")
     dropped = set(held.loc[held["label"] == "drop", "item"])
     people = held.groupby("item")["annotator"].agg(lambda names: ", ".join(sorted(set(names))))
     accepted = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -13,6 +13,7 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Question
 
 LANGUAGE = "English"
+Fields = dict[str, str]  # what fills a prompt
 KINDS = (
     "factual",
     "multi-hop",
@@ -22,34 +23,26 @@ KINDS = (
     "temporal sequence",
     "unanswerable",
 )
-OVER_SEVERAL = ("information integration", "numerical comparison", "temporal sequence")
-
-
-@dataclass(frozen=True)
-class SchemaSection:
-    """A part of a document, and the names of the facts that stand in it."""
-
-    heading: str
-    fields: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Schema:
     """What documents of a domain state (RAGEval, 3.1).
 
-    ``subject`` is the field that names what a document is about, such as a company; documents are
-    written about the subdomains in turn.
+    ``subject`` is the field that names what a document is about, such as a company; ``sections``
+    are headings with the names of the facts below each; documents are written about the subdomains
+    in turn.
     """
 
     domain: str
     subject: str
-    sections: tuple[SchemaSection, ...]
+    sections: Mapping[str, tuple[str, ...]]
     subdomains: tuple[str, ...]
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The subject, and the fields of all sections."""
-        return (self.subject, *(name for section in self.sections for name in section.fields))
+        return (self.subject, *(name for fields in self.sections.values() for name in fields))
 
 
 @dataclass(frozen=True)
@@ -62,39 +55,32 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading and the sentences below it."""
-
-    heading: str
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class GeneratedDocument:
-    """A document written from the configuration with the same id.
+    """A document written from the configuration with the same id: sentences by heading.
 
-    ``lost`` are the fields of the schema that it does not state.
+    ``stated`` are the values that it states, ``lost`` the fields of the schema that it does not.
     """
 
     id: str
     title: str
-    sections: tuple[Section, ...]
+    sections: Mapping[str, tuple[str, ...]]
+    stated: Mapping[str, str] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """All sentences, in order."""
-        return tuple(text for section in self.sections for text in section.sentences)
+        return tuple(text for sentences in self.sections.values() for text in sentences)
 
     @property
     def text(self) -> str:
         """The title, and each section's heading and sentences on lines of their own."""
         lines = [self.title]
-        for section in self.sections:
+        for heading, sentences in self.sections.items():
             lines.append("")
-            if section.heading:
-                lines.append(section.heading)
-            lines.append(" ".join(section.sentences))
+            if heading:
+                lines.append(heading)
+            lines.append(" ".join(sentences))
         return "\n".join(lines)
 
 
@@ -172,31 +158,47 @@ class Writer:
         self,
         step: str,
         prompt: Prompt,
-        fields: Mapping[str, Mapping[str, str]],
-        read: Callable[[str, Any], Any],
+        items: Mapping[str, Any],
+        fields: Callable[[Any], Fields | None],
+        read: Callable[[Any, Any], Any],
         form: type[BaseModel] | None = None,
     ) -> dict[str, Any]:
-        """Ask one prompt for each id, and return what was read of each reply by id.
+        """Ask one prompt for each item, and return what was read of each reply by id.
 
         Parameters
         ----------
-        fields : id -> what fills the prompt's fields.
-        read : (id, reply) -> result; it raises `Unfit` where the reply cannot be used.
+        items : by id.
+        fields : item -> what fills the prompt's fields; None: the item passes as it is. It raises
+            `Unfit` for what cannot be asked.
+        read : (item, reply) -> result; it raises `Unfit` where the reply cannot be used.
         form : of a reply; None: text.
         """
-        if not fields:
-            return {}
-        template = load_prompt(prompt)
-        prompts = [fill_prompt(template, **values) for values in fields.values()]
-        options = {"step": step, **self.options}
-        replies = ask(self.model, prompts, form, ids=list(fields), **options)
-        results = {}
-        for name, reply in zip(fields, replies, strict=True):
+        filled = self._fit(step, items, lambda name: fields(items[name]))
+        asked = [name for name in filled if filled[name] is not None]
+        replied = {}
+        if asked:
+            template = load_prompt(prompt)
+            prompts = [fill_prompt(template, **filled[name]) for name in asked]
+            options = {"step": step, **self.options}
+            replies = ask(self.model, prompts, form, ids=asked, **options)
+            replied = dict(zip(asked, replies, strict=True))
+
+        def read_one(name: str) -> Any:
+            if name not in replied:
+                return items[name]
+            reply = replied[name]
             if not reply.ok:
-                self.reject(name, step, "no readable reply", str(reply.error))
-                continue
+                raise Unfit("no readable reply", str(reply.error))
+            return read(items[name], reply.parsed if form else reply.text)
+
+        return self._fit(step, filled, read_one)
+
+    def _fit(self, step: str, names: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
+        """Make something for each id; what is `Unfit` is rejected."""
+        results = {}
+        for name in names:
             try:
-                results[name] = read(name, reply.parsed if form else reply.text)
+                results[name] = make(name)
             except Unfit as fault:
                 self.reject(name, step, fault.reason, fault.detail)
         return results

@@ -13,25 +13,14 @@ from dataclasses import replace
 from pydantic import BaseModel, Field
 
 from ragbench.data.user import plain_words
-from ragbench.datagen.checks import (
-    MIN_SHARED,
-    check_answer,
-    check_keypoints,
-    check_unanswerable,
-    mentions,
-    shared_words,
-    states,
-    unfounded_numbers,
-)
+from ragbench.datagen.checks import mentions, shared_words, states, unfounded_numbers
 from ragbench.datagen.parts import (
     KINDS,
     LANGUAGE,
-    OVER_SEVERAL,
     QRA,
-    Configuration,
+    Fields,
     GeneratedDocument,
     Reference,
-    Schema,
     Unfit,
     Writer,
     field_list,
@@ -59,6 +48,8 @@ _MEANING = {
     "stated, that nothing else "
     "allows to infer it, and that the question cannot be answered.",
 }
+_OVER_SEVERAL = ("information integration", "numerical comparison", "temporal sequence")
+_MIN_SHARED = 0.5  # of a statement's words that references and question must have
 _MOST_REFERENCES = 0.5  # of the sentences of the documents, but for summaries
 
 
@@ -73,11 +64,7 @@ class _QuestionReply(BaseModel, title="QuestionReply"):
 
 
 def ask_questions(
-    writer: Writer,
-    schema: Schema,
-    configurations: Sequence[Configuration],
-    documents: Sequence[GeneratedDocument],
-    kinds: Sequence[str] = KINDS,
+    writer: Writer, documents: Sequence[GeneratedDocument], kinds: Sequence[str] = KINDS
 ) -> list[QRA]:
     """Let a model write a question of each kind about each document, with a first answer.
 
@@ -85,80 +72,59 @@ def ask_questions(
     documents joins a document to the next one; the last document has none. An unanswerable question
     is about facts that the document lost; a document that lost none has none. What cannot be asked
     is listed as rejected, and so is a question that does not name its documents, was asked before,
-    or fails `ragbench.datagen.checks.check_unanswerable`.
+    or is unanswerable and asks for no lost fact, or has numbers in its answer.
 
     Source: RAGEval, section 3.3 and Table 6.
     """
     check_known("type of question", kinds, KINDS)
-    facts_of = _stated_facts(configurations, documents)
-    title_of = {document.id: document.title for document in documents}
-    drafts = _planned(writer, documents, [kind for kind in KINDS if kind in kinds])
-    prompts = {}
-    for name, draft in drafts.items():
-        facts = [facts_of[doc_id] for doc_id in draft.doc_ids]
-        if draft.lost:
-            facts.append("Missing: " + "; ".join(draft.lost).replace("_", " "))
-        prompts[name] = {
-            "language": LANGUAGE,
-            "facts": "\n\n".join(facts),
-            "names": " and ".join(title_of[doc_id] for doc_id in draft.doc_ids),
-            "kind": draft.kind,
-            "meaning": _MEANING[draft.kind],
-        }
+    by_id = {document.id: document for document in documents}
+    drafts = {}
+    for document, following in zip(documents, [*documents[1:], None], strict=True):
+        for kind in (kind for kind in KINDS if kind in kinds):
+            doc_ids = [document.id]
+            if kind in _OVER_SEVERAL and following:
+                doc_ids.append(following.id)
+            lost = document.lost if kind == "unanswerable" else ()
+            name = f"{document.id} {kind}"
+            drafts[name] = QRA(name, kind, "", (), tuple(doc_ids), lost=lost)
     before: set[str] = set()
 
-    def read(name: str, reply: _QuestionReply) -> QRA:
+    def fields(draft: QRA) -> Fields:
+        return _question_fields(draft, [by_id[doc_id] for doc_id in draft.doc_ids])
+
+    def read(draft: QRA, reply: _QuestionReply) -> QRA:
         question = reply.question.strip()
-        if not all(mentions(question, title_of[doc_id]) for doc_id in drafts[name].doc_ids):
+        if not all(mentions(question, by_id[doc_id].title) for doc_id in draft.doc_ids):
             raise Unfit("the question does not name its document", question)
         words = plain_words(question)
         if words in before:
             raise Unfit("the question was asked before", question)
         before.add(words)
         statements = tuple(statement.strip() for statement in reply.statements)
-        written = replace(drafts[name], question=question, statements=statements)
+        written = replace(draft, question=question, statements=statements)
         if written.kind == "unanswerable":
-            check_unanswerable(written)
+            _check_unanswerable(written)
         return written
 
-    written = writer.ask("question", "rageval_question", prompts, read, _QuestionReply)
+    written = writer.ask("question", "rageval_question", drafts, fields, read, _QuestionReply)
     return list(written.values())
 
 
-def _planned(
-    writer: Writer, documents: Sequence[GeneratedDocument], kinds: Sequence[str]
-) -> dict[str, QRA]:
-    """Return a question without text for each document and kind; others are rejected."""
-    drafts = {}
-    for document, following in zip(documents, [*documents[1:], None], strict=True):
-        for kind in kinds:
-            draft = QRA(f"{document.id} {kind}", kind, "", (), (document.id,))
-            fault = ""
-            if kind in OVER_SEVERAL and following is None:
-                fault = "needs a second document"
-            elif kind in OVER_SEVERAL:
-                draft = replace(draft, doc_ids=(document.id, following.id))
-            elif kind == "unanswerable":
-                draft = replace(draft, lost=document.lost)
-                fault = "" if document.lost else "the document lost no fact"
-            if fault:
-                writer.reject(draft.id, "question", fault)
-            else:
-                drafts[draft.id] = draft
-    return drafts
-
-
-def _stated_facts(
-    configurations: Sequence[Configuration], documents: Sequence[GeneratedDocument]
-) -> dict[str, str]:
-    """Return, by document, its title and below it the list of the values that it states."""
-    values_of = {configuration.id: configuration.values for configuration in configurations}
-    facts = {}
-    for document in documents:
-        values = values_of[document.id]
-        stated = {name: value for name, value in values.items() if name not in document.lost}
-        facts[document.id] = f"{document.title}\n{field_list(stated)}"
-    return facts
+def _question_fields(draft: QRA, documents: Sequence[GeneratedDocument]) -> Fields:
+    if draft.kind in _OVER_SEVERAL and len(documents) == 1:
+        raise Unfit("needs a second document")
+    if draft.kind == "unanswerable" and not draft.lost:
+        raise Unfit("the document lost no fact")
+    facts = [f"{document.title}\n{field_list(document.stated)}" for document in documents]
+    if draft.lost:
+        facts.append("Missing: " + "; ".join(draft.lost).replace("_", " "))
+    return {
+        "language": LANGUAGE,
+        "facts": "\n\n".join(facts),
+        "names": " and ".join(document.title for document in documents),
+        "kind": draft.kind,
+        "meaning": _MEANING[draft.kind],
+    }
 
 
 # References
@@ -183,29 +149,28 @@ def find_references(
 
     Source: RAGEval, section 3.3 (extracting references).
     """
-    by_id = {question.id: question for question in questions}
-    prompts = {}
-    for question in _answerable(questions):
-        prompts[question.id] = {
-            "question": question.question,
-            "answer": question.answer,
-            "sentences": _numbered(_sentences(question, documents)),
-        }
 
-    def read(name: str, reply: _ReferencesReply) -> QRA:
-        sentences = _sentences(by_id[name], documents)
+    def fields(question: QRA) -> Fields | None:
+        if question.kind == "unanswerable":
+            return None
+        sentences = _numbered(_texts(_sentences(question, documents)))
+        texts = {"question": question.question, "answer": question.answer}
+        return {**texts, "sentences": sentences}
+
+    def read(question: QRA, reply: _ReferencesReply) -> QRA:
+        sentences = _sentences(question, documents)
         chosen = sorted(set(reply.sentences))
         if chosen and not 1 <= chosen[0] <= chosen[-1] <= len(sentences):
             detail = f"{reply.sentences}, but there are {len(sentences)}"
             raise Unfit("a sentence that does not exist", detail)
-        return replace(by_id[name], references=tuple(sentences[n - 1] for n in chosen))
+        return replace(question, references=tuple(sentences[n - 1] for n in chosen))
 
-    with_references = writer.ask("references", prompt, prompts, read, _ReferencesReply)
-    return _in_order(questions, with_references)
+    changed = writer.ask("references", prompt, _by_id(questions), fields, read, _ReferencesReply)
+    return list(changed.values())
 
 
-def _answerable(questions: Sequence[QRA]) -> list[QRA]:
-    return [question for question in questions if question.kind != "unanswerable"]
+def _by_id(questions: Sequence[QRA]) -> dict[str, QRA]:
+    return {question.id: question for question in questions}
 
 
 def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
@@ -215,16 +180,13 @@ def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> lis
     return sentences
 
 
-def _numbered(texts: Sequence[str | Reference]) -> str:
+def _texts(references: Sequence[Reference]) -> list[str]:
+    return [reference.text for reference in references]
+
+
+def _numbered(texts: Sequence[str]) -> str:
     """Write texts as a numbered list, from 1."""
-    lines = [text if isinstance(text, str) else text.text for text in texts]
-    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
-
-
-def _in_order(questions: Sequence[QRA], changed: Mapping[str, QRA]) -> list[QRA]:
-    """Return the changed questions, and the unanswerable ones as they were, in their order."""
-    lost = {question.id for question in _answerable(questions)} - changed.keys()
-    return [changed.get(one.id, one) for one in questions if one.id not in lost]
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
 # Answers and references made to agree
@@ -252,73 +214,77 @@ def refine_answers(
     or is removed where there is none. Sentences that the model overlooked are looked up by strings.
     What the references say and the answer lacks is added to the answer. ``changes`` tells what was
     done. Rejected are references to more than half of the sentences (that is no choice, but for a
-    summary), and what still fails `ragbench.datagen.checks.check_answer`. Unanswerable questions
+    summary), and what still fails the checks of answers below. Unanswerable questions
     pass without being asked.
 
     Source: RAGEval, section 3.3 (optimising answers and references).
     """
-    by_id = {question.id: question for question in questions}
-    prompts = {}
-    for question in _answerable(questions):
-        sentences = _sentences(question, documents)
-        count = len(question.references)
-        if question.kind != "summary" and count > _MOST_REFERENCES * len(sentences):
+
+    def fields(question: QRA) -> Fields | None:
+        if question.kind == "unanswerable":
+            return None
+        sentences = _texts(_sentences(question, documents))
+        references = _texts(question.references)
+        if question.kind != "summary" and len(references) > _MOST_REFERENCES * len(sentences):
             reason = "references to more than half of the sentences"
-            writer.reject(question.id, "refine", reason, f"{count} of {len(sentences)}")
-            continue
-        references = "\n".join(f"- {reference.text}" for reference in question.references)
-        prompts[question.id] = {
+            raise Unfit(reason, f"{len(references)} of {len(sentences)}")
+        return {
             "language": LANGUAGE,
             "sentences": _numbered(sentences),
             "question": question.question,
             "statements": _numbered(question.statements),
-            "references": references or "none",
+            "references": "\n".join(f"- {text}" for text in references) or "none",
         }
 
-    def read(name: str, report: _RefineReply) -> QRA:
-        refined = _refined(by_id[name], report, _sentences(by_id[name], documents))
-        check_answer(refined)
+    def read(question: QRA, report: _RefineReply) -> QRA:
+        refined = _refined(question, report, _sentences(question, documents))
+        _check_answer(refined)
         return refined
 
-    refined = writer.ask("refine", "rageval_refine", prompts, read, _RefineReply)
-    return _in_order(questions, refined)
+    step = "refine", "rageval_refine"
+    return list(writer.ask(*step, _by_id(questions), fields, read, _RefineReply).values())
 
 
 def _refined(question: QRA, report: _RefineReply, sentences: Sequence[Reference]) -> QRA:
     """Make statements and references agree: what is unsupported, what was overlooked, what is
     missing.
     """
-    references = list(question.references)
+    kept, added, changes = _supported(question.statements, report, sentences)
+    references = [*question.references, *added]
+    overlooked = _overlooked(kept, references, sentences)
+    references += overlooked
+    changes += [f"reference looked up: {text}" for text in _texts(overlooked)]
+    source = " ".join(_texts(references))
+    for text in map(str.strip, report.missing):
+        is_new = text and text not in kept and not unfounded_numbers(text, source)
+        if is_new and shared_words(text, source) >= _MIN_SHARED:
+            kept.append(text)
+            changes.append(f"supplemented: {text}")
+    in_order = dict.fromkeys(sentence for sentence in sentences if sentence in references)
+    agreed = {"statements": tuple(kept), "references": tuple(in_order)}
+    return replace(question, **agreed, changes=tuple(changes))
+
+
+def _supported(
+    statements: Sequence[str], report: _RefineReply, sentences: Sequence[Reference]
+) -> tuple[list[str], list[Reference], list[str]]:
+    """Return the statements that stay, references that support them, and what changed."""
+    added = []
     changes = []
     removed = set()
     for item in report.unsupported:
-        if not 1 <= item.statement <= len(question.statements):
+        if not 1 <= item.statement <= len(statements):
             raise Unfit("a statement that does not exist", str(item.statement))
         if not 0 <= item.sentence <= len(sentences):
             raise Unfit("a sentence that does not exist", str(item.sentence))
         if item.sentence:
-            references.append(sentences[item.sentence - 1])
-            changes.append(f"reference added: {references[-1].text}")
+            added.append(sentences[item.sentence - 1])
+            changes.append(f"reference added: {added[-1].text}")
         else:
-            removed.add(item.statement - 1)
-            changes.append(f"removed: {question.statements[item.statement - 1]}")
-    statements = [text for place, text in enumerate(question.statements) if place not in removed]
-    overlooked = _overlooked(statements, references, sentences)
-    references += overlooked
-    changes += [f"reference looked up: {reference.text}" for reference in overlooked]
-    source = " ".join(reference.text for reference in references)
-    for text in map(str.strip, report.missing):
-        is_new = text and text not in statements and not unfounded_numbers(text, source)
-        if is_new and shared_words(text, source) >= MIN_SHARED:
-            statements.append(text)
-            changes.append(f"supplemented: {text}")
-    in_order = dict.fromkeys(sentence for sentence in sentences if sentence in references)
-    return replace(
-        question,
-        statements=tuple(statements),
-        references=tuple(in_order),
-        changes=tuple(changes),
-    )
+            removed.add(item.statement)
+            changes.append(f"removed: {statements[item.statement - 1]}")
+    kept = [text for place, text in enumerate(statements, 1) if place not in removed]
+    return kept, added, changes
 
 
 def _overlooked(
@@ -352,21 +318,58 @@ def extract_keypoints(writer: Writer, questions: Sequence[QRA]) -> list[QRA]:
 
     Source: RAGEval, section 3.3 (generating keypoints).
     """
-    by_id = {question.id: question for question in questions}
-    prompts = {
-        name: {
-            "language": LANGUAGE,
-            "question": question.question,
-            "answer": question.answer,
-        }
-        for name, question in by_id.items()
-    }
 
-    def read(name: str, reply: _KeypointsReply) -> QRA:
+    def fields(question: QRA) -> Fields:
+        texts = {"question": question.question, "answer": question.answer}
+        return {"language": LANGUAGE, **texts}
+
+    def read(question: QRA, reply: _KeypointsReply) -> QRA:
         points = tuple(point.strip() for point in reply.keypoints)
-        pointed = replace(by_id[name], keypoints=points)
-        check_keypoints(pointed)
+        pointed = replace(question, keypoints=points)
+        _check_keypoints(pointed)
         return pointed
 
-    pointed = writer.ask("key points", "rageval_keypoints", prompts, read, _KeypointsReply)
-    return list(pointed.values())
+    step = "key points", "rageval_keypoints"
+    return list(writer.ask(*step, _by_id(questions), fields, read, _KeypointsReply).values())
+
+
+# Questions: each check raises `Unfit` with the first thing that is wrong
+
+
+def _check_unanswerable(question: QRA) -> None:
+    """Check that a question asks for one of the lost facts by name, and that its answer has no
+    number.
+    """
+    lost = " ".join(question.lost).replace("_", " ")
+    if not shared_words(lost, question.question):
+        raise Unfit("the question asks for no fact that was lost", question.question)
+    if unfounded_numbers(question.answer, question.question):
+        raise Unfit("an answer to a question that has none", question.answer)
+
+
+def _check_answer(question: QRA) -> None:
+    """Check that each document has a reference, and that references or question hold what each
+    statement says.
+
+    That is all of its numbers, or two that it is the sum or difference of, and at least half of its
+    words.
+    """
+    if not question.statements:
+        raise Unfit("no statement of the answer is left", question.question)
+    referenced = {reference.doc_id for reference in question.references}
+    for doc_id in question.doc_ids:
+        if doc_id not in referenced:
+            raise Unfit("no reference of a document", doc_id)
+    source = " ".join([question.question, *_texts(question.references)])
+    for statement in question.statements:
+        if unfounded_numbers(statement, source):
+            raise Unfit("a number that is in no reference", statement)
+        if shared_words(statement, source) < _MIN_SHARED:
+            raise Unfit("a statement with few words of the references", statement)
+
+
+def _check_keypoints(question: QRA) -> None:
+    """Check that key points have no number that question and answer lack."""
+    for point in question.keypoints:
+        if unfounded_numbers(point, f"{question.question} {question.answer}"):
+            raise Unfit("a key point with a number that the answer lacks", point)

@@ -114,7 +114,7 @@ def generate_set(
     configurations = make_configurations(writer, schema, documents, seeds)
     written = write_documents(writer, schema, configurations)
     by_id = {document.id: document for document in written}
-    questions = ask_questions(writer, schema, configurations, written, kinds)
+    questions = ask_questions(writer, written, kinds)
     questions = find_references(writer, questions, by_id)
     questions = refine_answers(writer, questions, by_id)
     questions = extract_keypoints(writer, questions)

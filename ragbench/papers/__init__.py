@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from ragbench._lazy import lazy
+from ragbench._lazy import lazy, modules
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.paths import figures_dir, packaged_data, published_figures
 
@@ -25,8 +25,8 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
-_OFFERED = "PAPERS begin_ledger cells counts ledger published published_items record summary"
-__getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED.split()])
+_OFFERED = "PAPERS begin_ledger cells counts ledger published record summary"
+__getattr__, __dir__ = lazy(__name__, {}, [*modules(__path__), *_OFFERED.split()])
 KEY = ["paper", "item", "row", "column"]
 COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
 NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of
@@ -42,7 +42,7 @@ Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 """
 
 
-def published_items(paper: str) -> dict[str, Path]:
+def _published_items(paper: str) -> dict[str, Path]:
     """Return the published tables and figures of a paper: item name, as the paper calls it, and its
     file.
     """
@@ -58,7 +58,7 @@ def published(paper: str, item: str) -> pd.DataFrame:
 
     ``value`` is a number where all cells are.
     """
-    known = published_items(paper)
+    known = _published_items(paper)
     check_known(f"item of {paper}", [item], known)
     frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
     numbers = pd.to_numeric(frame["value"], errors="coerce")
@@ -159,7 +159,7 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """
     frame = ledger(paper, item)
     if frame.empty:
-        raise unknown(f"item of {paper}", item, published_items(paper))
+        raise unknown(f"item of {paper}", item, _published_items(paper))
     for name in ("published", "recorded", "ours"):
         frame[f"{name} number"] = pd.to_numeric(frame[name], errors="coerce")
     measured = frame["ours number"].fillna(frame["recorded number"])
@@ -288,7 +288,7 @@ def _every_published() -> pd.DataFrame:
         .assign(paper=paper, item=item)
         .astype(object)
         for paper in PAPERS
-        for item in published_items(paper)
+        for item in _published_items(paper)
     ]
     known = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
     return known.assign(cell=range(len(known)))

@@ -12,25 +12,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ragbench.chunking import token_chunks
 from ragbench.data import load_clapnq
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.data.relevance import document_clusters
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.experiment.axes import is_model
-from ragbench.metrics.claims import claim_metrics_table
 from ragbench.records import Dataset, questions_of
 from ragbench.retrieval import make_retriever
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
-NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
 # BM25 as in OpenSearch, MiniLM, and both fused by rank.
 _WORDS = {"variant": "lucene", "tokenizer": "plain"}
 RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
@@ -38,18 +34,6 @@ RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "SIM": partial(make_retriever, "SIM"),
     "hybrid": partial(make_retriever, "Hybrid", **_WORDS),
 }
-_ABOUT = [
-    "question_id",
-    "kind",
-    "domain",
-    "cluster",
-    "retriever",
-    "generator",
-    "k",
-    "size",
-    "overlap",
-    "prompt",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +100,10 @@ def _prompt(generator: str) -> str:
     return generator if generator in PROMPTS else DEFAULT.prompt
 
 
-def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
-    """Keep the (first ``limit``) questions with a long answer and exclude the others; all where
-    none is marked long.
-    """
-    long = [question for question in data.questions if question.meta.get("long_answer")]
-    if not long:  # ClapNQ: all its answers are long
-        return replace(data, questions=data.questions[:limit])
-    short = (q.id for q in data.questions if not q.meta.get("long_answer"))
-    excluded = (*data.excluded, *((name, "no long answer") for name in short))
-    return replace(data, questions=tuple(long[:limit]), excluded=excluded)
-
-
 CLAPNQ_SEED = 20261126  # of the order of its questions; drawn before any was asked
 
 
-def clapnq_sample(questions: int = 50) -> Dataset:
+def _clapnq_sample(questions: int = 50) -> Dataset:
     """Return ClapNQ with the first ``questions`` of a fixed random order, and the gold passages of
     all 300.
     """
@@ -156,7 +128,7 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
     models = [name for name, value in (generator or {}).items() if is_model(value)]
     return Experiment(
         "ragchecker-clapnq",
-        data={"clapnq": clapnq_sample(questions)},
+        data={"clapnq": _clapnq_sample(questions)},
         chunker={"300 tokens, overlap 0.2": partial(token_chunks, size=size, overlap=0.2)},
         retriever={"BM25": RETRIEVERS["BM25"], "MiniLM": RETRIEVERS["SIM"]},
         k=(k,),
@@ -167,7 +139,7 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
     )
 
 
-def _row_ids(rows: pd.DataFrame) -> pd.Series:
+def row_ids(rows: pd.DataFrame) -> pd.Series:
     return (
         rows[["question_id", "chunker", "retriever", "k", "generator"]]
         .astype(str)
@@ -184,7 +156,7 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
     """
     (data,) = experiment.data.values()
     done = rows[rows["status"] == "ok"]
-    named = zip(done.to_dict("records"), _row_ids(done), _chunks_of(experiment, done), strict=True)
+    named = zip(done.to_dict("records"), row_ids(done), _chunks_of(experiment, done), strict=True)
     asked = questions_of([*done.itertuples()], data.questions)
     found = []
     for (row, row_id, chunks), question in zip(named, asked, strict=True):
@@ -222,80 +194,3 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
             raise DataError(got, f"questions and chunks of {data!r}", "load the same data")
         found.append(tuple(chunks[name] for name in names))
     return found
-
-
-def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any) -> pd.DataFrame:
-    """Score every row of a `grid` with RAGChecker's metrics; ``labelled`` are its `results` with
-    their labels.
-
-    Columns: those of `_place`; the eleven metrics in [0, 1] and the numbers of claims and chunks;
-    noise_sensitivity (the sum of the two kinds); scored. NaN where a metric is undefined, the row
-    failed or its labels could not be read.
-
-    Source: RAGChecker, section 3.3.
-    """
-    table = claim_metrics_table([result for result in labelled if not result.missing()])
-    ids = _row_ids(rows)
-    scored = ids.isin(table.index).to_numpy()
-    table = table.reindex(ids).reset_index(drop=True)
-    table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
-    return _place(experiment, rows).join(table).assign(scored=scored)
-
-
-def gold_scores(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
-    """Look for every question's gold sentences in its chunks, word for word; white space aside.
-
-    gold_found: share of the gold sentences that some chunk holds. gold_chunks: share of the chunks
-    that hold one. Where a claim is a sentence of the documents, these are what claim recall and
-    context precision come to (section 3.3). A chunk that says the same in other words is not
-    counted: strings know nothing of entailment. NaN for a question without gold sentences and for a
-    row that failed.
-
-    Columns: those of `_place`, and the two.
-    """
-    (data,) = experiment.data.values()
-    gold = {
-        question.id: [_spaced(text) for text in question.references] for question in data.questions
-    }
-    ok = (rows["status"] == "ok").to_numpy()
-    retrieved = iter(_chunks_of(experiment, rows[ok]))
-    shares = [
-        _gold_shares(gold[name], next(retrieved)) if good else (np.nan, np.nan)
-        for name, good in zip(rows["question_id"], ok, strict=True)
-    ]
-    return _place(experiment, rows).join(
-        pd.DataFrame(shares, columns=["gold_found", "gold_chunks"])
-    )
-
-
-def _gold_shares(gold: Sequence[str], chunks: Sequence[RetrievedText]) -> tuple[float, float]:
-    if not gold:
-        return np.nan, np.nan
-    texts = [_spaced(chunk.text) for chunk in chunks]
-    if not texts:
-        return 0.0, np.nan
-    holds = np.array([[sentence in text for text in texts] for sentence in gold])
-    return float(holds.any(axis=1).mean()), float(holds.any(axis=0).mean())
-
-
-@cache
-def _spaced(text: str) -> str:
-    """Return a text with single blanks, so that a line's end cuts no sentence."""
-    return " ".join(text.split())
-
-
-def _place(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
-    """Say of every row where in the grid it stands, its domain, and its cluster (of
-    `document_clusters`).
-    """
-    (data,) = experiment.data.values()
-    windows = rows["chunker"].map(experiment.chunker)
-    place = rows.assign(
-        domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
-        cluster=rows["question_id"].map(document_clusters(data)),
-        k=rows["k"].astype(int),
-        size=[window.keywords["size"] for window in windows],
-        overlap=[window.keywords["overlap"] for window in windows],
-        prompt=rows["generator"].map(_prompt),
-    )
-    return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True)

@@ -13,13 +13,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ragbench.data import load_hotpotqa, load_minihop
-from ragbench.data.files import read_jsonl, shared_file
+from ragbench.data.files import read_jsonl
 from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import Experiment
 from ragbench.paths import packaged_data
@@ -46,32 +43,6 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
     "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
 }
-# The groups of Figure 3.1, as its readings name them.
-GRADE_GROUPS = {"5": "grade 5", "2,3,4": "grades 2, 3, 4", "1": "grade 1"}
-
-
-def figure_3_1_readings(path: str | Path | None = None) -> pd.DataFrame:
-    """Return the IR scores of the thesis's own BM25 answers by group of grades: one row an answer.
-
-    They were read, pixel by pixel, from the three plots of Figure 3.1 in the author's repository
-    (`SOURCE`, ``IR_LLM_Evaluations_Analysis.ipynb``, cells 16 to 18). One pixel is about seven
-    answers and .003 in score. Scores between two pixels are interpolated: shares and agreements can
-    be computed, single values are not the author's.
-
-    Columns: group (of `GRADE_GROUPS`), ir_score. NotHereError without the file in
-    ``RAGBENCH_DATA``.
-    """
-    parts = ("thesis", "figure_3.1_readings.csv.gz")
-    do = (
-        f"set RAGBENCH_DATA, or read the plots anew: {SOURCE}, "
-        "IR_LLM_Evaluations_Analysis.ipynb, cells 16 to 18"
-    )
-    readings = pd.read_csv(
-        shared_file(path, *parts, name="The readings of Figure 3.1", do=do), dtype={"grades": str}
-    )
-    return pd.DataFrame(
-        {"group": readings["grades"].map(GRADE_GROUPS), "ir_score": readings["ir_score"]}
-    )
 
 
 class RecordedSubQuestions:

@@ -37,7 +37,13 @@ CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 IR_SCORE, ANSWERS, RIGHT = "IR score", "answers", "share of grade 5"  # the tables of a run
-_SCORES = {IR_SCORE: "ir_score", RIGHT: RIGHT}  # the column of a table whose mean is reported
+NO_DOCUMENTS = "no documents"  # a plain name for `QUERY_ONLY`: the generator need not be an LLM
+# Of a table whose mean is reported: the column, its worst and best value, the table, and why a row
+# is unscored where nothing else is said.
+_SCORES = {
+    IR_SCORE: ("ir_score", _SHARE, IR_SCORE, "no references"),
+    RIGHT: (RIGHT, _SHARE, RIGHT, "no reason given"),
+}
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 
 
@@ -274,9 +280,7 @@ def _as_table(entries: Sequence[_Entry]) -> AuditTable:
 # -- a run
 
 
-def audit(
-    run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
-) -> AuditTable:
+def audit(run: str | os.PathLike[str] | pd.DataFrame) -> AuditTable:
     """List per table of a run what could have gone wrong in silence, as `audit_rows` does.
 
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows
@@ -288,36 +292,33 @@ def audit(
     if rows.empty:
         raise DataError("the run has no rows", "at least one", "run the experiment first")
     wanted = len(rows)
-    replies = None
     if rows is not run:
         wanted = max(wanted, load_manifest(run)["runs"][-1]["rows"])
-        replies = cassette_of(run, cassette)
-    rows = name_rows(rows)
+    named = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
     stopped = "the run was stopped: run it again to go on"
     entries = [
-        _Part("rows", rows, varying(rows, CELL)).failures(),
+        _Part("rows", named, varying(named, CELL)).failures(),
         _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped),
     ]
-    for table, (part, by) in run_parts(rows).items():
-        if not part.empty:
-            entries += _run_checks(_Part(table, part, by, [name for name in by if name == "data"]))
-    if replies is not None:
-        with Cassette(replies, mode="replay") as tape:
-            problems = tape.verify()
-            detail = "; ".join(problems[:3])
-            entries.append(
-                _entry("cassette", "changed or damaged", len(problems), len(tape), detail=detail)
-            )
+    for table, (rows_of, by) in run_parts(named).items():
+        if not rows_of.empty:
+            part = _Part(table, rows_of, by, [name for name in by if name == "data"])
+            if table in _SCORES:
+                entries += part.score(*_SCORES[table])
+            if table == RIGHT and "judge_shown" in rows_of:
+                entries += _labels_by_place(rows_of)
+            entries += part.column_checks()
+    if rows is not run:
+        entries += _cassette_checks(run_folder(run) / "cassette.sqlite")
     return _as_table(entries)
 
 
-def _run_checks(part: _Part) -> Iterator[_Entry]:
-    if part.table in _SCORES:
-        missing = "no references" if part.table == IR_SCORE else "no reason given"
-        yield from part.score(_SCORES[part.table], _SHARE, part.table, missing)
-    if part.table == RIGHT and "judge_shown" in part.rows:
-        yield from _labels_by_place(part.rows)
-    yield from part.column_checks()
+def _cassette_checks(path: Path) -> Iterator[_Entry]:
+    if path.is_file():
+        with Cassette(path, mode="replay") as tape:
+            problems = tape.verify()
+            detail = "; ".join(problems[:3])
+            yield _entry("cassette", "changed or damaged", len(problems), len(tape), detail=detail)
 
 
 def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
@@ -338,30 +339,6 @@ def _labels_by_place(grades: pd.DataFrame) -> Iterator[_Entry]:
     detail = f"p = {p:.2g} (chi-squared); {'; '.join(shares)}"
     flagged = len(several) if p < 0.05 else 0
     yield _entry(RIGHT, "labels by place", flagged, len(several), detail=detail)
-
-
-def name_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a run with a plain name for what has no documents.
-
-    The generator need not be an LLM.
-    """
-    return rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, "no documents"))
-
-
-def cassette_of(
-    run: str | os.PathLike[str], path: str | os.PathLike[str] | None = None
-) -> Path | None:
-    """Return the path of a run's cassette, None where it has none.
-
-    Raises DataError when ``path`` is named and not there.
-    """
-    place = Path(path).expanduser() if path else run_folder(run) / "cassette.sqlite"
-    if place.is_file():
-        return place
-    if path:
-        expected = "the file that recorded the run"
-        raise DataError(f"there is no cassette {place}", expected, "check --cassette")
-    return None
 
 
 def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:

@@ -30,12 +30,11 @@ from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
 from ragbench.plots import GRADE_NAMES
 from ragbench.report import factors
-from ragbench.report.audit import RIGHT, audit, audit_rows, cassette_of, name_rows, run_parts
+from ragbench.report.audit import RIGHT, audit, audit_rows, run_parts
 from ragbench.report.methods import (
     RESAMPLES,
     Methods,
     are_compared,
-    intervals_of,
     methods,
     score_methods,
 )
@@ -83,7 +82,6 @@ def export(
     run: str | os.PathLike[str],
     to: str | os.PathLike[str],
     *,
-    cassette: str | os.PathLike[str] | None = None,
     by: str | None = None,
 ) -> Exported:
     """Write everything a paper or thesis needs of a run into a folder.
@@ -94,7 +92,6 @@ def export(
     ----------
     to : folder to make, or an earlier export: its ``tables`` and ``figures`` are replaced, files of
         yours beside them stay.
-    cassette : the run's cassette, when it is not in the run's folder.
     by : a column of the questions file, such as a language: one more table has the means by its
         values.
 
@@ -104,15 +101,14 @@ def export(
 
     Raises DataError where the rows are not those of the manifest beside them.
     """
-    replies = cassette_of(run, cassette)
-    checks = audit(run, cassette=replies)
+    checks = audit(run)
     manifest = load_manifest(run)
     folder = run_folder(run)
+    replies = folder / "cassette.sqlite"
     check_rows(folder, manifest)
     rows = load_rows(run)
     name = manifest["name"]
-    scored = factors.measured(name_rows(rows))
-    tables = [*_run_tables(scored, name, by), _audit_table(checks, name)]
+    tables = [*_run_tables(factors.measured(rows), name, by), _audit_table(checks, name)]
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     failed = int(rows["status"].eq("failed").sum())
     counts = {"rows": len(rows), "failed": failed, "missing": missing}
@@ -120,9 +116,8 @@ def export(
     notes = []
     if missing:
         notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
-    if replies is None and rows[["digest", "judge_digest"]].notna().any(axis=None):
-        do = "name the one that recorded it with --cassette"
-        notes.append(f"no cassette in the run's folder: {do}")
+    if not replies.is_file() and rows[["digest", "judge_digest"]].notna().any(axis=None):
+        notes.append("no cassette in the run's folder: copy yours there as cassette.sqlite")
     scores = load_scores(folder)
     if scores is not None:
         of_scores = _score_tables(scores, name)
@@ -135,7 +130,8 @@ def export(
 
 
 def _intervals(tables: list[ReportTable]) -> set[str]:
-    return intervals_of(table.frame for table in tables)
+    """Return the kinds of interval that tables of `ragbench.means` have."""
+    return {kind for table in tables for kind in table.frame.attrs.get("intervals", ())}
 
 
 # -- tables and figures of a run
@@ -143,7 +139,7 @@ def _intervals(tables: list[ReportTable]) -> set[str]:
 
 def _run_tables(rows: pd.DataFrame, name: str, by: str | None) -> Iterator[ReportTable]:
     """Yield what notebook 91 shows: means, factor by factor, grades, the ten worst questions."""
-    measures = factors.measures_of(rows)
+    measures = [name for name in factors.MEASURES if rows[name].notna().any()]
     columns = [*measures, "seconds"] if rows["seconds"].notna().any() else measures
     if columns:
         table = factors.overview(rows, columns)
@@ -317,7 +313,7 @@ def _fill(report: _Report, folder: Path) -> list[str]:
     for table in report.tables:
         if table.figure is not None:
             plots.save_figure(table.figure, table.stem, table.frame, table.caption, **place)
-    if report.replies is not None:
+    if report.replies and report.replies.is_file():
         with Cassette(report.replies, mode="replay") as replies:
             count = replies.export(folder / "cassette.jsonl")
         report.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")

@@ -14,9 +14,18 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.data.relevance import linked_questions
+from ragbench.experiment.axes import QUERY_ONLY
 from ragbench.experiment.rows import measure_answers, system_names
 from ragbench.metrics.lexical import contained
-from ragbench.report.audit import ANSWERS, CELL, IR_SCORE, RIGHT, run_parts, varying
+from ragbench.report.audit import (
+    ANSWERS,
+    CELL,
+    IR_SCORE,
+    NO_DOCUMENTS,
+    RIGHT,
+    run_parts,
+    varying,
+)
 from ragbench.stats import compare, means, with_interval
 from ragbench.stats.tables import fully_right
 
@@ -33,10 +42,12 @@ FACTORS = {
 def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run with every number that can be compared.
 
-    Added are ``system``; ``contained`` (1 where the true answer stands in the answer);
-    ``fully_right`` (1 for grade 5); and ``cluster``: the questions that share a document of their
-    evidence, else those of one topic, else each question is on its own.
+    Rows without documents are named so. Added are ``system``; ``contained`` (1 where the true
+    answer stands in the answer); ``fully_right`` (1 for grade 5); and ``cluster``: the questions
+    that share a document of their evidence, else those of one topic, else each question is on its
+    own.
     """
+    rows = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
     return rows.assign(
         system=system_names(rows),
         contained=measure_answers(rows, contained),
@@ -58,11 +69,6 @@ def _clusters(rows: pd.DataFrame) -> pd.Series:
     if rows["topic"].nunique() > 1:
         return rows["topic"].fillna(questions)
     return questions
-
-
-def measures_of(rows: pd.DataFrame) -> list[str]:
-    """Return the `MEASURES` of which `measured` rows have any value."""
-    return [name for name in MEASURES if rows[name].notna().any()]
 
 
 def overview(rows: pd.DataFrame, measures: Sequence[str], by: Sequence[str] = ()) -> pd.DataFrame:
@@ -150,5 +156,5 @@ def worst_questions(rows: pd.DataFrame, measure: str, count: int = 10) -> pd.Dat
     best = rows.groupby("system", sort=False)[measure].mean().idxmax()
     of_best = rows[rows["system"] == best].sort_values([measure, "ir_score"], kind="stable")
     of_best = of_best.dropna(subset=measure)
-    columns = ["question", "reference", "answer", *measures_of(rows), "grade"]
+    columns = ["question", "reference", "answer", *MEASURES, "grade"]
     return of_best[columns].head(count).dropna(axis="columns", how="all").reset_index(drop=True)

@@ -104,7 +104,7 @@ def methods(
     """Write the methods of a run from its manifest; nothing is guessed.
 
     ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was
-    stopped). ``intervals`` are the kinds that its tables have (`intervals_of`).
+    stopped). ``intervals`` are the kinds that its tables have.
     """
     axes = manifest["axes"]
     parameters = manifest["parameters"]
@@ -132,7 +132,7 @@ def score_methods(table: pd.DataFrame, intervals: Iterable[str] = ()) -> Methods
     """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who
     labelled.
 
-    ``intervals`` are the kinds that its means have (`intervals_of`).
+    ``intervals`` are the kinds that its means have.
     """
     columns = table.attrs["numbers"]
     model = table.attrs.get("model")
@@ -164,11 +164,6 @@ def are_compared(table: pd.DataFrame) -> bool:
 
 def _systems(table: pd.DataFrame) -> int:
     return table["system"].nunique() if "system" in table else 1
-
-
-def intervals_of(tables: Iterable[pd.DataFrame]) -> set[str]:
-    """Return the kinds of interval that tables of `ragbench.means` have."""
-    return {kind for table in tables for kind in table.attrs.get("intervals", ())}
 
 
 def _metrics_by_source(columns: Sequence[str]) -> dict[str, list[str]]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ipywidgets
+from jinja2 import Environment, FileSystemLoader
 
 from ragbench.errors import RagbenchError
 from ragbench.plots import PALETTE
@@ -77,36 +79,11 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def tag(number: int, label: object | None = None) -> str:
-    """A small coloured badge: HTML of the number (or another label) in the palette's colour
-    ``number``, from 1.
-    """
-    words = escape(number if label is None else label)
-    return f'<span class="rb-tag rb-tag-{_cycle(number)}">{words}</span>'
-
-
-def mark(number: int, content: str) -> str:
-    """HTML ``content`` (escaped already) on a tint with an underline of its own for each
-    ``number``, from 1.
-    """
-    return f'<mark class="rb-mark-{_cycle(number)}">{content}</mark>'
-
-
-def _cycle(number: int) -> int:
-    return (number - 1) % len(PALETTE) + 1
-
-
-def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """HTML of a table of numbers, whose rows begin with what they are; cells are HTML already."""
-    first, *others = heads
-    columns = "".join(f'<th scope="col" class="rb-number">{head}</th>' for head in others)
-    lines = []
-    for head, *cells in rows:
-        numbers = "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
-        lines.append(f'<tr><th scope="row">{head}</th>{numbers}</tr>')
-    title = f'<caption class="rb-quiet">{caption}</caption>' if caption else ""
-    head = f'<thead><tr><th scope="col">{first}</th>{columns}</tr></thead>'
-    return f"<table>{title}{head}<tbody>{''.join(lines)}</tbody></table>"
+# the macros of ``html.jinja``, which escape what they are given
+_PAGES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+HTML: Any = _PAGES.get_template("html.jinja").module
+tag = HTML.tag  # (number, label): a small badge in the palette's colour ``number``, from 1
+mark = HTML.mark  # (number, content): a tint with an underline of its own for each number
 
 
 def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:

@@ -17,7 +17,7 @@ from ragbench.data.ragchecker import LABELS, RagResult, claim_text
 from ragbench.errors import DataError, check_known
 from ragbench.metrics.claims import COUNTS, LOWER_IS_BETTER, METRICS, claim_metrics_table
 from ragbench.metrics.table import claim_result
-from ragbench.widgets.base import Panel, escape, number_table, row
+from ragbench.widgets.base import HTML, Panel, row
 
 _AS_GIVEN = "as given"
 _ENTAILED = LABELS[0]
@@ -39,7 +39,6 @@ _SIDES = {
     "response": ("reference", "response_in_reference", "response_in_chunks"),
     "reference": ("response", "reference_in_response", "reference_in_chunks"),
 }
-_CHOSEN = " aria-current='true'"
 _STYLE = """<style>
 .rb-widget .rb-matrix td, .rb-widget .rb-matrix th { padding: 2px 6px; text-align: center; font-size: 13px; }
 .rb-widget .rb-matrix th[scope=col] { white-space: nowrap; }
@@ -164,14 +163,11 @@ class ClaimInspector(Panel):
 
     def _show_result(self) -> None:
         """Show the chosen result and list its claims."""
-        result = self.result
         scores = self._scores.loc[self.choice.value]
         numbers = [[name.replace("_", " "), _number(scores[name])] for name in METRICS]
-        self.table.value = number_table(["metric", ""], numbers, escape(scores["note"]))
-        place = f"result {self.choice.index + 1} of {len(self.results)}, id {escape(result.id)}"
-        head = f"<span class='rb-quiet'>{place}</span><br><b>{escape(result.question)}</b>"
-        answers = _text("Response", result.response) + _text("Reference", result.reference)
-        self.texts.value = f"<p>{head}</p><div class='rb-texts'>{answers}</div>"
+        self.table.value = HTML.number_table(["metric", ""], numbers, scores["note"])
+        total = len(self.results)
+        self.texts.value = HTML.answers(self.result, self.choice.index + 1, total)
         listed = []
         for side in _SIDES:
             for i, (claim, _) in enumerate(self.rows(side)):
@@ -205,50 +201,30 @@ class ClaimInspector(Panel):
 
     def _show_text(self) -> None:
         """Show the chosen claim against the chosen text."""
-        self.matrix.value = "".join(self._matrix(side) for side in _SIDES)
-        self.detail.value = self._detail(*self.claims.value, self.columns.value)
-
-    def _matrix(self, side: str) -> str:
-        """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
-        rows = self.rows(side)
-        heads = [f"{side.capitalize()} claims ({len(rows)})", _SIDES[side][0]]
-        of_references = [labels for _, labels in self.rows("reference")]
-        for i in range(1, len(self.result.chunks) + 1):
-            relevant = any(labels[i] == _ENTAILED for labels in of_references)
-            heads.append(f"{i} R" if relevant else f"{i}")
-        head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
-        body = "".join(self._matrix_row(side, i, *one) for i, one in enumerate(rows))
-        return (
-            f"<table class='rb-matrix'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
-
-    def _matrix_row(self, side: str, claim: int, text: str, labels: _Labels) -> str:
-        chosen = (side, claim) == self.claims.value
-        now = _CHOSEN if chosen else ""
-        cells = f"<th scope='row'{now}>{claim + 1}. {escape(text)}</th>"
-        for column, label in enumerate(labels):
-            symbol, look, words = _LOOKS[label]
-            title = f"{side} claim {claim + 1}, {_place(side, column)}: {words}"
-            now = _CHOSEN if chosen and column == self.columns.value else ""
-            cells += f"<td class='{look}' title='{title}'{now}>{symbol}</td>"
-        return f"<tr>{cells}</tr>"
-
-    def _detail(self, side: str, claim: int, column: int) -> str:
-        """The claim against the text as HTML, and where else it is entailed."""
+        side, claim = self.claims.value
+        column = self.columns.value
+        self.matrix.value = "".join(self._matrix(each) for each in _SIDES)
         words, labels = self.rows(side)[claim]
-        symbol, _, label = _LOOKS[labels[column]]
-        entailing = [_place(side, i) for i, known in enumerate(labels) if known == _ENTAILED]
-        where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
+        entailing = [_place(side, i) for i, label in enumerate(labels) if label == _ENTAILED]
         text = getattr(self.result, _SIDES[side][0])
-        place = _place(side, column)
+        doc_id = None
         if column:
             chunk = self.result.chunks[column - 1]
             text = chunk.text
-            place += f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
-        return (
-            f"<p><b>{side.capitalize()} claim {claim + 1}:</b> {escape(words)}<br>{where}.</p>"
-            f"<p class='rb-said'><b>{symbol} {label}</b> by {place}</p>{_text('', text)}"
-        )
+            doc_id = chunk.doc_id
+        shown = _LOOKS[labels[column]], _place(side, column), doc_id, text
+        self.detail.value = HTML.checked(side, claim + 1, words, entailing, *shown)
+
+    def _matrix(self, side: str) -> str:
+        """The labels of one side's claims as HTML, with the chosen claim and cell marked."""
+        columns = range(len(self.result.chunks) + 1)
+        places = [_place(side, column) for column in columns]
+        rows = [(text, [_LOOKS[label] for label in labels]) for text, labels in self.rows(side)]
+        of_references = [labels for _, labels in self.rows("reference")]
+        relevant = [i for i in columns[1:] if _ENTAILED in (labels[i] for labels in of_references)]
+        chosen_side, chosen = self.claims.value
+        chosen = chosen + 1 if side == chosen_side else 0
+        return HTML.matrix(side, places, rows, relevant, chosen, self.columns.value)
 
 
 def _scores_of(result: RagResult) -> dict[str, Any]:
@@ -269,12 +245,6 @@ def _scores_of(result: RagResult) -> dict[str, Any]:
 def _place(side: str, column: int) -> str:
     """Name a column of one side: the other answer, or a chunk from 1."""
     return f"chunk {column}" if column else _SIDES[side][0]
-
-
-def _text(heading: str, text: str) -> str:
-    head = f"<h4>{heading}</h4>" if heading else ""
-    shown = escape(text) or "<i>(empty)</i>"
-    return f"<div>{head}<div class='rb-long' tabindex='0'>{shown}</div></div>"
 
 
 def _short(text: str, size: int = 60) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import ipywidgets
 import numpy as np
+from markupsafe import Markup
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.metrics.ir_score import part_scores
@@ -20,7 +21,7 @@ from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import comparable
 from ragbench.text.tokens import TokenOffsets, as_offsets, joined_cutoffs
-from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
+from ragbench.widgets.base import HTML, Panel, escape, mark, row, tag
 
 _STYLE = """<style>
 .rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
@@ -51,7 +52,7 @@ class RetrievalExplorer(Panel):
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
-    cutoff : the slider's first position, in tokens. max_tokens, step : its reach and step.
+    cutoff : the slider's first position, in tokens. cutoffs : its positions, evenly spaced from 0.
 
     Attributes
     ----------
@@ -70,32 +71,23 @@ class RetrievalExplorer(Panel):
         k: int | Mapping[str, int] = 10,
         *,
         cutoff: int = 500,
-        max_tokens: int = 2000,
-        step: int = 10,
+        cutoffs: Sequence[int] = range(0, 2001, 10),
     ) -> None:
         if not isinstance(retrievers, Mapping) or not retrievers:
+            got = f"retrievers is {retrievers!r:.60}"
             do = 'pass for instance {"BM25": BM25(chunks)}'
-            raise ConfigError(
-                f"retrievers is {retrievers!r:.60}", "name -> retriever, at least one", do
-            )
-        if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
-            got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
-            raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
+            raise ConfigError(got, "name -> retriever, at least one", do)
         self._questions = _as_questions(questions)
         self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
         self._offsets = as_offsets(tokenizer)
-        self._cutoffs = np.arange(0, max_tokens + 1, step)
+        self._cutoffs = cutoffs
         # by question: by retriever its hits, or the error that it raised
         self._found: dict[str, dict[str, list[Hit] | RagbenchError]] = {}
-        self._make_controls(cutoff // step * step)
+        self._make_controls(cutoff)
         self.summary = ipywidgets.HTML()
-        self.columns = {}
-        wide = {"flex": "1 1 0", "min_width": "230px", "max_height": "460px", "overflow": "auto"}
-        for name in retrievers:
-            self.columns[name] = ipywidgets.HTML(layout=ipywidgets.Layout(**wide))
-            self.columns[name].add_class("rb-column")
-        buttons = row([self.previous, self.next], grid_gap="6px")
+        self.columns = {name: _column() for name in retrievers}
+        buttons = row([self.previous, self.next])
         texts = row(self.columns.values(), grid_gap="6px")
         children = [self.chooser, buttons, self.slider, self.summary, texts]
         super().__init__(children, "Retrieval explorer", _STYLE)
@@ -108,24 +100,20 @@ class RetrievalExplorer(Panel):
         self._listed = {}
         for number, question in enumerate(self._questions, 1):
             self._listed[f"{number}. {' '.join(question.text.split())}"] = number
-        wide = ipywidgets.Layout(width="auto")
+        wide = {"layout": ipywidgets.Layout(width="auto")}
         self.chooser = ipywidgets.Combobox(
             options=[*self._listed],
             placeholder="choose a question, or type your own and press Enter",
             description="Question",
             continuous_update=False,
-            layout=wide,
+            **wide,
         )
         self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
         self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
+        span = {"max": self._cutoffs[-1], "step": self._cutoffs[1]}
+        hint = "tokens of retrieved text that the reader would see"
         self.slider = ipywidgets.IntSlider(
-            value=cutoff,
-            min=0,
-            max=self._cutoffs[-1],
-            step=self._cutoffs[1],
-            description="Cut at N",
-            tooltip="tokens of retrieved text that the reader would see",
-            layout=wide,
+            cutoff, description="Cut at N", tooltip=hint, **span, **wide
         )
 
     @property
@@ -147,9 +135,7 @@ class RetrievalExplorer(Panel):
                 self._ask(self._listed.get(text, 0), text.strip())
 
     def _ask(self, number: int, text: str) -> None:
-        """Search with every retriever (once per question) and score all cut-offs; number 0 is a
-        typed question.
-        """
+        """Search with every retriever, once per question, and show it; number 0 is a typed one."""
         self._number = number
         question = self._questions[number - 1] if number else Question("typed", text, "")
         self.question = question
@@ -164,14 +150,7 @@ class RetrievalExplorer(Panel):
             except Exception:
                 self.summary.value = self.summary.value.replace("searching", "not searched", 1)
                 raise
-        self.rankings = {}
-        for name, hits in self._found[question.text].items():
-            if isinstance(hits, RagbenchError):
-                error = f'<div class="rb-message rb-error">{escape(hits)}</div>'
-                self.columns[name].value = f"<h4>{escape(name)}</h4>{error}"
-            else:
-                scored = _ScoredHits(hits, question.references, self._cutoffs, self._offsets)
-                self.rankings[name] = scored
+        self._score()
         self._draw()
 
     def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
@@ -184,29 +163,38 @@ class RetrievalExplorer(Panel):
                 found[name] = error
         return found
 
+    def _score(self) -> None:
+        """Score what was found at all cut-offs; of a retriever that failed, show the error."""
+        self.rankings = {}
+        for name, hits in self._found[self.question.text].items():
+            if isinstance(hits, RagbenchError):
+                error = f'<div class="rb-message rb-error">{escape(hits)}</div>'
+                self.columns[name].value = f"<h4>{escape(name)}</h4>{error}"
+            else:
+                facts = self.question.references
+                self.rankings[name] = _ScoredHits(hits, facts, self._cutoffs, self._offsets)
+
     def _draw(self) -> None:
-        tokens = self.slider.value
+        tokens = self._cutoffs[self._at]
         self.summary.value = self._summary(tokens)
         for name, ranking in self.rankings.items():
             self.columns[name].value = ranking.column(name, self._at, tokens)
 
     def _summary(self, tokens: int) -> str:
         """The question, its answer, and a table of scores by retriever, as HTML."""
-        question = self.question
-        parts = [f"<div><b>{escape(question.text)}</b></div>"]
-        if question.answer:
-            answer = escape(question.answer)
-            parts.append(f'<div><span class="rb-quiet">answer</span> {answer}</div>')
-        if not question.references:
-            lacks = "This question has no supporting facts, so there is no IR score."
-            parts.append(f"<div>{lacks}</div>")
-        rows = [[f"<b>IR score at {tokens} tokens</b>", *map(_score, self.scores.values())]]
-        for i, fact in enumerate(question.references):
-            shares = [ranking.shares[i, self._at] for ranking in self.rankings.values()]
-            cells = ["-" if np.isnan(share) else f"{share:.0%}" for share in shares]
-            rows.append([f"{tag(i + 1)} {mark(i + 1, escape(fact))}", *cells])
-        heads = ["of each fact, the longest match before the cut", *map(escape, self.rankings)]
-        return "".join([*parts, number_table(heads, rows)])
+        scores = {name: _number(score) for name, score in self.scores.items()}
+        shares = []
+        for fact in range(len(self.question.references)):
+            found = [ranking.shares[fact, self._at] for ranking in self.rankings.values()]
+            shares.append(["-" if np.isnan(share) else f"{share:.0%}" for share in found])
+        return HTML.asked(self.question, f"IR score at {tokens} tokens", scores, shares)
+
+
+def _column() -> ipywidgets.HTML:
+    wide = {"flex": "1 1 0", "min_width": "230px", "max_height": "460px", "overflow": "auto"}
+    column = ipywidgets.HTML(layout=ipywidgets.Layout(**wide))
+    column.add_class("rb-column")
+    return column
 
 
 def _as_questions(questions: Dataset | Sequence[Question | str]) -> list[Question]:
@@ -268,35 +256,20 @@ class _ScoredHits:
         """
         cut = int(self.cuts[cutoff])
         spans = [(*self.span(i, cutoff), i + 1) for i in range(len(self.facts))]
-        score = f'<span>IR score <b class="rb-score">{_score(self.scores[cutoff])}</b></span>'
-        parts = [f"<header><h4>{escape(name)}</h4> {score}</header>"]
+        words = f"{tokens} tokens" if cut < len(self.text) else f"all within {tokens} tokens"
+        chunks = []
         start = 0
         for hit in self.hits:
             stop = start + len(hit.chunk.text)
             seen = min(max(cut, start), stop)
             text = _marked(hit.chunk.text, start, seen, spans)
-            if start <= cut <= stop:
-                words = (
-                    f"{tokens} tokens" if cut < len(self.text) else f"all within {tokens} tokens"
-                )
-                text += f'<span class="rb-cut" role="separator">{words}</span>'
-            if beyond := hit.chunk.text[seen - start :]:
-                text += f'<span class="rb-beyond">{escape(beyond)}</span>'
-            parts.append(f"<article><div>{_head(hit)}</div><p>{text}</p></article>")
+            line = words if start <= cut <= stop else ""
+            chunks.append((hit, text, line, hit.chunk.text[seen - start :]))
             start = stop + 1
-        if not self.hits:
-            parts.append("<article>nothing was found</article>")
-        return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
+        return HTML.column(name, _number(self.scores[cutoff]), chunks)
 
 
-def _head(hit: Hit) -> str:
-    """Rank, title and score of a hit as HTML."""
-    title = f" {escape(hit.chunk.title)}" if hit.chunk.title else ""
-    note = f'<span class="rb-quiet" title="{escape(hit.chunk.id)}">score {hit.score:.4g}</span>'
-    return f"<b>{hit.rank}.</b>{title} {note}"
-
-
-def _score(score: float) -> str:
+def _number(score: float) -> str:
     return "-" if np.isnan(score) else f"{score:.3f}"
 
 
@@ -307,12 +280,14 @@ def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, in
     edges = {start, stop}
     for low, high, _ in spans:
         edges |= {edge for edge in (low, high) if start < edge < stop}
-    html = []
+    html = Markup()
     for low, high in pairwise(sorted(edges)):
-        content = escape(text[low - start : high - start])
+        content = text[low - start : high - start]
         inside = [(begin, number) for begin, end, number in spans if begin <= low and high <= end]
-        labels = "".join(tag(number) for begin, number in inside if low in (begin, start))
+        for begin, number in inside:
+            if low in (begin, start):
+                html += tag(number)
         for _, number in reversed(inside):
             content = mark(number, content)
-        html.append(labels + content)
-    return "".join(html)
+        html += content
+    return html

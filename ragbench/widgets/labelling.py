@@ -4,7 +4,6 @@ or mouse.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from ragbench.errors import RagbenchError
 from ragbench.labelling.people import LabelItem, Session, agreement, current, load_labels
 from ragbench.paths import results_dir
 from ragbench.stats import with_interval
-from ragbench.widgets.base import Panel, escape, row, tag
+from ragbench.widgets.base import HTML, Panel, escape, row
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes
 # the tool take keys and press the button of that key, and keeps JupyterLab from taking them for
@@ -178,17 +177,11 @@ class LabellingTool(Panel):
 
     def _draw(self) -> None:
         session = self.session
-        total = len(session.items)
-        done = session.done
-        end = " - all done, thank you" if done == total else ""
-        self._head.value = (
-            f"<span class='rb-quiet'>item {session.position + 1} of {total} · {done} done{end} · "
-            f"{escape(session.annotator)} · {escape(session.path.name)}</span>"
-        )
+        self._head.value = HTML.progress(session, session.done, len(session.items))
         self._draw_buttons(session.choices(), session.shown_label(session.aspect))
-        self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
+        self._asked.value = HTML.questions(session)
         if self._shown != session.position:
-            self._item.value = _item_html(session)
+            self._item.value = HTML.item(session)
             self._shown = session.position
 
     def _draw_buttons(self, choices: Mapping[str, str], label: str) -> None:
@@ -197,17 +190,6 @@ class LabellingTool(Panel):
             button.layout.display = None if key in choices else "none"
             button.description = f"{key}  {choices.get(key, '')}"
             button.button_style = "primary" if key == label else ""
-
-    def _aspect(self, aspect: str, question: str) -> str:
-        """What is asked of the item under one aspect, and the label it has, as HTML."""
-        session = self.session
-        label = session.shown_label(aspect)
-        name = ""
-        if len(session.asked()) > 1:
-            name = f"<b>{escape(aspect)}</b> "
-        badge = f" {tag(1, label)}" if label else ""
-        now = " rb-now' aria-current='step" if aspect == session.aspect else ""
-        return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
 
     def _draw_agreement(self) -> None:
         try:
@@ -224,16 +206,3 @@ class LabellingTool(Panel):
             agreement=table["agreement"].map("{:.0%}".format), kappa=kappa
         )
         self._agreement.value = shown.to_html(index=False, border=0) if len(shown) else ""
-
-
-def _item_html(session: Session) -> str:
-    """The item as HTML: texts over the whole width, candidates side by side."""
-    item = session.item
-    parts = [
-        f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
-        for heading, text in item.texts.items()
-    ]
-    for place, name in enumerate(session.candidates(), 1):
-        text = escape(item.candidates[name])
-        parts.append(f"<section><h4>Response {place}</h4>{text}</section>")
-    return f"<div class='rb-item'>{''.join(parts)}</div>"

@@ -12,7 +12,6 @@ from notebook_parts import parts
 from ragbench import data, papers
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.reference_free import answer_relevance
-from ragbench.papers.ragas import agreement_table
 
 BOOK = parts("30")
 
@@ -178,7 +177,7 @@ def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
 @pytest.mark.data
 def test_the_recorded_column_of_table_1(runs):
     names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
-    table = agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
+    table = BOOK.agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
     assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
     assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [
         [23, 1, 1],
@@ -187,7 +186,7 @@ def test_the_recorded_column_of_table_1(runs):
     ]
     assert table["n"].tolist() == [25, 25, 25]
     whole = {("w", d): BOOK.recorded_pairs(runs[n], whole=True) for n, d in names.items()}
-    table = agreement_table(whole)
+    table = BOOK.agreement_table(whole)
     assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [
         [23, 1, 1],
         [14, 1, 10],

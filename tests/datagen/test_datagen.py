@@ -18,17 +18,10 @@ from generated_parts import (
 
 from ragbench import datagen
 from ragbench.data import load_questions
-from ragbench.datagen.checks import (
-    check_answer,
-    check_keypoints,
-    check_unanswerable,
-    mentions,
-    shared_words,
-    states,
-    unfounded_numbers,
-)
+from ragbench.datagen.checks import mentions, shared_words, states, unfounded_numbers
 from ragbench.datagen.documents import _document, _value_fault
-from ragbench.datagen.parts import Rejected, Section, Unfit
+from ragbench.datagen.parts import Rejected, Unfit
+from ragbench.datagen.questions import _check_answer, _check_keypoints, _check_unanswerable
 from ragbench.errors import DataError
 
 # What strings say
@@ -125,13 +118,11 @@ def test_a_value_that_cannot_be_used_has_its_reason(value, fault):
 
 
 def test_what_a_document_does_not_state_is_lost():
-    section = Section(
-        "Results", ("Vole Books had revenue of 50 million crowns.", "Its profit was 2 millions.")
-    )
-    lost = _document(SCHEMA, VOLE, [section]).lost
+    texts = {"Results": "Vole Books had revenue of 50 million crowns. Its profit was 2 millions."}
+    lost = _document(datagen.Writer(None), SCHEMA, VOLE, texts).lost
     assert lost == ("net_profit", "cause", "new_chairman", "meeting_date", "plan")
     unnamed = replace(VOLE, values={"company": "Vole Books", "revenue": "50 million crowns"})
-    assert _document(SCHEMA, unnamed, [section]).lost == lost
+    assert _document(datagen.Writer(None), SCHEMA, unnamed, texts).lost == lost
 
 
 def test_the_text_of_a_document_has_its_title_headings_and_sentences():
@@ -164,50 +155,50 @@ COMPARED = replace(
 
 
 CHECK_OF = {
-    "factual": check_answer,
-    "numerical comparison": check_answer,
-    "unanswerable": check_unanswerable,
+    "factual": _check_answer,
+    "numerical comparison": _check_answer,
+    "unanswerable": _check_unanswerable,
 }
 
 
 @pytest.mark.parametrize("question", [FACTUAL, LOST, COMPARED], ids=lambda question: question.kind)
 def test_a_question_without_a_fault_passes(question):
     CHECK_OF[question.kind](question)
-    check_keypoints(question)
+    _check_keypoints(question)
 
 
 @pytest.mark.parametrize(
     ("check", "question", "change", "reason"),
     [
-        (check_answer, FACTUAL, {"statements": ()}, "no statement of the answer is left"),
-        (check_answer, FACTUAL, {"references": ()}, "no reference of a document"),
-        (check_answer, COMPARED, {"references": FACTUAL.references}, "no reference of a document"),
+        (_check_answer, FACTUAL, {"statements": ()}, "no statement of the answer is left"),
+        (_check_answer, FACTUAL, {"references": ()}, "no reference of a document"),
+        (_check_answer, COMPARED, {"references": FACTUAL.references}, "no reference of a document"),
         (
-            check_answer,
+            _check_answer,
             FACTUAL,
             {"statements": ("Revenue was 90 million.",)},
             "a number that is in no reference",
         ),
         (
-            check_answer,
+            _check_answer,
             FACTUAL,
             {"statements": ("Shareholders welcomed growing exports.",)},
             "a statement with few words of the references",
         ),
         (
-            check_keypoints,
+            _check_keypoints,
             FACTUAL,
             {"keypoints": ("Revenue of 90.",)},
             "a key point with a number that the answer lacks",
         ),
         (
-            check_unanswerable,
+            _check_unanswerable,
             LOST,
             {"question": "What is the revenue of Tarn Trawlers?"},
             "the question asks for no fact that was lost",
         ),
         (
-            check_unanswerable,
+            _check_unanswerable,
             LOST,
             {"statements": ("It plans 3 ships.",)},
             "an answer to a question that has none",

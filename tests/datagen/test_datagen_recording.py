@@ -10,7 +10,7 @@ import pytest
 
 import ragbench as rb
 from ragbench.datagen import KINDS, generate_set
-from ragbench.datagen.checks import check_answer, check_keypoints
+from ragbench.datagen.questions import _check_answer, _check_keypoints
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.recordings import RECORDINGS
@@ -55,8 +55,8 @@ def test_no_reply_of_the_recording_is_missing_and_what_passed_has_no_fault(repla
     texts = {document.id: document for document in replayed.documents}
     for question in replayed.questions:
         if question.kind != "unanswerable":
-            check_answer(question)
-        check_keypoints(question)
+            _check_answer(question)
+        _check_keypoints(question)
         for reference in question.references:
             assert reference.text in texts[reference.doc_id].text
     assert all(one.reason for one in replayed.rejected)

@@ -270,5 +270,5 @@ def test_a_person_accepts_and_drops_drafts_and_only_the_accepted_are_written(que
     other = load_labels(path).iloc[:1].assign(label="drop", annotator="cd")
     rb.append_labels(tmp_path / "cd.csv", other)
     with pytest.raises(rb.DataError, match=r"no draft was accepted \(2 dropped, 1 open\)"):
-        rb.accept_drafts(loaded, [path, tmp_path / "cd.csv"], tmp_path / "out.jsonl")
+        rb.accept_drafts(loaded, tmp_path, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()

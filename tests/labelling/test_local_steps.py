@@ -105,7 +105,7 @@ def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
     writer = datagen.Writer(small(20))
     steps = (
         lambda: datagen.write_documents(writer, SCHEMA, CONFIGURATIONS[:1]),
-        lambda: datagen.ask_questions(writer, SCHEMA, CONFIGURATIONS, DOCUMENTS, ["factual"]),
+        lambda: datagen.ask_questions(writer, DOCUMENTS, ["factual"]),
         lambda: datagen.find_references(writer, [FACTUAL], TEXTS),
         lambda: datagen.refine_answers(writer, [FACTUAL], TEXTS),
         lambda: datagen.extract_keypoints(writer, [FACTUAL]),

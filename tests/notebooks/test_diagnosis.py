@@ -103,7 +103,7 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
     assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {
         (s.chunker, s.k): 3 for s in dg.variations()
     }
-    scored = rc.gold_scores(grid, rows)
+    scored = BOOK.gold_scores(grid, rows)
     assert len(scored) == 21
     first = scored.iloc[0]
     settings = [setting_of(row) for row in rows.itertuples()]
@@ -118,7 +118,7 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
 
 def test_gold_sentences_found_and_chunks_that_hold_one_are_those_counted_by_hand(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT])
-    scored = rc.gold_scores(grid, rows).set_index(["question_id", "k"])
+    scored = BOOK.gold_scores(grid, rows).set_index(["question_id", "k"])
     chunks = [c.text for c in grid.chunker[dg.DEFAULT.chunker](world.documents)]
     for k in (5, 20):
         for question in world.questions:
@@ -137,12 +137,12 @@ def test_white_space_aside_a_gold_sentence_is_found_as_it_stands():
     chunks = [
         RetrievedText(text=text) for text in ("so red stones   fall down", "Red stones fall", "")
     ]
-    assert rc._gold_shares([rc._spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
+    assert BOOK.gold_shares([BOOK.spaced("red  stones\nfall"), "blue birds sing"], chunks) == (
         1 / 2,
         1 / 3,
     )
-    assert rc._gold_shares(["red stones fall"], [])[0] == 0
-    assert np.isnan(rc._gold_shares([], chunks)).all()
+    assert BOOK.gold_shares(["red stones fall"], [])[0] == 0
+    assert np.isnan(BOOK.gold_shares([], chunks)).all()
 
 
 def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
@@ -158,9 +158,9 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
 
 def test_failed_rows_are_counted_not_dropped(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
-    whole = rc.gold_scores(grid, rows)
+    whole = BOOK.gold_scores(grid, rows)
     rows.loc[rows["question_id"] == "q1", "status"] = "failed"
-    after = rc.gold_scores(grid, rows)
+    after = BOOK.gold_scores(grid, rows)
     assert after["question_id"].tolist() == ["q1", "q2", "q3"]
     assert after["gold_found"].isna().tolist() == [True, False, True]
     assert after["gold_found"][1] == whole["gold_found"][1] == 1
@@ -200,7 +200,9 @@ def labelled(results):
 
 def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
-    scored = rc.scores(grid, rows, labelled(rc.results(grid, rows))).set_index("question_id")
+    scored = BOOK.metric_scores(grid, rows, labelled(rc.results(grid, rows))).set_index(
+        "question_id"
+    )
     assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [
         0.5,
         1,
@@ -209,7 +211,7 @@ def test_answers_have_claims_of_the_true_answer_and_of_the_response(world, tmp_p
     ]
     assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
     assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
-    sums = scored[list(rc.NOISE)].sum(axis=1, skipna=False)
+    sums = scored[list(BOOK.NOISE)].sum(axis=1, skipna=False)
     pd.testing.assert_series_equal(scored["noise_sensitivity"], sums, check_names=False)
     assert set(scored["prompt"]) == {"default"}
 
@@ -242,7 +244,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
         model = server.model(num_ctx=32768)
         grid, rows = run(world, tmp_path, WITH_PROMPTS, dict.fromkeys(dg.PROMPTS, model))
         done = ragchecker_labels(model, rc.results(grid, rows), progress=False)
-        scored = rc.scores(grid, rows, done)
+        scored = BOOK.metric_scores(grid, rows, done)
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip

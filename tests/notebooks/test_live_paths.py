@@ -21,9 +21,10 @@ from notebook_parts import parts, run_up_to
 import ragbench as rb
 from ragbench.data import load_dataset
 from ragbench.data.dragonball import ANSWERS_FILE
+from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.llm import chat_model
-from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
+from ragbench.papers import thesis
 from ragbench.prompts import load_prompt
 
 MODEL = "ollama:llama3:8b"
@@ -121,7 +122,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
         return "I think:\n<answer>Ann built it with her own hands.</answer>"
 
     server.reply = reply
-    data = rc.long_answered(load_dataset("minihop"), 1)
+    data = parts("23").long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
     generator = {MODEL: rb.chat_model(MODEL, num_ctx=16384, num_predict=2048)}
     experiment = rc.grid("live", data, rc.RETRIEVERS, generator)
@@ -159,9 +160,7 @@ def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
 # ------------------------------------------------------------------------------------
 
 PAIRS = [
-    ragas.Pair(
-        "a", "Who built it?", "Ann built it. It is tall.", "Bob did.", "Ann built it. It is tall."
-    )
+    Pair("a", "Who built it?", "Ann built it. It is tall.", "Bob did.", "Ann built it. It is tall.")
 ]
 
 
@@ -171,9 +170,9 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
         if "claims" in body["format"]["properties"]
         else default_reply(body)
     )
-    pairs = dict.fromkeys(ragas.DIMENSIONS, PAIRS)
+    pairs = dict.fromkeys(DIMENSIONS, PAIRS)
     options = {"embedder": rb.default_embedder(), "n": 3, "progress": False}
-    ragas.label_texts(rb.chat_model(MODEL), pairs, **options)
+    parts("30").label_texts(rb.chat_model(MODEL), pairs, **options)
     names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")
     sent = held_against(server.calls, RAGAS, *names)
     (pair,) = PAIRS
@@ -189,9 +188,10 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
 
 
 def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server):
-    for dimension in ragas.DIMENSIONS:
+    book = parts("30")
+    for dimension in DIMENSIONS:
         server.calls.clear()
-        ragas.baseline_scores(rb.chat_model(MODEL), PAIRS, dimension, progress=False)
+        book.baseline_scores(rb.chat_model(MODEL), PAIRS, dimension, progress=False)
         sent = held_against(
             server.calls, RAGAS, f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}"
         )
@@ -217,12 +217,13 @@ def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(se
     recorded = rb.Answer(
         "q", "It rose.", "gpt-4o", meta={"passages": ("(Marn) It rose.", "(Voss) It fell.")}
     )
+    book = parts("41")
     model = rb.chat_model(MODEL)
-    (answer,) = rageval.answer_recorded(model, [question], [recorded], progress=False)
+    (answer,) = book.answer_recorded(model, [question], [recorded], progress=False)
     (sent,) = held_against(server.calls, RAGEVAL, "rageval_answer_en")["rageval_answer_en"]
     assert sent == {"query": question.text, "documents": "(Marn) It rose.\n\n(Voss) It fell."}
     server.calls.clear()
-    rageval.verdicts(model, [question], [answer.text], progress=False)
+    book.point_verdicts(model, [question], [answer.text], progress=False)
     sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
     assert {f["keypoints"] for f in sent} == {"1. It rose.", "1. It fell."}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.

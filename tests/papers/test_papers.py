@@ -165,7 +165,7 @@ def test_a_cell_is_measured_once_a_number_compares():
         return table.loc["Table 3.1", ["cells", "measured", "beside"]].tolist()
 
     assert open_cells() == [50, 0, 0]
-    every = {(paper, item) for paper in papers.PAPERS for item in papers.published_items(paper)}
+    every = {(paper, item) for paper in papers.PAPERS for item in papers._published_items(paper)}
     table = not_run()  # of an empty ledger: every item, those without a line too
     assert set(zip(table["paper"], table["item"], strict=True)) >= every
     record(cells(note=[f"{papers.NOT_COMPARABLE}: rules"]), by="rules")
@@ -252,7 +252,7 @@ def read_back(text):
 
 def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(own_figures):
     for paper in papers.PAPERS:
-        for item in papers.published_items(paper):
+        for item in papers._published_items(paper):
             table = papers.published(paper, item)
             papers.record(paper, item, table.assign(value=np.arange(len(table)) + 0.5), by="x | y")
     tables = read_back(papers.write_markdown().read_text())

@@ -16,19 +16,12 @@ from notebook_parts import parts
 from scipy.stats import binom
 
 from ragbench import papers
-from ragbench.data.wikieval import Pair
+from ragbench.data.wikieval import DIMENSIONS, Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette
-from ragbench.papers.ragas import (
-    DIMENSIONS,
-    NOTE,
-    agreement_table,
-    as_pairs,
-    baseline_scores,
-    label_texts,
-)
 from ragbench.paths import packaged_data, published_figures
 
+BOOK = parts("30")
 QUIET = {"progress": False, "retries": 0}
 NAN = math.nan
 
@@ -39,7 +32,7 @@ def frame(better, worse):
 
 def agreement(pairs, seed=0):
     """The numbers of one table of pairs."""
-    return agreement_table({("made", "faithfulness"): pairs}, seed).iloc[0]
+    return BOOK.agreement_table({("made", "faithfulness"): pairs}, seed).iloc[0]
 
 
 def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
@@ -119,7 +112,7 @@ C = [
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
     with FakeOllama(reply=model_reply) as server:
         model = server.model()
-        tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
+        tables, bias = BOOK.baseline_scores(model, F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]
     assert len(prompts) == 4
     assert all(F[0].context in prompt and F[0].question not in prompt for prompt in prompts)
@@ -141,7 +134,7 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
     with FakeOllama(reply=choose) as server:
         model = server.model()
-        tables, bias = baseline_scores(model, pairs, "answer_relevance", **QUIET)
+        tables, bias = BOOK.baseline_scores(model, pairs, "answer_relevance", **QUIET)
     assert bias == 0.0
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
     assert agreement(tables["GPT Ranking"])["wins"] == 1
@@ -201,7 +194,7 @@ def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
     assert texts["cosines"].dropna().map(len).eq(3).all()
     wins = {"faithfulness": (40, 50), "answer_relevance": (22, 50), "context_relevance": (38.5, 49)}
     for dimension, own in texts.groupby("dimension"):
-        pairs = as_pairs(
+        pairs = BOOK.as_pairs(
             own.assign(score=[BOOK.text_score(text) for text in own.to_dict("records")]), "score"
         )
         scored = pairs.dropna().round(6)
@@ -211,7 +204,6 @@ def test_the_shipped_labels_give_the_agreement_that_the_notebook_shows():
         assert (sum(won), len(won)) == wins[dimension]
 
 
-BOOK = parts("30")
 SIDES = ("better", "worse")
 
 
@@ -302,7 +294,7 @@ def test_a_conclusion_needs_a_small_corrected_p():
 def test_texts_are_labelled_without_keeping_them(minilm):
     with FakeOllama(reply=model_reply) as server:
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table = label_texts(server.model(), pairs, embedder=minilm, **QUIET)
+        table = BOOK.label_texts(server.model(), pairs, embedder=minilm, **QUIET)
     better, worse = (table[table["side"] == side] for side in SIDES)
     assert better["verdicts"].dropna().tolist() == [["Yes"]]
     assert worse["verdicts"].dropna().tolist() == [["No", "Yes"]]
@@ -319,7 +311,7 @@ def test_texts_are_labelled_without_keeping_them(minilm):
 def test_what_could_not_be_read_is_none():
     with FakeOllama(reply=lambda body: "no JSON") as server:
         pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-        table = label_texts(server.model(), pairs, **QUIET)
+        table = BOOK.label_texts(server.model(), pairs, **QUIET)
     assert table[["verdicts", "cosines", "extracted"]].isna().all(axis=None)
 
 
@@ -327,20 +319,20 @@ def test_scores_of_texts_are_laid_side_by_side():
     texts = pd.DataFrame(
         {"id": list("abba"), "side": ["better"] * 2 + ["worse"] * 2, "score": [1, 2, 3, 4]}
     )
-    assert as_pairs(texts, "score").to_numpy().tolist() == [["a", 1, 4], ["b", 2, 3]]
+    assert BOOK.as_pairs(texts, "score").to_numpy().tolist() == [["a", 1, 4], ["b", 2, 3]]
 
 
 def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
     pairs = pd.DataFrame({"better": [1.0, 0.5, math.nan], "worse": [0.0, 0.5, 1.0]})
-    table = agreement_table({("made", "answer_relevance"): pairs})
+    table = BOOK.agreement_table({("made", "answer_relevance"): pairs})
     assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
         ["made", "answer relevance", 0.75, 2, 1]
     ]
     cells = papers.cells(
         table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement"
     )
-    papers.record("ragas", "Table 1", cells.assign(note=NOTE), by="a test")
+    papers.record("ragas", "Table 1", cells.assign(note=BOOK.NOTE), by="a test")
     row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
     # Agreement with the construction never stands in the paper's row, which is agreement with
     # people.
@@ -348,6 +340,6 @@ def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
     assert math.isnan(row["published"])
     assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)
     assert "not with people" in row["note"]
-    none = agreement_table({})
+    none = BOOK.agreement_table({})
     assert none.empty
     assert {"source", "agreement"} <= {*none}  # a page without the data picks columns of it

@@ -173,7 +173,7 @@ def test_numbers_of_section_4_4_are_those_of_the_text():
 
 def test_every_item_of_the_paper_is_in_the_ledger():
     expected = {*(f"Table {n}" for n in (1, 2, 3, *range(5, 17))), "Section 4.2", "Section 4.4"}
-    assert set(papers.published_items("ragchecker")) == expected
+    assert set(papers._published_items("ragchecker")) == expected
     frame = papers.ledger("ragchecker")
     assert set(frame.loc[frame["published"].notna(), "item"]) == expected
 

@@ -21,17 +21,18 @@ from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
 BOOK = notebook_parts("22")
+DIAGNOSIS = notebook_parts("23")
 E = "Entailment"
 N = "Neutral"
 SYSTEM = ["retriever", "generator"]
 
 
 def test_minihop_has_65_long_answers_with_their_claims():
-    data = rc.long_answered(load_minihop())
+    data = DIAGNOSIS.long_answered(load_minihop())
     assert (len(data.questions), len(data.documents), len(data.excluded)) == (65, 270, 115)
     assert sum(len(q.meta["claims"]) for q in data.questions) == 438  # eleven verdicts among them
     assert all(q.meta["long_answer"] for q in data.questions)
-    assert rc.long_answered(load_minihop(), 3).questions == data.questions[:3]
+    assert DIAGNOSIS.long_answered(load_minihop(), 3).questions == data.questions[:3]
 
 
 TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
@@ -114,7 +115,7 @@ def labelled(*results):
 
 def test_failed_rows_are_counted_with_every_metric_missing():
     made = labelled(*(result(name, "1", ("01", "00")) for name in ("BM25", "SIM")))
-    scores = rc.scores(GRID, ROWS, made)
+    scores = DIAGNOSIS.metric_scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
     assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == [
@@ -164,7 +165,7 @@ def test_a_model_answers_and_labels_and_both_are_replayed(tmp_path, minilm, monk
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
         made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))
-        return rc.scores(grid, rows, made)
+        return DIAGNOSIS.metric_scores(grid, rows, made)
 
     with FakeOllama(reply=reply) as server:
         live = scores(server.url, tmp_path / "a")

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from notebook_parts import parts
 from word_bags import Bags
 
 from ragbench.chunking import sentence_chunks
 from ragbench.data import load_dataset
 from ragbench.errors import ConfigError, DataError, RagbenchError
-from ragbench.papers import rageval
 from ragbench.paths import shared_data
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval import make_retriever
@@ -25,6 +25,7 @@ from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
 from ragbench.text.tokens import default_tokenizer
 
+rageval = parts("42")
 BY = ["retriever", "setting", "prefix"]
 
 EN = {"language": "en"}
@@ -218,7 +219,7 @@ def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
     chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
-    assert [c.text for c in rageval._with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
+    assert [c.text for c in rageval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     data = Dataset("one", (question,), (document,))
@@ -275,7 +276,7 @@ def length(text: str, unit: str) -> int:
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     documents = reports(documents=6).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: rageval.cut(documents, 30, how) for how in rageval.CUTS}
+    chunks = {how: rageval.cut_documents(documents, 30, how) for how in rageval.CUTS}
     torn = {
         how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made)
         for how, made in chunks.items()
@@ -319,7 +320,7 @@ def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
 
 
 def test_the_tokenizer_is_named_in_the_retrievers_settings():
-    chunks = rageval.cut(reports("zh").documents, 128, language="zh")
+    chunks = rageval.cut_documents(reports("zh").documents, 128, language="zh")
     got = rageval.bm25("zh", "bigrams")(chunks).settings()
     assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
     assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
@@ -380,21 +381,6 @@ def dragonball() -> Dataset:
         (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*dragonball"),
         (lambda: load_dataset("dragonball", rageval.DATA, per_kind=0), "per_kind=0"),
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
-        (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
-        (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
-        (
-            lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}),
-            "en, zh.*\n.*one language",
-        ),
-        (
-            lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}),
-            "no questions",
-        ),
-        (lambda: rageval.retrieval_rows(small_dataset(), {}), "no retriever"),
-        (
-            lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}),
-            "no setting",
-        ),
         (
             lambda: rageval.retrieval_rows(
                 small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}
@@ -406,12 +392,6 @@ def dragonball() -> Dataset:
 def test_bad_input_says_what_to_do(call, message):
     with pytest.raises(RagbenchError, match=message):
         call()
-
-
-def mixed() -> Dataset:
-    one = small_dataset().questions[0]
-    other = Question("z", "几何？", "无", (), meta={"language": "zh"})
-    return Dataset("mixed", (one, other), small_dataset().documents)
 
 
 @pytest.mark.skipif(

@@ -7,14 +7,16 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
+from notebook_parts import parts
 
 from ragbench import papers
 from ragbench.llm import chat_model
 from ragbench.metrics.keypoints import VERDICTS
-from ragbench.papers import rageval
 from ragbench.paths import packaged_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Question
+
+BOOK = parts("41")
 
 
 def wide(item):
@@ -23,7 +25,7 @@ def wide(item):
 
 def test_every_table_and_figure_is_there():
     tables = {f"Table {n}" for n in range(1, 7)} | {f"Figure {n}" for n in range(3, 7)}
-    assert tables <= set(papers.published_items("rageval"))
+    assert tables <= set(papers._published_items("rageval"))
 
 
 def test_table_1_adds_up_to_a_hundred_percent_and_216_documents():
@@ -116,7 +118,7 @@ def recorded_answer(number, *passages):
 def test_a_model_answers_from_the_recorded_passages_under_the_papers_limit():
     with FakeOllama(reply=lambda body: "It rose. " * 400) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
-        (answer,) = rageval.answer_recorded(
+        (answer,) = BOOK.answer_recorded(
             model, [question(1)], [recorded_answer(1, "(Marn) A.", "(Voss) B.")]
         )
     (call,) = server.calls
@@ -141,7 +143,7 @@ def test_key_points_are_judged_one_by_one_without_their_numbers():
 
     with FakeOllama(reply=reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
-        result = rageval.verdicts(model, [question(1)], ["It rose. It did not fall."])
+        result = BOOK.point_verdicts(model, [question(1)], ["It rose. It did not fall."])
         prompts = [call.prompt for call in server.calls]
     assert result == [("covered", "contradicted", "neither")]
     assert len(prompts) == 3
@@ -150,14 +152,14 @@ def test_key_points_are_judged_one_by_one_without_their_numbers():
 
 
 def test_verdicts_are_counted_by_answer_with_the_unread_apart():
-    table = rageval._verdict_counts([["covered", "covered", "neither"], [None, "contradicted"], []])
+    table = BOOK.verdict_counts([["covered", "covered", "neither"], [None, "contradicted"], []])
     assert table.to_numpy().tolist() == [[2, 0, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0]]
     assert list(table) == ["covered", "contradicted", "neither", "unread"]
 
 
 def test_answers_become_rows_with_the_released_codes_rouge_l():
     answers = [Answer("q1", "It rose.", "m", meta={"finish": "stop"}), Answer("q2", "", "m")]
-    rows = rageval._answer_rows([question(1), question(2)], answers)
+    rows = BOOK.answer_rows([question(1), question(2)], answers)
     # Distinct words: "It rose" of "It rose, It fell", 2 of 2 and of 3 words.
     assert rows["rouge_l"].tolist()[0] == pytest.approx(2 * (2 / 2) * (2 / 3) / (2 / 2 + 2 / 3))
     assert math.isnan(rows["rouge_l"][1])
@@ -177,20 +179,20 @@ def test_another_questions_true_answer_is_the_next_one_of_its_kind():
         ("summary", "e"),
     ]
     questions = [of_kind(number, *each) for number, each in enumerate(kinds)]
-    assert list(rageval._answers_of_others(questions)) == ["c", "e", "d", "a", "b"]
+    assert list(BOOK.answers_of_others(questions)) == ["c", "e", "d", "a", "b"]
 
 
 def test_one_key_point_of_each_drawn_answerable_question_is_a_control():
     questions = [
         of_kind(number, "unanswerable" if number % 2 else "factual", "a") for number in range(40)
     ]
-    drawn = rageval._stray_points(questions, 9)
+    drawn = BOOK.stray_points(questions, 9)
     assert len(drawn) == 9
     assert all(place % 2 == 0 and point in POINTS for place, point in drawn.items())
     assert len(set(drawn.values())) > 1
-    assert drawn == rageval._stray_points(questions, 9)
-    assert drawn != rageval._stray_points(questions, 9, seed=1)
-    assert len(rageval._stray_points(questions)) == 20
+    assert drawn == BOOK.stray_points(questions, 9)
+    assert drawn != BOOK.stray_points(questions, 9, seed=1)
+    assert len(BOOK.stray_points(questions)) == 20
 
 
 def test_a_finance_table_judges_four_answers_and_holds_no_text():
@@ -206,7 +208,7 @@ def test_a_finance_table_judges_four_answers_and_holds_no_text():
     recorded = [recorded_answer(number, "(Marn) A.") for number in (1, 2, 3)]
     with FakeOllama(reply=reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
-        table = rageval.finance_table(model, questions, recorded)
+        table = BOOK.finance_table(model, questions, recorded)
     assert table["true covered"].tolist() == [3] * 3
     assert table["other covered"].tolist() == [1, 1, 0]
     assert table["recorded neither"].tolist() == table["own neither"].tolist() == [3] * 3
@@ -249,6 +251,7 @@ def test_recorded_scores_of_the_chinese_half_cover_its_questions_and_e5_leads_wh
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_recorded_scores_of_bm25_are_those_that_are_measured_now():
+    rageval = parts("42")
     dragonball = rageval.dragonball("zh")
     settings = {"TopK 5": rageval.SETTINGS["TopK 5"]}
     now = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("zh")}, settings, prefix=[True])

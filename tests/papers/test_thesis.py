@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier
 from fake_ollama import FakeOllama
+from notebook_parts import parts
 
 from ragbench import papers
 from ragbench.chunking import semantic_chunks
@@ -24,6 +25,7 @@ from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Grade, Hit, Question
 from ragbench.text.tokens import default_tokenizer
 
+figure_3_1_readings = parts("14").figure_3_1_readings
 MODEL = "ollama:llama3:8b"
 
 
@@ -259,17 +261,17 @@ def test_recorded_sub_questions_are_those_of_every_question_of_minihop_and_name_
 def test_readings_are_grouped_and_a_missing_file_says_where_they_are_from(tmp_path, monkeypatch):
     file = tmp_path / "r.csv"
     file.write_text('grades,rank,ir_score\n5,0,0.5\n"2,3,4",0,0.25\n1,0,0.0\n')
-    table = thesis.figure_3_1_readings(file)
+    table = figure_3_1_readings(file)
     assert table["group"].tolist() == ["grade 5", "grades 2, 3, 4", "grade 1"]
     assert table["ir_score"].tolist() == [0.5, 0.25, 0.0]
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     with pytest.raises(NotHereError, match=r"RAGBENCH_DATA(.|\n)*a98a083"):
-        thesis.figure_3_1_readings()
+        figure_3_1_readings()
 
 
 @pytest.mark.data
 def test_the_thesiss_own_answers_agree_with_k_and_not_with_h(data_mirror):
-    table = thesis.figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
+    table = figure_3_1_readings(data_mirror / "thesis" / "figure_3.1_readings.csv.gz")
     score = table["ir_score"]
     five = table["group"] == "grade 5"
     one = table["group"] == "grade 1"

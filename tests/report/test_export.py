@@ -37,7 +37,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.report.export import MARKER, export, export_scores
 from ragbench.report.factors import compare_factor, factor_sentence, measured
-from ragbench.report.methods import Methods, intervals_of, methods, references
+from ragbench.report.methods import Methods, methods, references
 from ragbench.report.scores import load_scores, save_scores
 from ragbench.report.tables import ReportTable, interval_table
 from ragbench.text.escape import in_csv, in_latex, in_markdown
@@ -531,20 +531,17 @@ def test_code_of_a_received_run_is_never_executed(run, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_cassette_elsewhere_is_named_and_a_wrong_one_is_an_error(live_run, tmp_path, undrawn):
+def test_without_a_cassette_in_the_runs_folder_the_export_says_so(live_run, tmp_path, undrawn):
     copy = tmp_path / "copy"
     shutil.copytree(live_run, copy)
-    (copy / "cassette.sqlite").rename(tmp_path / "tape.sqlite")
-    made = export(copy, tmp_path / "o", cassette=tmp_path / "tape.sqlite")
+    made = export(copy, tmp_path / "o")
     assert "changed or damaged" in (made.folder / "tables" / "audit.csv").read_text()
     assert "24 replies" in str(made)
+    (copy / "cassette.sqlite").unlink()
     made = export(copy, tmp_path / "o")  # and nothing of the other stays
     assert not (made.folder / "cassette.jsonl").exists()
-    assert "--cassette" in str(made)
+    assert "copy yours there as cassette.sqlite" in str(made)
     assert "changed or damaged" not in (made.folder / "tables" / "audit.csv").read_text()
-    with pytest.raises(DataError, match="there is no cassette"):
-        export(copy, tmp_path / "p", cassette=tmp_path / "none.sqlite")
-    assert not (tmp_path / "p").exists()
 
 
 def test_a_run_that_is_not_there_or_empty_is_named(tmp_path):
@@ -685,7 +682,10 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
 def test_methods_name_the_intervals_that_the_tables_have(live_run):
     few = rb.means(pd.DataFrame({"x": [0.1, 0.4, 0.5]}), [], "x")
     shares = rb.means(pd.DataFrame({"contained": [1.0, 0.0, 1.0]}), [], "contained")
-    assert intervals_of([few, shares]) == {"Student's t", "exact binomial"}
+    assert {*few.attrs["intervals"], *shares.attrs["intervals"]} == {
+        "Student's t",
+        "exact binomial",
+    }
     manifest = load_manifest(live_run)
     counts = {"rows": 1, "failed": 0, "missing": 0}
     words = methods(manifest, counts, ["Student's t", "percentile bootstrap"]).markdown

@@ -55,7 +55,7 @@ class Broken:
 
 
 def explorer(retrievers=None, **options) -> RetrievalExplorer:
-    options = {"tokenizer": words, "cutoff": 7, "max_tokens": 20, "step": 1} | options
+    options = {"tokenizer": words, "cutoff": 7, "cutoffs": range(21)} | options
     return RetrievalExplorer(QUESTIONS, retrievers or {"fixed": Fixed()}, **options)
 
 
@@ -168,7 +168,7 @@ def test_wrapped_match_is_marked_in_the_text_as_it_is():
     (ranking,) = one.rankings.values()
     assert ranking.shares[0, -1] == 1
     assert ranking.text[slice(*ranking.span(0, -1))] == "Ann was\n   born in Rome."
-    assert tag(1) + '<mark class="rb-mark-1">Ann was\n   ' in one.columns["fixed"].value
+    assert str(tag(1)) + '<mark class="rb-mark-1">Ann was\n   ' in one.columns["fixed"].value
 
 
 def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
@@ -285,10 +285,6 @@ test_wrong_arguments_are_refused = refusals(
     (lambda: RetrievalExplorer(QUESTIONS, {"a": object()}), "pass for instance BM25"),
     (lambda: RetrievalExplorer(QUESTIONS, {}), r"retrievers is \{\}"),
     (lambda: RetrievalExplorer(QUESTIONS, [Fixed()]), "retrievers is .<"),
-    (lambda: explorer(step=0), "1 <= step"),
-    (lambda: explorer(step=30), "1 <= step"),
-    (lambda: explorer(cutoff=21), "1 <= step"),
-    (lambda: explorer(cutoff=-1), "1 <= step"),
 )
 
 
