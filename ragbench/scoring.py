@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import itertools
 import math
 import sys
 import warnings
@@ -412,20 +411,21 @@ def without_labels(
     numbers = find_numbers(metrics)
     if labels is not None:
         return numbers, ""
-    unlabelled: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
+    lacking: dict[str, list[str]] = defaultdict(list)  # numbers by the labels that they need
+    computed = {}
     for column, number in numbers.items():
         to_make = _labels_to_make({column: number}, existing)
         if by_model := [label for label in to_make if LABELS[label].calls]:
-            unlabelled[", ".join(by_model)].append(column)
-    if not unlabelled:
-        return numbers, ""
-    without = {*itertools.chain(*unlabelled.values())}
-    computed = {column: number for column, number in numbers.items() if column not in without}
-    lacking = "; ".join(f"{', '.join(of)} (needs {label})" for label, of in unlabelled.items())
+            lacking[", ".join(by_model)].append(column)
+        else:
+            computed[column] = number
+    words = "; ".join(f"{', '.join(of)} (needs {label})" for label, of in lacking.items())
     if not computed:
         expected = "a chat model, or the labels as columns of the rows"
-        raise ConfigError(f"no model is named that labels: {lacking}", expected, _WAYS_TO_LABELS)
-    return computed, f"left out, since no model is named that labels: {lacking}; {_WAYS_TO_LABELS}"
+        raise ConfigError(f"no model is named that labels: {words}", expected, _WAYS_TO_LABELS)
+    if words:
+        words = f"left out, since no model is named that labels: {words}; {_WAYS_TO_LABELS}"
+    return computed, words
 
 
 def _labels_to_make(numbers: Numbers, existing: Collection[str]) -> list[str]:

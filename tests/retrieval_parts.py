@@ -1,5 +1,8 @@
 """Chunks for the tests of retrievers, and what is read off their hits."""
 
+import math
+from collections import Counter
+
 from ragbench.records import Chunk
 
 
@@ -25,3 +28,24 @@ def hotpot_chunks(recorded):
         ]
         for row in rows
     }
+
+
+def slow_scores(texts, query, variant, k1, b, tokenizer, k3=8.0):
+    """The formulas of BM25's table, one chunk and one term at a time."""
+    bags = [Counter(tokenizer(text)) for text in texts]
+    average = sum(bag.total() for bag in bags) / len(bags)
+    df = Counter(term for bag in bags for term in bag)
+    terms = Counter(tokenizer(getattr(tokenizer, "clean_query", str)(query)))
+    scores = []
+    for bag in bags:
+        score = 0.0
+        for term, qtf in terms.items():
+            if tf := bag[term]:
+                odds = (len(bags) - df[term] + 0.5) / (df[term] + 0.5)
+                part = tf / (tf + k1 * (1 - b + b * bag.total() / average))
+                if variant == "terrier":
+                    score += math.log2(odds) * part * (k1 + 1) * (k3 + 1) * qtf / (k3 + qtf)
+                else:
+                    score += math.log(1 + odds) * part * qtf
+        scores.append(score)
+    return scores

@@ -33,7 +33,6 @@ from ragbench.labelling.people import LabelItem, current, load_labels
 from ragbench.labelling.statements import extract_sentences
 from ragbench.llm import model_name
 from ragbench.paths import written_whole
-from ragbench.prompts import Prompt
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.retrieval.bm25 import BM25
 from ragbench.text.languages import language_of
@@ -121,8 +120,6 @@ def draft_questions(
     model: Any,
     per_document: int = 1,
     types: Sequence[str] = tuple(TYPES),
-    *,
-    seed: int = 0,
     **options: Any,
 ) -> Drafts:
     """Let a model draft questions about documents, and check each draft.
@@ -133,24 +130,20 @@ def draft_questions(
     ----------
     documents : a file or folder, see `ragbench.data.load_documents`, or ``Document`` records.
     model : a chat model or its name; ``smollm2`` only shows how it works, few of its drafts pass.
-    per_document : drafts of each type about each document.
-    seed : of the passage shown of a document that is longer than 20 sentences.
-    options : for `ragbench.llm.ask`; ``prompt``, another one with the fields kind, meaning, asked,
-        sentences.
+    per_document : drafts of each type about each document; of one longer than 20 sentences a
+        passage is drawn for each.
+    options : for `ragbench.llm.ask`.
 
     Source: RAGEval, section 3.3, and RAGAS, section 4, by their own steps; checks and types are
     ours.
     """
     check_known("type of question", types, TYPES)
     if per_document < 1:
-        raise ConfigError(
-            f"per_document={per_document!r}", "a whole number, at least 1", "ask for one or more"
-        )
+        raise ConfigError(f"per_document={per_document!r}", "a whole number, at least 1")
     documents = load_documents(documents)
-    prompt = options.pop("prompt", "draft_question")
     writer = Writer(model, **options)
     turns = product([kind for kind in TYPES if kind in types], range(1, per_document + 1))
-    drafts, passages = _write_drafts(writer, documents, list(turns), seed, prompt)
+    drafts, passages = _write_drafts(writer, documents, turns)
     written = [draft for draft in drafts.values() if draft.question]
     supported = find_references(writer, written, passages, "draft_references")
     drafted_by = model_name(model)
@@ -167,11 +160,7 @@ def draft_questions(
 
 
 def _write_drafts(
-    writer: Writer,
-    documents: Sequence[Document],
-    turns: Sequence[tuple[str, int]],
-    seed: int,
-    prompt: Prompt,
+    writer: Writer, documents: Sequence[Document], turns: Iterable[tuple[str, int]]
 ) -> tuple[dict[str, QRA], dict[str, GeneratedDocument]]:
     """Let the model write a question with its answer about each document, for each type and turn.
 
@@ -192,21 +181,26 @@ def _write_drafts(
 
     def read(draft: QRA, reply: Any) -> QRA:
         before[_document_of(draft.doc_ids[0])].append(reply.question)
-        answer = getattr(reply, "answer", None)
-        if not answer:
-            answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
-        return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
+        return _written(draft, reply)
 
     for kind, turn in turns:
         asked = {}
         for document in documents:
-            passage = _passage(document, random.Random(f"{seed}/{document.id}/{kind}/{turn}"))
+            passage = _passage(document, random.Random(f"0/{document.id}/{kind}/{turn}"))
             passages[passage.id] = passage
             name = f"{document.id} {kind} {turn}"
             asked[name] = QRA(name, kind, "", (), (passage.id,))
         form = _Asked if kind == "unanswerable" else _Answered
-        drafts |= asked | writer.ask("drafts", prompt, asked, fields, read, form)
+        drafts |= asked | writer.ask("drafts", "draft_question", asked, fields, read, form)
     return drafts, passages
+
+
+def _written(draft: QRA, reply: Any) -> QRA:
+    """Return the draft with the question and the answer of a reply."""
+    answer = getattr(reply, "answer", None)
+    if not answer:
+        answer = NO_ANSWER.get(language_of([reply.question]), NO_ANSWER["english"])
+    return replace(draft, question=reply.question.strip(), statements=(answer.strip(),))
 
 
 def _document_of(passage: str) -> str:
@@ -344,12 +338,16 @@ def accept_drafts(
     dropped = set(held.loc[held["label"] == "drop", "item"])
     people = held.groupby("item")["annotator"].agg(lambda names: ", ".join(sorted(set(names))))
     accepted = []
+    counts = {"accepted": 0, "dropped": 0, "open": 0}
     for question in questions:
-        if question.id in people and question.id not in dropped:
+        if question.id in dropped:
+            counts["dropped"] += 1
+        elif question.id in people:
+            counts["accepted"] += 1
             meta = {**question.meta, "accepted_by": people[question.id]}
             accepted.append(replace(question, meta=meta))
-    counts = {"accepted": len(accepted), "dropped": sum(one.id in dropped for one in questions)}
-    counts["open"] = len(questions) - sum(counts.values())
+        else:
+            counts["open"] += 1
     if not accepted:
         got = f"no draft was accepted ({counts['dropped']} dropped, {counts['open']} open)"
         do = "label them with rb.widgets.LabellingTool(rb.draft_items(questions), 'draft')"

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from notebook_parts import parts
+from retrieval_parts import slow_scores
 from word_bags import Bags
 
 from ragbench.chunking import sentence_chunks
@@ -143,20 +144,15 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
                 made.append("")
             made[-1] = text[start:position]
         chunks += [(f"{document.id}#{i}", piece, document.title) for i, piece in enumerate(made)]
-    bags = [terms(f"({title}) {piece}" if prefix else piece) for _, piece, title in chunks]
-    average = sum(map(len, bags)) / len(bags)
+    indexed = [f"({title}) {piece}" if prefix else piece for _, piece, title in chunks]
     result = []
     for question in data.questions:
-        ranking = []
-        for (name, piece, _), bag in zip(chunks, bags, strict=True):
-            score = 0.0
-            for term in terms(question.text):
-                df = sum(term in b for b in bags)
-                tf = bag.count(term)
-                idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
-                score += idf * tf / (tf + 1.2 * (0.25 + 0.75 * len(bag) / average)) if tf else 0.0
-            if score > 0:
-                ranking.append((-score, name, piece))
+        scored = slow_scores(indexed, question.text, "lucene", 1.2, 0.75, terms)
+        ranking = [
+            (-score, name, piece)
+            for score, (name, piece, _) in zip(scored, chunks, strict=True)
+            if score > 0
+        ]
         passages = [piece for _, _, piece in sorted(ranking)[:k]]
         if not question.references:
             result.append((float("nan"), float("nan")))

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from retrieval_parts import chunks_of, ids
+from retrieval_parts import chunks_of, ids, slow_scores
 
 from ragbench.errors import DataError
 from ragbench.records import Chunk
@@ -25,27 +24,6 @@ WORDS = [*"red blue dog dogs cat the running run 1984 élan 中文 x Red fox.".s
 
 def found(hits):
     return [(hit.chunk.id, pytest.approx(hit.score)) for hit in hits]
-
-
-def slow_scores(texts, query, variant, k1, b, tokenizer, k3=8.0):
-    """The formulas of the module's table, one chunk and one term at a time."""
-    bags = [Counter(tokenizer(text)) for text in texts]
-    average = sum(bag.total() for bag in bags) / len(bags)
-    df = Counter(term for bag in bags for term in bag)
-    terms = Counter(tokenizer(getattr(tokenizer, "clean_query", str)(query)))
-    scores = []
-    for bag in bags:
-        score = 0.0
-        for term, qtf in terms.items():
-            if tf := bag[term]:
-                odds = (len(bags) - df[term] + 0.5) / (df[term] + 0.5)
-                part = tf / (tf + k1 * (1 - b + b * bag.total() / average))
-                if variant == "terrier":
-                    score += math.log2(odds) * part * (k1 + 1) * (k3 + 1) * qtf / (k3 + qtf)
-                else:
-                    score += math.log(1 + odds) * part * qtf
-        scores.append(score)
-    return scores
 
 
 def test_lucene_equals_bm25s():
