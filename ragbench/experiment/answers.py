@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from ragbench.errors import DataError
 from ragbench.experiment.rows import no_room
 from ragbench.generation import generate
 from ragbench.records import Answer, Question
@@ -34,9 +35,14 @@ class KeptAnswers:
         self.path = folder / "answers.jsonl"
         self._lasting = False  # whether a generator has a key
         self._kept: dict[str, Answer] = {}
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        try:
+            lines = self.path.read_bytes().splitlines() if self.path.exists() else []
+        except OSError as error:
+            got = f"{self.path} cannot be read: {error.strerror}"
+            raise DataError(got, "a file of answers", "check its rights, or delete it") from None
         for line in lines:
-            with contextlib.suppress(ValueError):  # one that a killed run did not finish
+            # one that a killed run did not finish
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
                 name, *answer = json.loads(line)
                 self._kept[name] = Answer(*answer)
 

@@ -96,8 +96,12 @@ class RunFiles:
         self.manifest = manifest | {"runs": [*_earlier_runs(folder, manifest["name"]), self.entry]}
         self.earlier = 0
         if (folder / ROWS).exists():
-            with (folder / ROWS).open("rb") as file:
-                self.earlier = sum(1 for _ in file)
+            try:
+                with (folder / ROWS).open("rb") as file:
+                    self.earlier = sum(1 for _ in file)
+            except OSError as error:
+                got = f"{folder / ROWS} cannot be read: {error.strerror}"
+                raise DataError(got, "a file of rows", "check its rights, or delete it") from None
         self.path = folder / (f"{ROWS}.part" if self.earlier else ROWS)
         self._sha256 = hashlib.sha256()
         if not self.earlier:  # what it writes may be read meanwhile

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -156,8 +157,8 @@ _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "conte
 
 def no_room(file: object, reason: str | None) -> DataError:
     """Build the error that ends a run when a file cannot be written."""
-    do = "make room, then run again: recorded replies and vectors are kept"
-    return DataError(f"{file} cannot be written: {reason}", "room on the disk", do)
+    do = "make room or check the rights, then run again: recorded replies and vectors are kept"
+    return DataError(f"{file} cannot be written: {reason}", "room, and a file to write to", do)
 
 
 def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -189,8 +190,10 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     """
     path = run_folder(run) / ROWS
     rows = []
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            digest.update(line)
             if not line.endswith(b"\n"):  # a run under way, or killed
                 break
             try:
@@ -199,7 +202,21 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
                 got = f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}"
                 do = "delete that line, or run the experiment again"
                 raise DataError(got, "one JSON object a line", do) from None
+    if rows_sha256(path.parent) not in (None, digest.hexdigest()):
+        what = f"{path} was cut or edited: it is not what {MANIFEST} beside it describes"
+        warnings.warn(f"{what}; run the experiment again", stacklevel=2)
     return as_frame(rows)
+
+
+def rows_sha256(folder: Path) -> str | None:
+    """Return the sha256 of the rows by the manifest beside them; None where it tells none, as while
+    a first run is under way.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return manifest.get("rows_sha256") if isinstance(manifest, dict) else None
 
 
 def folder_name(name: str) -> str:

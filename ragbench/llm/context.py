@@ -85,6 +85,11 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if busy and request.url.path.startswith("/api/"):  # the client of Ollama drops the headers
             words = response.read().decode("utf-8", "replace")
             raise httpx.HTTPStatusError(words, request=request, response=response)
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        if is_json and request.url.path.endswith("/chat/completions"):
+            content = _choice_first(response.read())
+            about = {"headers": response.headers, "extensions": response.extensions}
+            response = httpx.Response(response.status_code, content=content, **about)
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -168,6 +173,18 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
     elif body.get("max_tokens", 0) is None:
         del body["max_tokens"]
     return json.dumps(body).encode()
+
+
+def _choice_first(content: bytes) -> bytes:
+    """Put the choice with the lowest index first: LangChain takes the first of the list."""
+    try:
+        body = json.loads(content)
+        if len(body["choices"]) > 1:
+            body["choices"].sort(key=lambda choice: choice["index"])
+            return json.dumps(body).encode()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass  # whoever reads it says what is wrong
+    return content
 
 
 def _could_overflow(body: dict[str, Any]) -> bool:

@@ -174,7 +174,8 @@ def ollama_settings(
         "timeout": httpx.Timeout(timeout_s, connect=10.0),
         "transport": wire,
     }
-    return address, {**client, **settings}
+    # Another address would get the prompts, and every header but Authorization.
+    return address, {"follow_redirects": False, **client, **settings}
 
 
 def _local(name: str, host: str | None, _: str | None, limits: dict, options: dict) -> Any:

@@ -12,24 +12,32 @@ from ragbench.report.export import export
 from ragbench.report.scores import load_scores, save_scores
 
 
+def small_run(folder, **axes):
+    """A run of two questions about one document."""
+    facts = ("Ada Ruck founded it.",)
+    asked = ("Who founded the mill?", "Whose is the mill?")
+    questions = [rb.Question(f"q{n}", text, "Ada Ruck", facts) for n, text in enumerate(asked)]
+    data = rb.Dataset("mills", tuple(questions), (rb.Document("d1", "Mill", facts[0]),))
+    cut = {"chunker": "token_chunks", "retriever": "BM25", "N": [30]}
+    rb.Experiment("mills", data=data, folder=folder, **cut, **axes).run(progress=False)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    question = rb.Question("q1", "Who founded the mill?", "Ada Ruck", ("Ada Ruck founded it.",))
-    document = rb.Document("d1", "Mill", "Ada Ruck founded it.")
-    data = rb.Dataset("mills", (question,), (document,))
-    cut = {"chunker": "token_chunks", "retriever": "BM25", "N": [30]}
-    rb.Experiment("mills", data=data, folder=folder, **cut).run(progress=False)
+    small_run(folder)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def changed(record, **values):
-    return json.dumps(json.loads(record) | values).encode() + b"\n"
+    """A record, or the first of several lines of them, with other values."""
+    one = record.splitlines()[0] if record.startswith(b'{"') else record
+    return json.dumps(json.loads(one) | values).encode() + b"\n"
 
 
 DAMAGES = {
     "empty": lambda text: b"",
-    "half": lambda text: text[: len(text) // 2] + b"\n",
+    "half": lambda text: text[: len(text) // 4] + b"\n",
     "noise": lambda text: bytes(range(256)),
     "no object": lambda text: b"null\n",
     "deep": lambda text: b"[" * 100_000 + b"\n",
@@ -47,6 +55,52 @@ def test_a_damaged_file_of_a_run_is_named_and_no_traceback(whole, tmp_path, name
         (run / file).write_bytes(DAMAGES[damage](content) if file == name else content)
     with pytest.raises(rb.errors.RagbenchError, match=name.partition(".")[0]):
         export(run, tmp_path / "out")
+
+
+OTHER_ROWS = {
+    "cut at a line": lambda rows: rows[:-1],
+    "cut in a line": lambda rows: [*rows[:-1], rows[-1][:40]],
+    "twice": lambda rows: rows * 2,
+    "another score": lambda rows: [changed(rows[0], ir_score=0.5), *rows[1:]],
+    "a score as text": lambda rows: [changed(rows[0], ir_score="0.5"), *rows[1:]],
+    "Infinity": lambda rows: [changed(rows[0], ir_score=float("inf")), *rows[1:]],
+    "no score": lambda rows: [changed(rows[0], ir_score=None), *rows[1:]],
+}
+
+
+@pytest.mark.parametrize("damage", OTHER_ROWS)
+def test_rows_that_can_be_read_but_are_not_the_runs_own_are_said(whole, tmp_path, damage):
+    rows = whole["rows.jsonl"].splitlines(keepends=True)
+    (tmp_path / "rows.jsonl").write_bytes(b"".join(OTHER_ROWS[damage](rows)))
+    (tmp_path / "manifest.json").write_bytes(whole["manifest.json"])
+    with pytest.warns(UserWarning, match=r"rows\.jsonl was cut or edited"):
+        rb.load_rows(tmp_path)
+    with pytest.raises(rb.errors.DataError, match=r"rows\.jsonl is not what manifest\.json"):
+        export(tmp_path, tmp_path / "out")
+
+
+def test_the_runs_own_rows_are_read_without_a_word(whole, tmp_path, recwarn):
+    for file, content in whole.items():
+        (tmp_path / file).write_bytes(content)
+    assert len(rb.load_rows(tmp_path)) == 2
+    assert not recwarn.list
+
+
+ANSWERS = [b"\xff\xfe\n", b"3\nnull\n[]\n{}\n", b"[" * 100_000, b'["name"]\n', b"\0" * 100]
+
+
+@pytest.mark.parametrize("content", ANSWERS)
+def test_kept_answers_that_cannot_be_read_are_made_anew(tmp_path, content):
+    (tmp_path / "answers.jsonl").write_bytes(content)
+    small_run(tmp_path, generator={"copy": lambda question, context: "Ada"})
+    assert rb.load_rows(tmp_path)["answer"].tolist() == ["Ada", "Ada"]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "manifest.json", "answers.jsonl"])
+def test_a_folder_in_the_place_of_a_runs_file_is_named(tmp_path, name):
+    (tmp_path / "run" / name).mkdir(parents=True)
+    with pytest.raises(rb.errors.DataError, match=name):
+        small_run(tmp_path / "run", generator={"copy": lambda question, context: "Ada"})
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES)[:5])

@@ -110,6 +110,32 @@ def test_text_blocks_are_joined():
     )
 
 
+def test_of_choices_in_another_order_the_one_of_index_0_is_the_answer():
+    (first,) = CHAT["choices"]
+    second = first | {"index": 1, "message": {"role": "assistant", "content": "Bath."}}
+
+    def handle(request):
+        return httpx.Response(200, json=CHAT | {"choices": [second, first]})
+
+    assert ask(mocked(handle), ["p"], **LIMITS)[0].text == "Ely."
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_a_redirect_to_another_host_is_not_followed_and_carries_no_key(provider):
+    asked = set()
+
+    def handle(request):
+        asked.add(request.url.host)
+        if request.method == "POST":
+            other = str(request.url.copy_with(host="other.example"))
+            return httpx.Response(307, headers={"location": other})
+        return httpx.Response(200, json={"models": [{"model": "llama3:8b", "digest": "d"}]})
+
+    (reply,) = ask(mocked(handle, MODELS[provider]), ["p"], **LIMITS)
+    assert (asked, reply.error.kind) == ({"made.example"}, "down")
+    assert "307" in reply.error.got
+
+
 @pytest.mark.parametrize("status", [404, 405])
 def test_a_server_of_which_only_the_chat_is_let_through_is_asked_and_has_an_empty_digest(status):
     def handle(request):
