@@ -30,7 +30,7 @@ from ragbench.datagen.questions import find_references
 from ragbench.datagen.sets import question_lines
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.people import LabelItem, current, load_labels
-from ragbench.labelling.statements import extract_sentences
+from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import model_name
 from ragbench.paths import written_whole
 from ragbench.records import Dataset, Document, Hit, Question
@@ -296,7 +296,8 @@ def _answered_elsewhere(
     names = list(questions)
     texts = list(questions.values())
     contexts = [_chunk_texts(hits) for hits in index.search(texts, _SEARCHED)]
-    copied = extract_sentences(writer.model, texts, contexts, ids=names, **writer.options)
+    copier = ModelRagas(writer.model, ids=names, **writer.options)
+    copied = copier.sentences(texts, contexts)
     faults = {}
     for name, label in zip(names, copied, strict=True):
         if label is None:

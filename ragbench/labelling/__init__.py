@@ -1,14 +1,13 @@
 """Who says what of an answer. One file a kind of label: what it means, and how a model gives it.
 
-``grades``       1 to 5, by a judge model; how good a judge is: ``graded_answers``
+``grades``       1 to 5, by a judge model; graded answers, and the judge's ``exam`` on them
 ``claims``       a text's claims, and whether other texts entail them, as ``checkers`` say
 ``statements``   RAGAS: statements, verdicts, questions, needed sentences
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
 ``preferences``  which of two answers is better, by a model
 ``people``       labels that people give: what is asked, the file, the session, the agreement of two
                  people
-``asking``       how every label is asked of a model: each different prompt once, several items per
-                 prompt
+``asking``       how every label is asked of a model: each different prompt once
 
 A reply that cannot be read leaves its item unscored (None); `ragbench.llm.ask` logs how many, and
 why, and a cassette keeps the reply.

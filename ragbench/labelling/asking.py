@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.data.ragchecker import Claim, claim_text
-from ragbench.llm import ask, label_schema
+from ragbench.llm import ask
 from ragbench.llm.models import BOUNDS
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -30,16 +30,15 @@ from ragbench.stats.inputs import as_list, same_length
 Context = str | Sequence[str]  # one text, or a list of passages
 
 
-def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[str]:
+def _names_of(options: dict[str, Any], columns: Mapping[str, Sequence[Any]]) -> list[str]:
     """Take ``ids`` of the examples (default: their numbers) out of the options.
 
     DataError unless all columns are lists of one length.
     """
-    columns["ids"] = options.pop("ids", None)
-    lists = {}
-    for name, column in columns.items():
-        if column is not None:
-            lists[name] = as_list(column, name, object)
+    lists = {f"{field}s": as_list(column, f"{field}s", object) for field, column in columns.items()}
+    ids = options.pop("ids", None)
+    if ids is not None:
+        lists["ids"] = as_list(ids, "ids", object)
     same_length(**lists)
     length = len(next(iter(lists.values())))
     return [str(name) for name in lists.get("ids", range(length))]
@@ -48,43 +47,43 @@ def names_of(options: dict[str, Any], **columns: Sequence[Any] | None) -> list[s
 def context_text(context: Context, name: str) -> str:
     """Return a context as one text, passages a blank line apart.
 
-    ``name`` : of the example, for the message where a passage is no text.
+    ``name`` : of the context, for the message where a passage is no text.
     """
-    passages = as_list([context] if isinstance(context, str) else context, f"context of {name}")
+    passages = as_list([context] if isinstance(context, str) else context, name)
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class LabelStep:
-    """A label that takes one prompt per item."""
+    """A label that takes one prompt per example, or per item of it, such as a claim of a text."""
 
     name: str  # in the cassette and in plans
     prompt: Prompt
     schema: type[BaseModel]  # of the reply
-    # field of the prompt; an item where it is blank has the label ``blank`` and needs no call
+    # field of the prompt; an example where it is blank has the label ``blank`` and needs no call
     needs: str
     read: Callable[[Any], Any]  # the label that a reply holds, from its parsed object
     blank: Any = ()
     bound: str = "text"  # of a reply's length, in `ragbench.llm.models.BOUNDS`
+    items: str = ""  # field of the prompt that lists items
+    empty: str = ""  # what a prompt shows of an empty text
 
     def ask(
-        self,
-        model: Any,
-        names: Sequence[str],
-        fields: Mapping[str, Sequence[str]],
-        options: Mapping[str, Any],
+        self, model: Any, options: Mapping[str, Any], **columns: Sequence[Context]
     ) -> list[Any]:
-        """Label every item; ``fields`` are texts of the items by field of the prompt."""
+        """Label every example; ``columns`` are texts by field of the prompt, one per example."""
         options = {"step": self.name, "num_predict": BOUNDS[self.bound], **options}
         template = load_prompt(options.pop("prompt", self.prompt))
+        names = _names_of(options, columns)
         prompts: dict[int, str] = {}
-        for place, texts in enumerate(zip(*fields.values(), strict=True)):
-            row = dict(zip(fields, map(str.strip, texts), strict=True))
+        first: dict[str, str] = {}  # each different prompt, and the name of its first example
+        for place, (name, *texts) in enumerate(zip(names, *columns.values(), strict=True)):
+            row = {}
+            for field, text in zip(columns, texts, strict=True):
+                row[field] = context_text(text, f"{field} of {name}") or self.empty
             if row[self.needs]:
                 prompts[place] = fill_prompt(template, **row)
-        first: dict[str, str] = {}  # each different prompt, and the name of its first item
-        for place, prompt in prompts.items():
-            first.setdefault(prompt, names[place])
+                first.setdefault(prompts[place], name)
         labels = [self.blank] * len(names)
         if first:
             replies = ask(model, list(first), self.schema, ids=list(first.values()), **options)
@@ -94,69 +93,47 @@ class LabelStep:
                 labels[place] = self.read(reply.parsed) if reply.ok else None
         return labels
 
-
-@dataclass(frozen=True, slots=True)
-class ItemStep:
-    """A label of each item of a text, such as of its claims."""
-
-    step: LabelStep  # its prompt has a field for the text, one for the items, and count
-    items: str  # the field; a plural: an item is called so without its s
-
-    def ask(
+    def ask_items(
         self,
         model: Any,
-        items: Sequence[Sequence[Claim] | None],
-        texts: Sequence[Context],
         options: dict[str, Any],
-        **others: Sequence[str],
+        items: Sequence[Sequence[Claim] | None],
+        **columns: Sequence[Context],
     ) -> list[tuple[Any, ...] | None]:
-        """Label lists of items, each item against the text of its list.
+        """Label lists of items, each item in a prompt with the texts of its list.
 
-        ``items`` : None where a list is not known. ``others`` : texts of the prompt's other fields,
-        by field.
+        ``items`` : None where a list is not known.
         """
-        columns = {self.step.needs: texts, **others}
-        plurals = {f"{name}s": column for name, column in columns.items()}
-        names = names_of(options, **{self.items: items}, **plurals)
+        names = _names_of(options, {self.items.removesuffix("s"): items, **columns})
         rows = []
-        for place, (name, listed) in enumerate(zip(names, items, strict=True)):
-            if listed is None:
-                continue
-            same = {field: column[place] for field, column in others.items()}
-            same |= {self.step.needs: context_text(texts[place], name), "count": "1"}
-            claims = as_list(listed, f"{self.items} of {name}", object)
-            for number, claim in enumerate(claims, 1):
+        for name, listed, *texts in zip(names, items, *columns.values(), strict=True):
+            for number, claim in enumerate(
+                as_list(listed or (), f"{self.items} of {name}", object), 1
+            ):
                 line = " ".join(claim_text(claim).split())  # one number, one line
                 item = f"{name} {self.items.removesuffix('s')} {number}"
-                rows.append({"name": item, **same, self.items: f"1. {line}"})
-        fields = ["name", *columns, "count", self.items]
-        table = pd.DataFrame(rows, columns=fields, dtype=object).to_dict("list")
-        labels = iter(self.step.ask(model, table.pop("name"), table, options))
+                rows.append([item, *texts, "1", f"1. {line}"])
+        table = pd.DataFrame(rows, columns=["ids", *columns, "count", self.items], dtype=object)
+        options = {**options, "ids": table.pop("ids").tolist()}
+        labels = iter(self.ask(model, options, **table.to_dict("list")))
         return [None if listed is None else tuple(next(labels) for _ in listed) for listed in items]
 
 
-# Schemas. Their names and fields are a part of recorded requests
+def texts_step(
+    name: str, prompt: str, needs: str, field: str, count: int | None = None
+) -> LabelStep:
+    """Make a step whose label is a tuple of texts: ``count`` of them, or up to ``MOST_ITEMS``.
 
-
-def one_label(labels: tuple[str, ...]) -> type[BaseModel]:
-    """Make the schema of a reply with exactly one of these labels."""
-    return label_schema(1, labels)
-
-
-def explained_label(labels: tuple[str, ...]) -> type[BaseModel]:
-    """Make the schema of a reply with one of these labels, after a sentence that says why."""
-    forbid = ConfigDict(extra="forbid")
-    fields: dict[str, Any] = {"why": (str, ...), "verdict": (Literal[labels], ...)}
-    verdict: Any = create_model("Verdict", __config__=forbid, **fields)
-    one = (list[verdict], Field(min_length=1, max_length=1))
-    return create_model("LabelsFor1", __config__=forbid, labels=one)
+    ``field`` : of the reply. None of the texts is blank.
+    """
+    return LabelStep(
+        name, prompt, _texts_schema(field, count), needs, lambda reply: tuple(getattr(reply, field))
+    )
 
 
 @lru_cache(maxsize=64)
-def texts_schema(field: str, count: int | None = None) -> type[BaseModel]:
-    """Make the schema of a list of texts, none of them blank: ``count`` of them, or up to
-    ``MOST_ITEMS``.
-    """
+def _texts_schema(field: str, count: int | None = None) -> type[BaseModel]:
+    """Make the schema of a list of texts; its name and field are a part of recorded requests."""
 
     def not_blank(text: str) -> str:
         if not text.strip():

@@ -18,32 +18,29 @@ import pandas as pd
 from ragbench.data.files import read_jsonl
 from ragbench.data.ragchecker import LABELS, Claim, RagResult
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import ItemStep, LabelStep, names_of, one_label, texts_schema
-from ragbench.labelling.graded_answers import SPLITS
+from ragbench.labelling.asking import LabelStep, texts_step
+from ragbench.llm import label_schema
 from ragbench.llm.models import not_named
 from ragbench.paths import packaged_data
-from ragbench.stats.inputs import as_list
+from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.sentences import split_sentences
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
-_EXTRACT = LabelStep(
-    "claims", "steps_claims", texts_schema("claims"), "passage", lambda reply: tuple(reply.claims)
-)
-_CHECK = ItemStep(
-    LabelStep(
-        "claim check",
-        "steps_check",
-        one_label(LABELS),
-        "reference",
-        lambda reply: reply.labels[0],
-        blank=NEUTRAL,
-        bound="label",
-    ),
-    "claims",
+_EXTRACT = texts_step("claims", "steps_claims", "passage", "claims")
+_CHECK = LabelStep(
+    "claim check",
+    "steps_check",
+    label_schema(1, LABELS),
+    "reference",
+    lambda reply: reply.labels[0],
+    blank=NEUTRAL,
+    bound="label",
+    items="claims",
 )
 _NO_QUESTION = "(none)"
 _SHORT_WORDS = 5
 _SHORT_CHARACTERS = 40
+_CLAIMS_PER_TEXT = 10  # for plans
 
 
 def extract_claims(
@@ -64,18 +61,19 @@ def extract_claims(
 
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
     """
-    names = names_of(options, texts=texts, questions=questions)
+    texts = as_list(texts, "texts", object)
     if questions is None:
-        questions = [_NO_QUESTION] * len(names)
-    questions = [question.strip() for question in questions]
-    passages = list(texts)
+        questions = [_NO_QUESTION] * len(texts)
+    same_length(texts=texts, questions=questions)
+    passages = []
     short = {}
     for place, (question, text) in enumerate(zip(questions, texts, strict=True)):
-        if question != _NO_QUESTION and _is_short(text):
+        answers_it = question != _NO_QUESTION and _is_short(text)
+        passages.append("" if answers_it else text)
+        if answers_it:
             answer = text.strip().rstrip(".")
-            short[place] = (f'The answer to "{question}" is: {answer}.',)
-            passages[place] = ""
-    claims = _EXTRACT.ask(model, names, {"question": questions, "passage": passages}, options)
+            short[place] = (f'The answer to "{question.strip()}" is: {answer}.',)
+    claims = _EXTRACT.ask(model, options, question=questions, passage=passages)
     return [short.get(place, own) for place, own in enumerate(claims)]
 
 
@@ -116,7 +114,7 @@ def check_claims(
     """
     if questions is None:
         questions = [_NO_QUESTION] * len(claims)
-    return _CHECK.ask(model, claims, references, options, question=questions)
+    return _CHECK.ask_items(model, options, claims, reference=references, question=questions)
 
 
 def ragchecker_labels(
@@ -139,31 +137,33 @@ def ragchecker_labels(
     rows = _with_claims(_records(results), model, options)
     checks = [check for check in _missing_checks(rows) if check.claims is not None]
     if checker is None:
-        columns = [[getattr(check, name) for check in checks] for name in _Check._fields[2:]]
-        labels = check_claims(model, *columns[:3], ids=columns[3], **options)
+        columns = pd.DataFrame(checks, columns=_Check._fields, dtype=object).to_dict("list")
+        asked = [columns[name] for name in ("claims", "text", "question")]
+        labels = check_claims(model, *asked, ids=columns["name"], **options)
     else:
         labels = _labels_of_checker(checker, checks)
     return _with_labels(rows, checks, labels)
 
 
-def ragchecker_calls(results: Sequence[RagResult], claims_per_text: int = 10) -> dict[str, int]:
+def ragchecker_calls(results: Sequence[RagResult]) -> dict[str, int]:
     """Count the calls that `ragchecker_labels` takes at most: step -> calls, for
     `ragbench.llm.plan`.
 
-    A text whose claims are not known yet counts as ``claims_per_text``. Equal prompts are asked
-    once, but all counted here.
+    A text whose claims are not known yet counts as ten. Equal prompts are asked once, but all
+    counted here.
     """
     rows = _records(results)
     checks = 0
     for check in _missing_checks(rows):
-        claims = claims_per_text if check.claims is None else len(check.claims)
+        claims = _CLAIMS_PER_TEXT if check.claims is None else len(check.claims)
         checks += claims if check.text.strip() else 0
-    texts = set()
-    for row, field in _unknown_claims(rows):
-        text = _text_of(rows[row], field)
-        if text.strip() and not _is_short(text):
-            texts.add((rows[row].question, text))
-    return {"claims": len(texts), "claim check": checks}
+    texts = {(rows[place].question, text) for place, _, text in _unknown_claims(rows)}
+    return {"claims": sum(_is_long(text) for _, text in texts), "claim check": checks}
+
+
+def _is_long(text: str) -> bool:
+    """Whether a model is asked for the claims of a text."""
+    return bool(text.strip()) and not _is_short(text)
 
 
 def _records(results: Sequence[RagResult]) -> list[RagResult]:
@@ -176,32 +176,24 @@ def _records(results: Sequence[RagResult]) -> list[RagResult]:
     return rows
 
 
-def _text_of(row: RagResult, field: str) -> str:
-    """Return the text that a field is about: ``response_claims``, ``reference_in_response`` ..."""
-    return row.response if field.startswith("response") else row.reference
-
-
-def _unknown_claims(rows: Sequence[RagResult]) -> list[tuple[int, str]]:
-    """Return place and field of claims that are needed and not known."""
-    unknown = []
+def _unknown_claims(rows: Sequence[RagResult]) -> Iterator[tuple[int, str, str]]:
+    """Yield place, field and text of claims that are needed and not known."""
     for place, row in enumerate(rows):
-        for side in ("response", "reference"):
-            needed = any(check.startswith(side) for check in row.missing())
-            if needed and getattr(row, f"{side}_claims") is None:
-                unknown.append((place, f"{side}_claims"))
-    return unknown
+        for side in dict.fromkeys(check.partition("_")[0] for check in row.missing()):
+            if getattr(row, f"{side}_claims") is None:
+                yield place, f"{side}_claims", getattr(row, side)
 
 
 def _with_claims(rows: list[RagResult], model: Any, options: Mapping[str, Any]) -> list[RagResult]:
     """Take the texts apart whose claims are needed and not known."""
-    unknown = _unknown_claims(rows)
-    texts = [_text_of(rows[place], field) for place, field in unknown]
-    if model is None and any(text.strip() and not _is_short(text) for text in texts):
+    unknown = list(_unknown_claims(rows))
+    texts = [text for _, _, text in unknown]
+    if model is None and any(map(_is_long, texts)):
         raise not_named("model that writes claims", " beside the checker, or the claims themselves")
-    questions = [rows[place].question for place, _ in unknown]
-    ids = [f"{rows[place].id} {field}" for place, field in unknown]
+    questions = [rows[place].question for place, _, _ in unknown]
+    ids = [f"{rows[place].id} {field}" for place, field, _ in unknown]
     extracted = extract_claims(model, texts, questions, ids=ids, **options)
-    for (place, field), claims in zip(unknown, extracted, strict=True):
+    for (place, field, _), claims in zip(unknown, extracted, strict=True):
         if claims is not None:
             rows[place] = replace(rows[place], metrics=None, **{field: claims})
     return rows
@@ -220,17 +212,17 @@ class _Check(NamedTuple):
 
 def _missing_checks(rows: Sequence[RagResult]) -> Iterator[_Check]:
     for place, row in enumerate(rows):
-        alone = {"response_in_reference": row.reference, "reference_in_response": row.response}
         for field in row.missing():
-            texts = {f"{row.id} {field}": alone.get(field, "")}
-            if field not in alone:
-                texts = {f"{row.id} {field}[{n}]": chunk.text for n, chunk in enumerate(row.chunks)}
-            for name, text in texts.items():
+            texts = [chunk.text for chunk in row.chunks]
+            if not field.endswith("chunks"):
+                texts = [getattr(row, field.rpartition("_")[2])]
+            for number, text in enumerate(texts):
+                name = f"{row.id} {field}[{number}]"
                 yield _Check(place, field, _claims_of(row, field), text, row.question, name)
 
 
 def _claims_of(row: RagResult, check: str) -> tuple[Claim, ...] | None:
-    return row.response_claims if check.startswith("response") else row.reference_claims
+    return getattr(row, f"{check.partition('_')[0]}_claims")
 
 
 def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str, ...]]:
@@ -260,17 +252,16 @@ def _with_labels(
     columns: dict[tuple[int, str], list[Any]] = defaultdict(list)
     for check, column in zip(checks, labels, strict=True):
         columns[check.row, check.field].append(column)
-    labelled = []
+    labelled = list(rows)
     for place, row in enumerate(rows):
-        tables: dict[str, Any] = {}
         for field in row.missing():
             claims = _claims_of(row, field)
-            if claims is not None and field.endswith("chunks"):
-                without = ((),) * len(claims)
-                tables[field] = tuple(zip(*columns[place, field], strict=True)) or without
-            elif claims is not None:
-                (tables[field],) = columns[place, field]
-        labelled.append(replace(row, metrics=None, **tables) if tables else row)
+            if claims is None:
+                continue
+            table = tuple(zip(*columns[place, field], strict=True)) or ((),) * len(claims)
+            if not field.endswith("chunks"):
+                table = columns[place, field][0]
+            labelled[place] = replace(labelled[place], metrics=None, **{field: table})
     return labelled
 
 
@@ -287,7 +278,7 @@ def load_labelled_claims(split: str | None = None) -> pd.DataFrame:
     """
     from ragbench.data import load_minihop
 
-    check_known("split", [split or "dev"], SPLITS)
+    check_known("split", [split or "dev"], ("dev", "test"))
     path = packaged_data("minihop", "labels", "claims", "labelled_claims.jsonl")
     claims = pd.DataFrame([row for _, row in read_jsonl(path)])
     claims["text"] = claims["document"].map({d.title: d.text for d in load_minihop().documents})

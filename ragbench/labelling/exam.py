@@ -22,13 +22,12 @@ from pydantic import BaseModel
 from ragbench.data.mtrag import PeoplesGrades, load_mtrag
 from ragbench.data.user import load_minihop
 from ragbench.errors import ConfigError, DataError, ModelError
-from ragbench.labelling.graded_answers import GradedAnswer, load_graded_answers
-from ragbench.labelling.grades import PROMPT, grade
+from ragbench.labelling.grades import PROMPT, grade, load_graded_answers
 from ragbench.llm import ask, chat_model, model_name
 from ragbench.llm.models import not_named
 from ragbench.metrics.lexical import contained
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
-from ragbench.records import GRADES, Answer, Dataset, Question
+from ragbench.records import GRADES, Answer, Question
 from ragbench.stats import (
     Interval,
     bootstrap_ci,
@@ -101,8 +100,6 @@ class JudgeExam:
 
 def measure_judge(
     judge: Any,
-    questions: Sequence[Question] | None = None,
-    gold: Sequence[GradedAnswer] | None = None,
     *,
     limit: int | None = None,
     repeats: int = 1,
@@ -119,8 +116,6 @@ def measure_judge(
     Parameters
     ----------
     judge : as for `ragbench.grade`.
-    questions, gold : graded answers of your own and their questions, see `load_graded_answers`; no
-        others are graded then.
     limit : for a trial: the first so many questions of MTRAG, in `exam_order` with four calls each,
         and the first so many graded answers of each split.
     repeats : how many times each answer is graded, each time with another seed, the first time the
@@ -135,17 +130,16 @@ def measure_judge(
         raise not_named("judge", ", or an object with grade_all(questions, answers)")
     runs = [judge, *(_with_seed(judge, number) for number in range(1, repeats))]
     parts = []
-    if gold is None and not hasattr(judge, "grade_all"):
+    if not hasattr(judge, "grade_all"):
         people = load_mtrag()
         graded = [exam_grades(run, people, questions=limit, **options) for run in runs]
         parts.append(_examined(graded, people, SCALE, "MTRAG, people", PROMPTS))
     scale = tuple(prompt_scale(prompt) or GRADES)
-    labels = "MiniHop, reference" if gold is None else "yours"
-    reference = _reference_grades(questions, gold, limit, scale)
+    reference, answers = _reference_grades(limit, scale)
     options |= {"prompt": prompt, "per_prompt": per_prompt}
-    graded = [_graded_references(run, reference, options) for run in runs]
+    graded = [_graded_references(run, reference, answers, options) for run in runs]
     prompts = dict.fromkeys(graded[0]["measure"], str(prompt))
-    parts.append(_examined(graded, reference, scale, labels, prompts))
+    parts.append(_examined(graded, reference, scale, "MiniHop, reference", prompts))
     tables, grades = zip(*parts, strict=True)
     return JudgeExam(pd.concat(tables, ignore_index=True), pd.concat(grades, ignore_index=True))
 
@@ -261,43 +255,49 @@ def _failure(error: Any) -> str | None:
 
 
 def _reference_grades(
-    questions: Sequence[Question] | None,
-    gold: Sequence[GradedAnswer] | None,
-    limit: int | None,
-    scale: Sequence[int],
-) -> PeoplesGrades:
-    """Lay graded answers out as people's grades are, a measure a split.
+    limit: int | None, scale: Sequence[int]
+) -> tuple[PeoplesGrades, list[Answer]]:
+    """Lay graded answers out as people's grades are, a measure a split; return the answers, too.
 
     Each question is a cluster, and column contained the grade by a rule: the best where the true
     answer stands in the answer, else the worst.
     """
-    questions = load_minihop().questions if questions is None else questions
-    dataset = Dataset("graded answers", tuple(questions), ())
-    table = pd.DataFrame(list(load_graded_answers() if gold is None else gold))
-    table = table.groupby("split", sort=False).head(len(table) if limit is None else limit)
-    table = table.rename(columns={"id": "system", "text": "answer"})
-    table = table.assign(conversation=table["question_id"], rater="reference")
-    table["measure"] = "grade, " + table["split"]
-    true = [dataset.question(name).answer for name in table["question_id"]]
-    found = [contained(*texts) == 1 for texts in zip(table["answer"], true, strict=True)]
-    table["contained"] = np.where(found, max(scale), min(scale))
-    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]])
+    dataset = load_minihop()
+    answers = []
+    rows = []
+    for split in ("dev", "test"):
+        for answer in load_graded_answers(split)[:limit]:
+            question = dataset.question(answer.question_id)
+            holds = contained(answer.text, question.answer) == 1
+            answers.append(answer)
+            rows.append(
+                {
+                    "question_id": question.id,
+                    "system": answer.meta["id"],
+                    "measure": f"grade, {split}",
+                    "rater": "reference",
+                    "grade": answer.meta["grade"],
+                    "answer": answer.text,
+                    "conversation": question.id,
+                    "contained": max(scale) if holds else min(scale),
+                }
+            )
+    table = pd.DataFrame(rows)
+    return PeoplesGrades(dataset, table, table[[*_ANSWER, "rater", "grade"]]), answers
 
 
-def _graded_references(judge: Any, data: PeoplesGrades, options: Mapping[str, Any]) -> pd.DataFrame:
+def _graded_references(
+    judge: Any, data: PeoplesGrades, answers: Sequence[Answer], options: Mapping[str, Any]
+) -> pd.DataFrame:
     """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
-    columns = data.answers[["question_id", "answer"]].itertuples(index=False)
-    answers = [Answer(name, text, "graded answers") for name, text in columns]
     grades = grade(judge, data.dataset.questions, answers, **options)
-    graded = data.grades[_ANSWER].reset_index(drop=True)
-    graded["grade"] = [np.nan if given.value is None else given.value for given in grades]
-    graded["failure"] = [_detail(given.meta) for given in grades]
+    graded = data.grades[_ANSWER].copy()
+    graded["grade"] = pd.Series([given.value for given in grades], dtype=float)
+    errors = [given.meta.get("error") for given in grades]
+    details = [given.meta.get("detail") for given in grades]
+    graded["failure"] = pd.Series(errors, dtype=object).str.cat(details, ": ")
     graded["position"] = [given.meta.get("position", 1) for given in grades]
     return graded.assign(judge=grades[0].judge or "the judge")
-
-
-def _detail(meta: Mapping[str, Any]) -> str | None:
-    return f"{meta['error']}: {meta['detail']}" if "error" in meta else None
 
 
 # Comparison

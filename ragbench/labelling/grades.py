@@ -15,10 +15,12 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, create_model, field_validator
 
-from ragbench.errors import ConfigError
+from ragbench.data.files import read_jsonl
+from ragbench.errors import ConfigError, check_known
 from ragbench.llm import Reply, ask, label_schema
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.models import BOUNDS, not_named
+from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
 
@@ -73,11 +75,10 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     largest = table.groupby("question")["budget"].transform("max")
     table["budget"] = table["budget"].where(table["budget"] > 0, largest)
     column = {"ten": ["system"], "systems": ["budget"]}.get(per_prompt, [])
-    number = table.groupby(["question", *column], dropna=False).ngroup()
     prompts = []
-    for _, group in number.groupby(number):
-        places = group.index.tolist()
-        prompts += [tuple(places[at : at + size]) for at in range(0, len(places), size)]
+    for places in table.groupby(["question", *column], dropna=False).indices.values():
+        starts = range(0, len(places), size)
+        prompts += [tuple(places[start : start + size].tolist()) for start in starts]
     return sorted(prompts)
 
 
@@ -91,7 +92,6 @@ def _grading_prompts(
     per_prompt: str | int,
     order: int | None = None,
     prompt: Prompt = PROMPT,
-    max_chars: int = _MAX_CHARS,
 ) -> dict[tuple[int, ...], str]:
     """Return the prompts, by the positions of their answers in the order shown."""
     question_of = questions_of(answers, questions)
@@ -103,7 +103,7 @@ def _grading_prompts(
         if order is not None:
             places = _shuffled(places, order, question.id, before[question.id])
         before[question.id] += len(places)
-        shown = [_shown(answers[place].text, max_chars) for place in places]
+        shown = [_shown(answers[place].text) for place in places]
         prompts[places] = fill_prompt(
             template,
             question=question.text,
@@ -120,10 +120,10 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _shown(text: str, max_chars: int) -> str:
+def _shown(text: str) -> str:
     line = _one_line(text)
-    if len(line) > max_chars:
-        return line[:max_chars] + " [...]"
+    if len(line) > _MAX_CHARS:
+        return line[:_MAX_CHARS] + " [...]"
     return line or "(empty)"
 
 
@@ -135,7 +135,6 @@ def grade(
     per_prompt: str | int = "one",
     order: int | None = 0,
     prompt: Prompt = PROMPT,
-    max_chars: int = _MAX_CHARS,
     **options: Any,
 ) -> list[Grade]:
     """Grade answers in the categories of a prompt, by default the thesis's five: a Grade per
@@ -151,14 +150,14 @@ def grade(
         effects show when two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
         Its grades stand in its header, see `ragbench.prompts.prompt_scale`.
-    max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress``
         ...
 
     ``value`` is None when the reply could not be read or had the wrong number of grades: no grade
     of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
     ``meta["detail"]`` the message. ``meta`` also has what the answer's had, ``generator``,
-    ``position`` in the prompt (from 1), ``shown`` (answers in the prompt) ...
+    ``position`` in the prompt (from 1), ``shown`` (answers in the prompt), ``cut`` (of more than
+    4,000 characters the first are shown) ...
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
@@ -167,7 +166,7 @@ def grade(
     if hasattr(judge, "grade_all"):
         return judge.grade_all(questions, answers)
     scale = tuple(prompt_scale(prompt) or GRADES)
-    prompts = _grading_prompts(questions, answers, per_prompt, order, prompt, max_chars)
+    prompts = _grading_prompts(questions, answers, per_prompt, order, prompt)
     replies = ask(
         judge,
         list(prompts.values()),
@@ -177,23 +176,14 @@ def grade(
     )
     grades: dict[int, Grade] = {}
     for (places, text), reply in zip(prompts.items(), replies, strict=True):
-        about = {
-            "shown": len(places),
-            "order": order,
-            **_reply_meta(reply),
-            "prompt_estimate": prompt_tokens(text),
-        }
+        about = {"shown": len(places), "order": order, **_reply_meta(reply)}
+        about["prompt_estimate"] = prompt_tokens(text)
         values = reply.parsed.grades if reply.ok else [None] * len(places)
-        raw = reply.raw or reply.text
         for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
-            meta = {
-                **answer.meta,
-                "generator": answer.generator,
-                "position": position,
-                "cut": len(_one_line(answer.text)) > max_chars,
-                **about,
-            }
+            meta = {**answer.meta, "generator": answer.generator, "position": position}
+            meta |= {"cut": len(_one_line(answer.text)) > _MAX_CHARS, **about}
+            raw = reply.raw or reply.text
             grades[place] = Grade(answer.question_id, value, reply.model, raw, meta)
     return [grades[place] for place in range(len(answers))]
 
@@ -233,3 +223,24 @@ def _shuffled(places: tuple[int, ...], seed: int, question_id: str, before: int)
     words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
     rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
     return tuple(places[i] for i in rng.permutation(len(places)))
+
+
+# Graded answers, on which `ragbench.measure_judge` measures a judge
+
+
+def load_graded_answers(split: str | None = None) -> tuple[Answer, ...]:
+    """Load the graded answers over MiniHop: two to each question.
+
+    ``meta`` has id, split, grade (a reference label: ``data/minihop/README.md`` says whose) and
+    ``second_grade``, that of a second, blind pass (None where there is none). ``split``: tune a
+    judge on "dev" and open "test" when it is finished; default both. Dev and test share no
+    supporting document.
+    """
+    check_known("split", [split or "dev"], ("dev", "test"))
+    path = packaged_data("minihop", "labels", "answers", "graded_answers.jsonl")
+    answers = []
+    for _, row in read_jsonl(path):
+        if split in (None, row["split"]):
+            meta = {name: row.get(name) for name in ("id", "split", "grade", "second_grade")}
+            answers.append(Answer(row["question_id"], row["answer"], "graded answers", meta=meta))
+    return tuple(answers)

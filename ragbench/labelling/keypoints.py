@@ -7,20 +7,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.labelling.asking import ItemStep, LabelStep, one_label
+from ragbench.labelling.asking import LabelStep
+from ragbench.llm import label_schema
 from ragbench.metrics.keypoints import VERDICTS
 
-_STEP = ItemStep(
-    LabelStep(
-        "keypoints",
-        "steps_keypoints",
-        one_label(VERDICTS),
-        "response",
-        lambda reply: reply.labels[0],
-        blank="neither",
-        bound="label",
-    ),
+_STEP = LabelStep(
     "keypoints",
+    "steps_keypoints",
+    label_schema(1, VERDICTS),
+    "response",
+    lambda reply: reply.labels[0],
+    blank="neither",
+    bound="label",
+    items="keypoints",
 )
 
 
@@ -41,4 +40,4 @@ def keypoint_verdicts(
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    return _STEP.ask(model, keypoints, responses, options, question=questions)
+    return _STEP.ask_items(model, options, keypoints, response=responses, question=questions)

@@ -32,6 +32,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.records import GRADES, Answer, Question, facts_of, questions_of
 from ragbench.stats import binomial_ci, kappa
 
+_POOLED = "all keypoints"
 COLUMNS = ["kind", "item", "aspect", "label", "annotator", "at", "note"]
 
 
@@ -207,39 +208,31 @@ def _is_label_file(path: Path) -> bool:
 
 def _checked(row: list[str], where: str) -> list[str]:
     """Return a row that is as the form writes it."""
-    fault = _fault(row)
+    cells = dict(zip(COLUMNS, row, strict=False))
+    kind = KINDS.get(cells["kind"])
+    fault = ""
+    if len(row) != len(COLUMNS):
+        fault = f"{len(row)} columns instead of {len(COLUMNS)}"
+    elif kind is None:
+        fault = f"the kind {cells['kind']!r}; there are {', '.join(KINDS)}"
+    else:
+        known = {"aspect": kind.aspects, "label": kind.labels, "item": (), "annotator": ()}
+        for column, names in known.items():
+            if not cells[column].strip():
+                fault = f"an empty {column}"
+            elif names and cells[column] not in names:
+                fault = f"the {column} {cells[column]!r} of {kind.name}; there are "
+                fault += ", ".join(names)
     if fault:
         expected = "a row as the labelling form writes it"
         raise DataError(f"{where}: {fault}", expected, "correct or remove that line")
     return row
 
 
-def _fault(row: Sequence[str]) -> str:
-    """Say what is wrong with a row, if anything is."""
-    if len(row) != len(COLUMNS):
-        return f"{len(row)} columns instead of {len(COLUMNS)}"
-    cells = dict(zip(COLUMNS, row, strict=True))
-    for column in ("item", "aspect", "annotator"):
-        if not cells[column].strip():
-            return f"an empty {column}"
-    kind = KINDS.get(cells["kind"])
-    names = {"kind": KINDS}
-    if kind is not None:
-        names = {"aspect": kind.aspects or [cells["aspect"]], "label": kind.labels}
-    for column, known in names.items():
-        if cells[column] not in known:
-            return (
-                f"the {column} {cells[column]!r} of {cells['kind']}; there are {', '.join(known)}"
-            )
-    return ""
-
-
-def agreement(
-    a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000, seed: int = 0
-) -> pd.DataFrame:
+def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
     """Compare two annotators' labels of one kind, one person's rows each (`current` is applied).
 
-    ``resamples``, ``seed``: of kappa's bootstrap interval. DataFrame, one row per aspect
+    ``resamples``: of kappa's bootstrap interval. DataFrame, one row per aspect
     (keypoints: one for all of them), with the columns
 
     n : labels that both gave, of the same item and aspect.
@@ -250,36 +243,36 @@ def agreement(
 
     Source: Cohen (1960, 1968). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    sides = [current(a), current(b)]
-    kinds = {*sides[0]["kind"], *sides[1]["kind"]}
-    names = [side["annotator"].unique().tolist() for side in sides]
-    if len(kinds) != 1 or sorted(map(len, names)) != [1, 1] or names[0] == names[1]:
-        got = f"labels of kind {', '.join(sorted(kinds))} by {names[0]} and {names[1]}"
+    a = current(a)
+    b = current(b)
+    kinds = {*a["kind"], *b["kind"]}
+    who = [set(a["annotator"]), set(b["annotator"])]
+    if len(kinds) != 1 or [len(names) for names in who] != [1, 1] or who[0] == who[1]:
+        got = f"labels of kind {', '.join(sorted(kinds))} by {sorted(who[0])} and {sorted(who[1])}"
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
-    (kind,) = (KINDS[name] for name in kinds)
-    table = sides[0].merge(sides[1], on=["item", "aspect"], suffixes=("_a", "_b"))
+    kind = KINDS[kinds.pop()]
+    table = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
-        table["aspect"] = "all keypoints"
-    options = {"resamples": resamples, "seed": seed, "labels": list(kind.labels)}
-    if kind.ordered:
-        options["weights"] = "quadratic"
+        table["aspect"] = _POOLED
+    weights = "quadratic" if kind.ordered else None
     rows = []
-    for aspect in kind.aspects or ["all keypoints"]:
+    for aspect in kind.aspects or [_POOLED]:
         labels = table[table["aspect"] == aspect]
         first = labels["label_a"]
         second = labels["label_b"]
+        equal = binomial_ci(int((first == second).sum()), len(labels))
+        beyond_chance = kappa(
+            first, second, weights=weights, labels=list(kind.labels), resamples=resamples
+        )
         row = {"aspect": aspect, "n": len(labels)}
-        row |= binomial_ci(int((first == second).sum()), len(labels)).columns("agreement")
-        row |= kappa(first, second, **options).columns("kappa")
-        row["within_one"] = _within_one(first, second) if kind.ordered else math.nan
+        row |= equal.columns("agreement") | beyond_chance.columns("kappa")
+        row["within_one"] = math.nan
+        if kind.ordered:
+            steps = first.astype(float) - second.astype(float)
+            row["within_one"] = steps.abs().le(1).mean()
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _within_one(first: pd.Series, second: pd.Series) -> float:
-    steps = first.astype(float) - second.astype(float)
-    return steps.abs().le(1).mean()
 
 
 class Session:

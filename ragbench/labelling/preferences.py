@@ -7,7 +7,7 @@ comes first shows it, and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -17,8 +17,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.labelling.asking import Context, LabelStep, context_text, names_of
+from ragbench.labelling.asking import Context, LabelStep
 from ragbench.prompts import load_prompt
+from ragbench.stats.inputs import same_length
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
@@ -65,10 +66,8 @@ def gpt_score(
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    columns = {"candidate": candidates}
-    names, fields = _fields(dimension, questions, contexts, columns, options)
-    step = _step("score", dimension, "candidate", (0, 10))
-    return step.ask(model, names, fields, options)
+    columns = _columns(dimension, questions, contexts, options, candidate=candidates)
+    return _step("score", dimension, range(11)).ask(model, options, **columns)
 
 
 def gpt_ranking(
@@ -87,35 +86,41 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited
     there.
     """
-    columns = {"first": first, "second": second}
-    names, fields = _fields(dimension, questions, contexts, columns, options)
-    turned = {**fields, "first": fields["second"], "second": fields["first"]}
+    columns = _columns(dimension, questions, contexts, options, first=first, second=second)
+    turned = {**columns, "first": columns["second"], "second": columns["first"]}
     # a pair's two prompts follow each other: a server reads the context that they share once
     both_orders = {
-        name: list(chain(*zip(texts, turned[name], strict=True))) for name, texts in fields.items()
+        field: list(chain(*zip(texts, turned[field], strict=True)))
+        for field, texts in columns.items()
     }
-    names = [f"{name} order {order}" for name in names for order in (1, 2)]
-    chosen = _step("better", dimension, "first", (1, 2)).ask(model, names, both_orders, options)
+    names = options.get("ids", range(len(questions)))
+    options["ids"] = [f"{name} order {order}" for name in names for order in (1, 2)]
+    chosen = _step("better", dimension, range(1, 3)).ask(model, options, **both_orders)
     return PairRanking(tuple(zip(chosen[::2], chosen[1::2], strict=True)))
 
 
-def _step(field: str, dimension: str, needs: str, numbers: tuple[int, int]) -> LabelStep:
+def _step(field: str, dimension: str, numbers: range) -> LabelStep:
     """Return the step that asks for a number: a score, or which is better."""
     kind = {"score": "score", "better": "ranking"}[field]
-    prompt = f"steps_gpt_{kind}_{dimension}"
-    schema = _number_schema(field, *numbers)
-    name = f"gpt_{kind} {dimension}"
-    return LabelStep(name, prompt, schema, needs, attrgetter(field), bound="label")
+    return LabelStep(
+        f"gpt_{kind} {dimension}",
+        f"steps_gpt_{kind}_{dimension}",
+        _number_schema(field, numbers),
+        {"score": "candidate", "better": "first"}[field],
+        attrgetter(field),
+        bound="label",
+        empty="(empty)",
+    )
 
 
-def _fields(
+def _columns(
     dimension: str,
     questions: Sequence[str],
     contexts: Sequence[Context] | None,
-    columns: dict[str, Sequence[Context]],
-    options: dict[str, Any],
-) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the names of the examples, and the texts of the prompt's fields.
+    options: Mapping[str, Any],
+    **candidates: Sequence[Context],
+) -> dict[str, Sequence[Context]]:
+    """Return the texts of the prompt's fields.
 
     Section 5 shows for faithfulness a context and an answer, for the others the question; a prompt
     of one's own may show it always.
@@ -125,23 +130,21 @@ def _fields(
         got = f"{'contexts' if contexts is not None else 'no contexts'} for {dimension}"
         expected = "contexts for faithfulness; for context relevance they are the candidates"
         raise ConfigError(got, expected)
-    names = names_of(options, questions=questions, contexts=contexts, **columns)
-    if contexts is not None:
-        columns = {"context": contexts, **columns}
-    fields = {}
-    for field, texts in columns.items():
-        named = zip(texts, names, strict=True)
-        fields[field] = [context_text(text, name) or "(empty)" for text, name in named]
+    same_length(questions=questions, **candidates)
     own = options.get("prompt")
+    columns = dict(candidates)
     if contexts is None or (own and "{question}" in load_prompt(own)):
-        fields["question"] = list(questions)
-    return names, fields
+        columns["question"] = questions
+    if contexts is not None:
+        columns["context"] = contexts
+    return columns
 
 
 @cache
-def _number_schema(field: str, least: int, most: int) -> type[BaseModel]:
+def _number_schema(field: str, numbers: range) -> type[BaseModel]:
     # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type
     # stays int, since pydantic's Literal would take JSON's true for 1.
-    bounded = Field(ge=least, le=most, json_schema_extra={"enum": list(range(least, most + 1))})
+    bounds = {"ge": numbers[0], "le": numbers[-1]}
+    bounded = Field(**bounds, json_schema_extra={"enum": list(numbers)})
     fields: dict[str, Any] = {field: (int, bounded)}
     return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **fields)

@@ -6,11 +6,9 @@ import pytest
 
 from ragbench.labelling import people
 
-IMPORTS = (
-    "from ragbench import data, widgets\nfrom ragbench.labelling import graded_answers, people\n"
-)
+IMPORTS = "from ragbench import data, load_graded_answers, widgets\nfrom ragbench.labelling import people\n"
 GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
-answers = [a.as_answer() for a in graded_answers.load_graded_answers(split="test")[:5]]
+answers = load_graded_answers("test")[:5]
 items = people.grade_items(questions, answers)"""
 TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
 items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]"""

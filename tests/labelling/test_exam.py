@@ -21,9 +21,8 @@ from ragbench.labelling.exam import (
     exam_report,
     measure_judge,
 )
-from ragbench.labelling.graded_answers import GradedAnswer, load_graded_answers
 from ragbench.llm import Cassette
-from ragbench.records import Dataset, Grade, Question
+from ragbench.records import Dataset, Question
 
 GIVEN = {  # question, system -> the grades of rater 1 and rater 2
     ("p", SYSTEMS[0]): (4, 4),
@@ -169,7 +168,7 @@ def test_a_grade_outside_the_scale_is_unscored():
     assert graded["failure"].str.startswith("unusable").all()
 
 
-# Reference grades, and graded answers of one's own
+# Reference grades
 
 
 def test_the_yardstick_itself_is_as_good_as_contained():
@@ -185,72 +184,47 @@ def test_the_yardstick_itself_is_as_good_as_contained():
     assert row["sensitivity_low"] < row["sensitivity"] < row["sensitivity_high"]
 
 
-class Fixed:
-    """Gives the grades that it was made with."""
-
-    def __init__(self, grades):
-        self.grades = grades
-
-    def grade_all(self, questions, answers):
-        given = zip(answers, self.grades, strict=True)
-        return [Grade(answer.question_id, value, "mine") for answer, value in given]
-
-
-def gold(grades, split="dev"):
-    return [
-        GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split) for i, g in enumerate(grades)
-    ]
-
-
-def measured(grades, rows):
-    asked = [Question(name, "Who?", "Ann") for name in dict.fromkeys(r.question_id for r in rows)]
-    table = measure_judge(Fixed(grades), asked, rows).table
-    return table[table["grader"] == "mine"].to_dict("records")
-
-
-def test_own_graded_answers_by_hand():
-    dev, test = measured([1, 2, 2, None, 4, 5], gold([1, 1, 2, 5]) + gold([4, 4], "test"))
-    assert (dev["labels"], dev["answers"], dev["unscored"]) == ("yours", 4, 1)
-    assert dev["accuracy"] == pytest.approx(2 / 3)
-    assert dev["kappa"] == pytest.approx(cohen_kappa_score([1, 1, 2], [1, 2, 2]))
-    assert (test["measure"], test["unscored"], test["accuracy"]) == ("grade, test", 0, 0.5)
+def test_reference_grades_by_hand():
+    keys = [("p", "a"), ("p", "b"), ("q", "a"), ("q", "b")]
+    data = people(dict(zip(keys, [(1,), (1,), (2,), (5,)], strict=True)))
+    row = exam_report(judged(keys, [1, 2, 2, None]), data, range(1, 6)).iloc[0]
+    assert (row["answers"], row["unscored"]) == (4, 1)
+    assert row["accuracy"] == pytest.approx(2 / 3)
+    assert row["kappa"] == pytest.approx(cohen_kappa_score([1, 1, 2], [1, 2, 2]))
     with pytest.raises(DataError, match="7"):
-        measured([1, 7], gold([1, 2]))
-    # NaN is unscored, too
-    (row,) = measured([math.nan, 2.0], gold([1, 2]))
-    assert (row["unscored"], row["accuracy"]) == (1, 1.0)
+        exam_report(judged(keys, [1, 7, 2, 2]), data, range(1, 6))
 
 
 def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
     def reply(body):
-        return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
+        seed = body["options"]["seed"]
+        if "grades" in json.dumps(body["format"]):
+            return json.dumps({"grades": [1 + seed % 5]})
+        return json.dumps({"grade": 1 + seed % 4})
 
-    questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
-    graded = [GradedAnswer(text, "q", text, 4, "dev") for text in ("Ann", "Bob")]
     with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
         model = server.model(seed=3)
-        options = {"cassette": cassette, "progress": False}
-        once = measure_judge(model, questions, graded, **options).table.iloc[0]
-        assert (once["accuracy"], len(server.calls)) == (1.0, 2)
-        assert math.isnan(once["changes"])
-        thrice = measure_judge(model, questions, graded, repeats=3, **options).table.iloc[0]
-        assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
-        assert (thrice["accuracy"], thrice["changes"]) == (1.0, 1.0)  # grades 4, 5, 1
+        options = {"limit": 1, "cassette": cassette, "progress": False}
+        once = measure_judge(model, **options)
+        assert len(server.calls) == len(once.grades) == 4 + 2
+        assert once.table["changes"].isna().all()
+        thrice = measure_judge(model, repeats=3, **options)
+        assert len(server.calls) == 3 * 6  # the first repeat is the grading that was recorded
+    assert once.grades["grade"].eq(4).all()
+    assert thrice.grades["grade"].equals(once.grades["grade"])
+    judge = thrice.table[thrice.table["grader"] == "ollama:llama3:8b"]
+    assert judge["changes"].eq(1).all()  # grades 4, 1, 2 and 4, 5, 1
     with pytest.raises(ConfigError, match="a model with a seed"):
-        measure_judge(Fixed([4, 4]), questions, graded, repeats=2)
+        measure_judge(JudgeDouble(), repeats=2)
 
 
 def test_a_judge_whose_replies_cannot_be_read_is_measured_and_one_that_is_not_there_is_told():
-    graded = load_graded_answers(split="dev")
     with FakeOllama(reply=lambda body: "junk") as server:
         judge = server.model()
-        row = measure_judge(judge, None, graded, limit=2, progress=False).table.iloc[0]
+        row = measure_judge(judge, limit=1, progress=False).table.iloc[0]
         assert (row["answers"], row["unscored"]) == (2, 2)
         assert np.isnan(row["accuracy"])
-    for own, asked in ((None, 4), (graded, 1)):
-        with pytest.raises(
-            ModelError, match=f"none of {asked} answers was graded; the first reason"
-        ):
-            measure_judge(judge, None, own, limit=1, progress=False, retries=0)
+    with pytest.raises(ModelError, match="none of 4 answers was graded; the first reason"):
+        measure_judge(judge, limit=1, progress=False, retries=0)
     with pytest.raises(ConfigError, match=r"no judge is named(.|\n)*ollama:llama3:8b.*smollm2"):
         measure_judge(None)

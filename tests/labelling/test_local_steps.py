@@ -14,7 +14,7 @@ from ragbench.experiment import Experiment
 from ragbench.labelling.claims import ragchecker_calls, ragchecker_labels
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.preferences import gpt_ranking
-from ragbench.labelling.statements import extract_statements, generate_questions, statement_verdicts
+from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import chat_model
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.retrieval import llm_decomposer
@@ -83,12 +83,11 @@ def test_a_pair_is_ranked_in_both_orders():
 
 def test_ragas_cuts_statements_judges_them_and_writes_questions():
     answer = "The bridge is at mile four. It was built in 1928."
-    assert len(extract_statements(small(200), ["Where is it?"], [answer], progress=False)) == 1
-    judged = statement_verdicts(
-        small(100), [("The bridge is at mile four.",)], ["A bridge at mile four."], progress=False
-    )
+    ragas = ModelRagas(small(200), n=2, progress=False)
+    assert len(ragas.statements(["Where is it?"], [answer])) == 1
+    judged = ragas.verdicts([("The bridge is at mile four.",)], ["A bridge at mile four."])
     assert judged[0][0] in ("Yes", "No", None)
-    (asked,) = generate_questions(small(200), [answer], 2, progress=False)
+    (asked,) = ragas.questions([answer])
     assert asked is None or len(asked) == 2
 
 

@@ -25,7 +25,7 @@ from ragbench.labelling.claims import (
     ragchecker_labels,
 )
 from ragbench.labelling.keypoints import keypoint_verdicts
-from ragbench.labelling.statements import extract_statements
+from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import Cassette
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.claims import claim_metrics_table
@@ -83,11 +83,17 @@ def test_each_different_text_is_taken_apart_once_in_one_call(fake):
     assert len(fake.calls) == 2
 
 
-@pytest.mark.parametrize("extract", [extract_claims, extract_statements])
+def _claims(model, questions, texts):
+    return extract_claims(model, texts, questions, **QUIET)
+
+
+def _statements(model, questions, texts):
+    return ModelRagas(model, **QUIET).statements(questions, texts)
+
+
+@pytest.mark.parametrize("extract", [_claims, _statements])
 def test_the_question_is_seen_and_equal_pairs_are_asked_once(fake, extract):
-    columns = {"questions": ["Why?", "How?", "Why?"]}
-    columns["answers" if extract is extract_statements else "texts"] = ["x is one; y is two"] * 3
-    extracted = extract(fake.model(), **columns, **QUIET)
+    extracted = extract(fake.model(), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3)
     assert extracted == [("x is one", "y is two")] * 3
     shown = sorted(between(call.prompt, "Question:", "\n\n") for call in fake.calls)
     assert shown == ["How?", "Why?"]
@@ -184,7 +190,7 @@ def test_ragchecker_labels_are_those_worked_by_hand_in_as_many_calls_as_planned(
     response, reference = extract_claims(model, [A.response, A.reference], **QUIET)
     apart = replace(A, response_claims=response, reference_claims=reference)
     assert ragchecker_calls([apart]) == {"claims": 0, "claim check": 20}
-    assert ragchecker_calls([A, B], claims_per_text=3) == {"claims": 3, "claim check": 48}
+    assert ragchecker_calls([A, B]) == {"claims": 3, "claim check": 160}
 
 
 def test_a_second_generator_costs_only_what_its_own_response_needs(fake):

@@ -12,12 +12,7 @@ from label_replies import verdicts
 
 from ragbench.errors import DataError
 from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
-from ragbench.labelling.statements import (
-    extract_sentences,
-    extract_statements,
-    generate_questions,
-    statement_verdicts,
-)
+from ragbench.labelling.statements import ModelRagas
 from ragbench.metrics.reference_free import match_sentences
 
 QUIET = {"progress": False, "retries": 0}
@@ -37,7 +32,7 @@ def test_statements_are_judged_one_by_one_against_their_own_context():
     statements = [("a is b", "c is d"), None, (), ("a is b",)]
     contexts = [["a is b.", "e is f."], "x", "x", " "]
     with serve(verdicts) as server:
-        judged = statement_verdicts(server.model(), statements, contexts, **QUIET)
+        judged = ModelRagas(server.model(), **QUIET).verdicts(statements, contexts)
         prompts = [call.prompt for call in server.calls]
     assert judged == [("Yes", "No"), None, (), ("No",)]
     assert all("a is b.\n\ne is f.\n" in prompt for prompt in prompts)
@@ -47,7 +42,7 @@ def test_statements_are_judged_one_by_one_against_their_own_context():
 @pytest.mark.parametrize("n", [1, 3])
 def test_n_questions_come_from_one_call_per_different_answer(n):
     with serve(lambda prompt: {"questions": [f"Q{i}?" for i in range(n)]}) as server:
-        made = generate_questions(server.model(), ["a", "b", "a", ""], n, **QUIET)
+        made = ModelRagas(server.model(), n=n, **QUIET).questions(["a", "b", "a", ""])
         assert len(server.calls) == 2
         assert f"Write {n} questions" in server.calls[0].prompt
     assert made == [*[tuple(f"Q{i}?" for i in range(n))] * 3, ()]
@@ -56,7 +51,7 @@ def test_n_questions_come_from_one_call_per_different_answer(n):
 @pytest.mark.parametrize("questions", [["Q?"], ["Q?"] * 4, ["Q?", "", "R?"], ["Q?", " ", "R?"]])
 def test_too_few_too_many_or_blank_questions_are_unscored(questions):
     with serve(lambda prompt: {"questions": questions}) as server:
-        made = generate_questions(server.model(), ["a"], 3, ids=["e7"], **QUIET)
+        made = ModelRagas(server.model(), ids=["e7"], **QUIET).questions(["a"])
     assert made == [None]
 
 
@@ -121,7 +116,8 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
         "",
     ]
     with serve(answer) as server:
-        got = extract_sentences(server.model(), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
+        ragas = ModelRagas(server.model(), **QUIET)
+        got = ragas.sentences(["Q1", "Q2", "Q1", "Q1"], contexts)
         assert len(server.calls) == 2
     assert [p.sentences for p in got] == [("One is one.",), (), ("One is one.",), ()]
     assert [p.altered for p in got] == [("Three is 3.",), (), ("Three is 3.",), ()]
@@ -131,16 +127,16 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
 
 test_input_that_does_not_fit_is_named = refusals(
     (
-        lambda: extract_statements("ollama:x", ["Q"], ["a", "b"]),
+        lambda: ModelRagas("ollama:x").statements(["Q"], ["a", "b"]),
         DataError,
         "questions 1, answers 2",
     ),
     (
-        lambda: extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"]),
+        lambda: ModelRagas("ollama:x", ids=["x1"]).sentences(["Q"], [["a", 3]]),
         DataError,
         r"context of x1\[1\] is 3",
     ),
-    (lambda: generate_questions("ollama:x", "a"), DataError, "answers is one text"),
+    (lambda: ModelRagas("ollama:x").questions("a"), DataError, "answers is one text"),
     (lambda: gpt_score("ollama:x", "faithfulness", ["Q"], ["a"]), "no contexts for faithfulness"),
     (
         lambda: gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"]),
