@@ -283,7 +283,7 @@ MISTAKES = [
     ),
     (
         lambda: rb.widgets.RetrievalExplorer([], {}),
-        "retrievers is empty",
+        "retrievers is {}",
         "at least one",
         "pass for instance",
     ),
