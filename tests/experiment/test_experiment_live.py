@@ -195,6 +195,13 @@ def test_a_plan_counts_as_recorded_what_the_run_would_find(tmp_path, server):
     assert len(server.calls) == asked
 
 
+def test_a_bar_moves_with_each_reply_while_a_block_is_under_way(tmp_path, server, capsys):
+    server.latency_s = 0.2
+    live(tmp_path, server, 5, judge=None, N=(4,)).run()
+    shown = re.findall(r"generation: .*? (\d)/5 \[\d+:\d+<", capsys.readouterr().err)
+    assert {"1", "2", "3", "4"} <= set(shown)  # of one block, with the time that is left
+
+
 def test_rows_are_on_disk_after_fifty_answers(tmp_path, server):
     server.reply = at_call(70, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
