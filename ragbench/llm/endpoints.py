@@ -308,8 +308,8 @@ class _OllamaEndpoint(Endpoint):
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         self._counts_cached = numbers >= [0, 30]
         if str(shown.get("template", "")).strip() == _NO_TEMPLATE:
-            what = "%s has no chat template: prompts are sent as plain text, without an end mark; %s"
-            log.warning(what, self.model, "write TEMPLATE into its Modelfile")
+            what = "%s has no chat template: prompts are sent as plain text; "
+            log.warning(what + "write TEMPLATE into its Modelfile", self.model)
         own = re.search(r"^num_predict\s+(-?\d+)", shown.get("parameters") or "", re.MULTILINE)
         if self._bounded and own:
             # The key keeps the step's bound: with the digest, which stands for the Modelfile, it
