@@ -1,5 +1,5 @@
 """A run that is stopped, and gone on with under other settings: every row is of the settings that
-the manifest says, and nothing that can be used again is asked again.
+the manifest says, nothing that can be used again is asked again, and the plan had counted that.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def test_a_stopped_run_goes_on_under_other_settings_and_every_row_is_of_them(
         kept_before = len(first)
         first.close()
         before = len(server.calls)
+        planned = grid(tmp_path, server, **changes).plan()["generation"].remaining
         rows = grid(tmp_path, server, **changes).run(progress=False)
         again = len(server.calls) - before
     with Cassette(tmp_path / "cassette.sqlite") as cassette:
@@ -117,6 +118,7 @@ def test_a_stopped_run_goes_on_under_other_settings_and_every_row_is_of_them(
     print(f"| {name} | {' | '.join(map(str, counts.values()))} |")
     assert kept_before >= STOPPED_AT - 2
     assert kept == kept_before + again  # what the first run kept is not asked again
+    assert again == planned
     assert again >= 2 * PEOPLE - min(most_used, kept_before)
     assert (counts["lost"], counts["wrong setting"]) == (0, 0)
     assert len(rows) == 2 * PEOPLE
