@@ -114,22 +114,18 @@ def token_chunks(
         start = stop = 0
         while stop < last:
             stop = min(start + size, last)
-            if words:
-                stop = _word_boundary(text, bounds, start, stop) or stop
+            stop = _boundary(text, bounds, start, stop, words) or stop
             spans.append((bounds[start], bounds[stop]))
-            following = min(start + step, stop)
-            if words:
-                following = _word_boundary(text, bounds, start, following) or stop
-            start = following
+            start = _boundary(text, bounds, start, min(start + step, stop), words) or stop
         chunks += _chunks(document, spans)
     return chunks
 
 
-def _word_boundary(text: str, bounds: np.ndarray, start: int, i: int) -> int:
-    """Return the last place after token ``start``, up to token i, that lies between two words; 0
-    without one.
+def _boundary(text: str, bounds: np.ndarray, start: int, i: int, words: bool = True) -> int:
+    """Return the last place after token ``start``, up to token i, that lies between two tokens or,
+    by ``words``, between two words; 0 without one.
     """
-    while i > start and i < len(bounds) - 1 and _INSIDE.match(text, bounds[i]):
+    while words and start < i < len(bounds) - 1 and _INSIDE.match(text, bounds[i]):
         i -= 1
     return i if i > start else 0
 
@@ -163,12 +159,11 @@ class Segmentation:
 def _settings(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile's settings with the options in their place."""
     check_known("chunking profile", [profile], PROFILES)
+    check_known("chunking setting", options, PROFILES[profile])
     given = {name: value for name, value in options.items() if value is not None}
-    check_known("chunking setting", given, PROFILES[profile])
-    settings = {**PROFILES[profile], **given}
     if "threshold" in given:
-        settings["percentile"] = None
-    return settings
+        given["percentile"] = None
+    return PROFILES[profile] | given
 
 
 def segment(
@@ -185,10 +180,11 @@ def segment(
     than it can read, as in the published run.
     """
     s = _settings(profile, settings)
-    documents = _documents(documents)
-    sentences = [sentence_spans(d.text, "chunks", s["min_chars"]) for d in documents]
+    sentences = []
     windows = []
-    for document, spans in zip(documents, sentences, strict=True):
+    for document in _documents(documents):
+        spans = sentence_spans(document.text, "chunks", s["min_chars"])
+        sentences.append(spans)
         windows.append(_windows(document.text, spans, profile, s["window"], s["stride"]))
     distinct = dict.fromkeys(w for texts in windows if len({*texts}) > 1 for w in texts)
     vectors = _unit_vectors(list(distinct), embedder)
@@ -226,12 +222,20 @@ def _windows(
 ) -> list[str]:
     """Return the texts of a document's windows of sentences."""
     n = len(sentences)
-    spans = []
+    before = 0
+    after = window
+    last = max(1, n - window + stride)
+    if not n:
+        return []
     if profile == "as_run":
-        spans = [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
-    elif n:
-        spans = [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride), stride)]
-    return [text[sentences[a][0] : sentences[b - 1][1]] for a, b in spans]
+        before = window
+        after = window + 1
+        last = n
+    windows = []
+    for i in range(0, last, stride):
+        final = min(n, i + after) - 1
+        windows.append(text[sentences[max(0, i - before)][0] : sentences[final][1]])
+    return windows
 
 
 def _unit_vectors(texts: list[str], embedder: Any) -> dict[str, np.ndarray]:
@@ -302,19 +306,19 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int) -> list[Span]:
     base = sentences[0][0]
     text = text[base : sentences[-1][1]]
     bounds = _bounds(text)
-    last = len(bounds) - 1
-    firsts = np.searchsorted(bounds[:-1], [start - base for start, _ in sentences]).tolist()
+    ends = np.searchsorted(bounds[:-1], [start - base for start, _ in sentences[1:]])
     spans = []
-    start = 0
-    for begin, end in itertools.pairwise([*firsts, last]):
+    start = begin = 0
+    for end in (*ends.tolist(), len(bounds) - 1):
         if end - start > limit and begin > start:
             spans.append((start, begin))
             start = begin
         while end - start > limit:
-            stop = _word_boundary(text, bounds, start, start + limit) or start + limit
+            stop = _boundary(text, bounds, start, start + limit) or start + limit
             spans.append((start, stop))
             start = stop
-    spans.append((start, last))
+        begin = end
+    spans.append((start, begin))
     return [(base + bounds[a], base + bounds[b]) for a, b in spans if a < b]
 
 
@@ -340,12 +344,9 @@ def sentence_chunks(
             inside = text[start:end]
             start += len(inside) - len(inside.lstrip())
             end -= len(inside) - len(inside.rstrip())
-            begin = spans[-1][0] if spans else start
-            first, after = np.searchsorted(starts, (begin, end))
-            if spans and after - first <= size:
-                spans[-1] = (begin, end)
-            else:
-                spans.append((start, end))
+            if spans and np.diff(np.searchsorted(starts, (spans[-1][0], end)))[0] <= size:
+                start, _ = spans.pop()
+            spans.append((start, end))
         chunks += _chunks(document, spans)
     return chunks
 

@@ -59,7 +59,7 @@ _HELP = {
     "to": "folder or file to write; an earlier export is replaced",
     "types": 'such as "single fact" unanswerable (default: all)',
 }
-_CHOICES = {"paper": [*SERIES], "set_name": ["hotpotqa", "minilm"]}
+_CHOICES = {"paper": [*SERIES], "set_name": ["hotpotqa"]}
 
 
 def _command(name: str) -> Callable[[Callable], Callable]:
@@ -462,10 +462,8 @@ def _become(command: list[str]) -> int | None:
 
 @_command("data fetch")
 def _data_fetch(set_name: str) -> None:
-    """Download a data set or the weights (needs internet)."""
-    from ragbench.text.tokens import fetch_minilm
-
-    print(fetch_minilm() if set_name == "minilm" else rb.data.fetch_hotpotqa())
+    """Download a data set (needs internet)."""
+    print(rb.data.fetch_hotpotqa())
 
 
 @_command("data draft")

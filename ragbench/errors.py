@@ -76,12 +76,9 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     if str(name).isdigit():
         guess = "a decimal comma? write a point, such as 0.2; or "
     own = ", or name the file of your own: code: mine.py" if kind in _CODED else ""
-    some = names if len(names) <= _MAX_NAMES else close or names[:5]
-    expected = (
-        "one of "
-        + ", ".join(some)
-        + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
-    )
+    expected = f"one of {', '.join(names)}"
+    if len(names) > _MAX_NAMES:
+        expected = f"one of {', '.join(close or names[:5])} ... ({len(names):,} in all)"
     do = f"{guess}choose one of the names above{own}"
     return ConfigError(f"unknown {kind} {name!r}", expected, do)
 

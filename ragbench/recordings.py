@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.chunking import semantic_chunks
-from ragbench.data import load_dataset, load_minihop, load_minihop_probes
+from ragbench.data import load_dataset, load_minihop
 from ragbench.data.relevance import document_clusters
 from ragbench.errors import DataError, check_known
 from ragbench.experiment import Experiment
@@ -186,7 +186,7 @@ GRIDS = {
     "evidence": _RecordedGrid(100, partial(_of_evidence, conditions=EVIDENCE), _two_hops),
     "distracted": _RecordedGrid(100, partial(_of_evidence, conditions=DISTRACTED), _two_hops),
     "probes": _RecordedGrid(
-        80, partial(_BM25, N=(0, 300)), lambda: in_order(load_minihop_probes())
+        80, partial(_BM25, N=(0, 300)), lambda: in_order(load_minihop(probes=True))
     ),
     "mlq": _RecordedGrid(60, partial(_MLQ, N=(300, 1000))),
     "decompositions": _RecordedGrid(180, partial(_MLQ, N=thesis.CUTOFFS), decomposes=True),

@@ -201,15 +201,12 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
         raise ConfigError(got, "one question per id", "pass each question once")
     if not all(hasattr(answer, "question_id") for answer in answers):
         check_records(answers, Answer, "answers")
+    asked = []
     for place, answer in enumerate(answers):
-        if answer.question_id not in known:
-            got = (
-                f"answer {place} belongs to question {answer.question_id!r}, which is not "
-                f"among the {len(known)}"
-            )
-            raise DataError(
-                got,
-                "answers to the questions given",
-                "pass all questions, or only the answers to these",
-            )
-    return [known[answer.question_id] for answer in answers]
+        name = answer.question_id
+        if name not in known:
+            got = f"answer {place} belongs to question {name!r}, not among the {len(known)}"
+            do = "pass all questions, or only the answers to these"
+            raise DataError(got, "answers to the questions given", do)
+        asked.append(known[name])
+    return asked

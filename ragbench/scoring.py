@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.answers import read_answers
-from ragbench.data.ragchecker import CHECKS, RagResult, RagResults, RetrievedText, to_ragchecker
+from ragbench.data.ragchecker import CHECKS, RagResult, RetrievedText
 from ragbench.data.tables import is_missing
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment.rows import answers_of, load_rows
@@ -165,7 +165,7 @@ def _plain(cell: Any) -> Any:
         return ast.literal_eval(cell)
     if isinstance(cell, RagResult):
         unread = {CHECKS[name]: getattr(cell, name) for name in cell.missing()}
-        return _plain({**to_ragchecker(RagResults((cell,)))["results"][0], **unread})
+        return _plain({**cell.to_dict(), **unread})
     if isinstance(cell, Mapping):
         return {key: _plain(value) for key, value in cell.items()}
     if isinstance(cell, list | tuple | np.ndarray):

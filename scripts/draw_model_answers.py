@@ -31,8 +31,8 @@ import numpy as np
 import pandas as pd
 
 from ragbench import recordings
-from ragbench.data import load_minihop, load_minihop_probes
-from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
+from ragbench.data import load_minihop
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.data.relevance import document_clusters
 from ragbench.experiment.rows import answers_of
 from ragbench.text.sentences import split_sentences
@@ -117,7 +117,7 @@ def shuffled(
 def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what a grader sees of each item, and nothing else."""
     questions = {
-        q.id: q for data in (load_minihop(), load_minihop_probes()) for q in data.questions
+        q.id: q for data in (load_minihop(), load_minihop(probes=True)) for q in data.questions
     }
     return [
         {
@@ -218,7 +218,7 @@ def write_claims(folder: Path, name: str) -> None:
     sheets = claim_sheets(results, seed)
     write_lines(folder / "items.jsonl", sheets)
     write_lines(folder / "second_pass.jsonl", second_sheets(sheets, seed))
-    write_ragchecker(RagResults(tuple(results)), folder / "key.json")
+    RagResults(tuple(results)).write(folder / "key.json")
     about = recordings.manifest(recording)
     counted = f"{len(sheets)} questions, {len(results)} answers"
     print(f"Frame closed: {about['model']}, replies {about['file']['sha256']}, {counted}.")

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.experiment import load_rows
 from ragbench.papers.ragchecker import clapnq_grid
 
@@ -262,7 +262,7 @@ def main() -> None:
         key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
         file = LABELS / f"{name.replace('labels', 'claims')}.json"
         results = collect(seen, key, labels)
-        write_ragchecker(results, file)
+        results.write(file)
         print(f"{file}: {len(results.results)} results")
 
 

@@ -78,7 +78,7 @@ def main(name, cassette, *parts):
     """Ask about every pair of every dimension and write the tables."""
     model = chat_model(name, num_ctx=8192)
     wikieval = data.load_wikieval()
-    pairs = {dimension: wikieval.pairs(dimension) for dimension in DIMENSIONS}
+    pairs = {dimension: data.wikieval_pairs(wikieval, dimension) for dimension in DIMENSIONS}
     with Cassette(cassette) as replies:
         for part in parts or PARTS:
             PARTS[part](model, pairs, replies)

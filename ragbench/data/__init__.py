@@ -16,17 +16,16 @@ from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.mtrag import load_mtrag
 from ragbench.data.nuggets import read_nuggets
-from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker, write_ragchecker
-from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
+from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker
+from ragbench.data.relevance import load_beir, write_trec_run
 from ragbench.data.user import (
     Problem,
     load_documents,
     load_minihop,
-    load_minihop_probes,
     load_questions,
     validate,
 )
-from ragbench.data.wikieval import load_wikieval
+from ragbench.data.wikieval import load_wikieval, wikieval_pairs
 from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
@@ -63,7 +62,7 @@ def load_dataset(
     names = list(table) if name == "auto" else [name]
     for each in names:
         if each not in table:
-            raise unknown_data(name, ["auto", *table])
+            raise _unknown(name, ["auto", *table])
         try:
             data = table[each](**options)
             break
@@ -82,8 +81,7 @@ def load_dataset(
     return replace(data, questions=tuple(questions))
 
 
-def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
-    """Build the error for a name that is no data set's; for a file it says how files are loaded."""
+def _unknown(name: str, known: Iterable[str]) -> ConfigError:
     error = unknown("data set", name, known)
     if Path(name).suffix:
         do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"

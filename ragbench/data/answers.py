@@ -8,7 +8,6 @@ nothing is loaded by halves.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -17,25 +16,24 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator
 
-from ragbench.data.files import as_record, each_record
-from ragbench.data.tables import Table, as_table, filled_rows, in_our_names, is_missing, read_list
+from ragbench.data.files import OfWords, as_record
+from ragbench.data.tables import Table, as_table, is_missing, read_list
 from ragbench.errors import DataError
 from ragbench.records import as_id
 
-# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then FlashRAG, PyTerrier-RAG,
-# RAGBench, MTRAG.
+# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker, FlashRAG, PyTerrier-RAG.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "question_id": ("query_id", "id", "_id", "qid", "task_id"),
-    "system": ("generation_model_name", "model_id"),
+    "question_id": ("query_id", "id", "_id", "qid"),
+    "system": (),
     "question": ("user_input", "query", "input"),
-    "answer": ("response", "actual_output", "pred", "qanswer", "predictions", "model_response"),
+    "answer": ("response", "actual_output", "pred", "qanswer"),
     "reference": (
         *("ground_truth", "ground_truths", "gt_answer", "expected_output"),
-        *("golden_answers", "gold_answer", "targets"),
+        *("golden_answers", "gold_answer"),
     ),
     "chunks": (
         *("retrieved_contexts", "contexts", "retrieval_context", "retrieved_context"),
-        *("retrieval_result", "documents"),
+        "retrieval_result",
     ),
     "references": ("reference_contexts", "facts"),
     "keypoints": (),
@@ -48,6 +46,14 @@ _OF_DEEPEVAL = {"actual_output", "retrieval_context"}
 _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context",)}
 
 
+def _inner(item: Any) -> Any:
+    """Return the text of a passage that is a mapping: in RAGChecker "text", in FlashRAG
+    "contents".
+    """
+    texts = [item.get("text"), item.get("contents")] if isinstance(item, Mapping) else []
+    return next((text for text in texts if isinstance(text, str)), item)
+
+
 def _one_text(value: Any) -> Any:
     """Return a list of one text as that text, and a number as one."""
     if isinstance(value, list) and len(value) == 1:
@@ -55,24 +61,12 @@ def _one_text(value: Any) -> Any:
     return as_id(value) if isinstance(value, bool | int | float) else value
 
 
-def _inner(item: Any) -> Any:
-    """Return the text of a passage or turn that is a mapping: "text", in FlashRAG "contents"."""
-    texts = [item.get("text"), item.get("contents")] if isinstance(item, Mapping) else []
-    return next((text for text in texts if isinstance(text, str)), item)
-
-
-def _last_turn(value: Any) -> Any:
-    """Return a conversation's last turn; MTRAG keeps them as {"speaker", "text"}."""
-    turns = isinstance(value, list) and value and isinstance(value[-1], Mapping)
-    return _inner(value[-1]) if turns else value
-
-
 def _no_empty_text(value: Any) -> Any:
     return None if value == "" else value
 
 
 def _texts(value: Any) -> Any:
-    """Return a list without its empty places; RAGChecker's texts are {"doc_id", "text"}."""
+    """Return a list without its empty places."""
     listed = read_list(value)
     if not isinstance(listed, list):
         return value
@@ -91,9 +85,9 @@ class _Row(BaseModel):
     """What the columns hold that are read here."""
 
     system: _Text = None
-    question: Annotated[_Text, BeforeValidator(_last_turn)] = None
+    question: _Text = None
     answer: _MaybeEmpty = None
-    reference: Annotated[list[str] | _Text, BeforeValidator(_one_text)] = None
+    reference: Annotated[list[str] | _Text, OfWords, BeforeValidator(_one_text)] = None
     chunks: _Texts = None
     references: _Texts = None
     keypoints: _Texts = None
@@ -110,9 +104,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
 
     Parameters
     ----------
-    source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json,
-        .parquet; all but the last also .gz); RAGChecker's JSON; anything with ``to_pandas()``, such
-        as a Hugging Face ``Dataset``.
+    source : a data frame; a list of dicts, or of objects with fields; a path (.csv, .tsv, .jsonl,
+        .json, .parquet; all but the last also .gz); RAGChecker's JSON; anything with
+        ``to_pandas()``, such as a Hugging Face ``Dataset``.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before
         what is recognised.
 
@@ -129,58 +123,46 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     texts = ("answer", "context")
-    frame = in_our_names(table, aliases, columns or {}, "columns", _LISTS, texts)
+    table = table.in_our_names(aliases, columns or {}, "columns", _LISTS, texts)
+    frame = table.frame
     repairs: Counter[str] = Counter()
 
-    def read(row: dict[str, Any], where: str) -> _Row:
+    def read(row: dict, where: str) -> _Row:
         record = as_record(_Row, row, where)
-        warn_of_no_word(record.reference, where)
         for name in record.model_fields_set:
             repairs[name] += getattr(record, name) not in (None, row[name])
         return record
 
-    rows = zip(table.places, filled_rows(frame), strict=True)
-    records = each_record(table.name, rows, read)
+    records = table.records(read, None)
     for name in frame.columns.intersection(list(_Row.model_fields)):
         cells = [getattr(record, name) for record in records]
         frame[name] = pd.Series(cells, frame.index, dtype=object)
-    _identify(frame, table)
-    listed = [
-        f"cells of {name!r} put right: {count}" for name, count in sorted(repairs.items()) if count
-    ]
+    _identify(table)
+    counts = sorted((+repairs).items())
+    listed = [f"cells of {name!r} put right: {count}" for name, count in counts]
     frame.attrs = {"repairs": listed}
     if listed:
         warnings.warn(f"{table.name}: {'; '.join(listed)}", stacklevel=3)
     return frame
 
 
-def warn_of_no_word(answer: Any, place: str) -> None:
-    """Warn of a true answer without a letter or digit, to which no answer has a word in common."""
-    if isinstance(answer, str) and not re.search(r"[^\W_]", answer):
-        warnings.warn(
-            f"{place}: the true answer {answer!r} holds no word; write it in words, or leave the "
-            "row out",
-            stacklevel=4,
-        )
-
-
 def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
     """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
-    nested = "output" in frame and all(isinstance(cell, Mapping) for cell in frame["output"])
-    if not nested:
+    if "output" not in frame or not all(isinstance(cell, Mapping) for cell in frame["output"]):
         return frame
     made = pd.DataFrame(frame["output"].tolist(), index=frame.index, dtype=object)
     frame = frame.drop(columns="output")
     return frame.join(made[made.columns.difference(frame.columns)])
 
 
-def _identify(frame: pd.DataFrame, table: Table) -> None:
+def _identify(table: Table) -> None:
     """Refuse an id that is used twice; number the questions where there is none."""
+    frame = table.frame
     if "question_id" not in frame:
-        texts = frame.get("question", pd.Series(range(len(frame))))
+        texts = frame.get("question", frame.index)
         frame["question_id"] = [f"q{number + 1}" for number in pd.factorize(texts)[0]]
         return
-    keys = frame[[name for name in ("question_id", "system") if name in frame]]
+    keys = frame[frame.columns.intersection(["question_id", "system"])]
     # 1 and "1" are one id
     wrong = keys.isna().any(axis=1) | keys.map(as_id).duplicated()
     if wrong.any():

@@ -36,23 +36,24 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
     file = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)
     documents = Paragraphs()
-
-    def question(row: dict, where: str) -> Question:
-        gold = [
-            documents.add(page["title"].strip(), page["text"].strip()) for page in row["passages"]
-        ]
-        written = [output for output in row["output"] if output["answer"].strip()]
-        answers = tuple(output["answer"].strip() for output in written)
-        selected = ()
-        if written:
-            selected = tuple(text.strip() for text in written[0]["selected_sentences"])
-        meta = {"doc_ids": tuple(page.id for page in gold), "answers": answers}
-        answer = answers[0] if answers else ""
-        return Question(row["id"], row["input"].strip(), answer, selected, meta=meta)
-
-    every = each_record(file, read_jsonl(file), question, lambda question: question.id)
+    every = each_record(file, read_jsonl(file), lambda row, where: _question(row, documents))
     questions = tuple(question for question in every if question.answer)
     unanswered = (question for question in every if not question.answer)
     excluded = tuple((question.id, "no annotator wrote an answer") for question in unanswered)
     meta = {"file": file.name, "setting": "gold passages only"}
     return Dataset("clapnq", questions, documents.documents, excluded, meta)
+
+
+def _question(row: dict, documents: Paragraphs) -> Question:
+    pages = row["passages"]
+    gold = [documents.add(page["title"].strip(), page["text"].strip()).id for page in pages]
+    written = [output for output in row["output"] if output["answer"].strip()]
+    answers = tuple(output["answer"].strip() for output in written)
+    selected = written[0]["selected_sentences"] if written else ()
+    return Question(
+        row["id"],
+        row["input"].strip(),
+        answers[0] if answers else "",
+        tuple(text.strip() for text in selected),
+        meta={"doc_ids": tuple(gold), "answers": answers},
+    )

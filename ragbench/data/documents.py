@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import raise_all, read_text
+from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
@@ -43,12 +44,7 @@ _LEFT_OUT = ("del", "moveFrom", "Fallback")
 _NEXT_CELL = "\x1f"
 
 
-def is_document(path: Path) -> bool:
-    """Tell whether a file is read by `read_documents`, by its ending."""
-    return path.suffix.lower() in _READERS
-
-
-def read_documents(path: Path) -> Iterator[Document]:
+def read_documents(path: Path) -> list[Document]:
     """Read a file, or a folder's files, in subfolders too, without the hidden ones.
 
     A PDF is one document per page ("report, page 3"). A page without text (a scan, mostly) is kept,
@@ -59,49 +55,45 @@ def read_documents(path: Path) -> Iterator[Document]:
     or too large, EmptyFileError for one without text.
     """
     if not path.is_dir():
-        yield from _read_document(path, path.name)
-        return
-    files = _document_files(path)
-    bad: list[DataError] = []
-    empty: list[DataError] = []
-    for file in files:
+        return _read_document(path, path.name)
+    empty: list[str] = []
+
+    def read(name: str, where: str) -> list[Document]:
         try:
-            yield from _read_document(file, str(file.relative_to(path)))
+            return _read_document(path / name, name)
         except EmptyFileError as error:
-            empty.append(error)
-        except DataError as error:
-            bad.append(error)
-    if len(empty) == len(files):
-        bad = empty
-    raise_all(bad, path, len(files), "files")
+            empty.append(error.got)
+            return []
+
+    names = _document_files(path)
+    read_files = each_record(path, zip(names, names, strict=True), read, None)
+    left = f"{len(empty)} of {len(names)} files left out, without text: {_first(empty)}"
+    if len(empty) == len(names):
+        raise DataError(f"{path}: {left}", "at least one with text", "run scans through OCR first")
     if empty:
-        named = _first([error.got for error in empty])
-        _warn(f"{len(empty)} of {len(files)} files left out, without text: {named}")
+        _warn(left)
+    return [document for documents in read_files for document in documents]
 
 
-def _document_files(folder: Path) -> list[Path]:
+def _document_files(folder: Path) -> list[str]:
     """List the documents of a folder; a warning names what else it holds."""
     files = []
-    skipped: dict[str, list[str]] = {}
+    skipped = defaultdict(list)
+    root = folder.resolve()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if any(part.startswith(".") for part in name.parts) or not path.is_file():
+        if any(part.startswith((".", "~$")) for part in name.parts) or not path.is_file():
             continue
         kind = path.suffix.lower() or "without an ending"
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not path.resolve().is_relative_to(root):
             kind = "links out of the folder"
-        elif path.name.startswith("~$"):
-            kind = "lock files of Word"
-        elif is_document(path):
-            files.append(path)
-            continue
-        skipped.setdefault(kind, []).append(str(name))
+        held = files if kind in READERS else skipped[kind]
+        held.append(str(name))
     listed = "; ".join(f"{len(names)} {kind} ({_first(names)})" for kind, names in skipped.items())
     if not files:
-        got = f"the folder {folder.absolute()} holds no {', '.join(_READERS)}"
+        got = f"the folder {folder.absolute()} holds no {', '.join(READERS)}"
         do = "check the path; turn other formats into text first, for instance with pandoc"
-        held = f"it holds {listed}" if listed else "it is empty"
-        raise DataError(f"{got} ({held})", "one text file per document", do)
+        raise DataError(f"{got}: {listed or 'it is empty'}", "one text file per document", do)
     if listed:
         _warn(f"{folder}: {len(files)} files are read; skipped: {listed}")
     return files
@@ -112,14 +104,14 @@ def _warn(message: str) -> None:
 
 
 def _first(names: list[str]) -> str:
-    return ", ".join(names[:5] + ["..."] * (len(names) > 5))
+    return ", ".join([*names[:5], "..."] if len(names) > 5 else names)
 
 
 def _read_document(path: Path, name: str) -> list[Document]:
     """Read one file; ``name`` is that of the file in ids."""
     ending = path.suffix.lower()
     try:
-        texts = _READERS[ending](path)
+        texts = READERS[ending](path)
     except DataError:
         raise
     except ImportError as error:
@@ -302,7 +294,7 @@ def _is_unseen(element: Any) -> bool:
 
 
 # Ending -> how its texts are read: a PDF has one a page.
-_READERS: dict[str, Callable[[Path], list[str]]] = {
+READERS = {
     **dict.fromkeys((".txt", ".md", ".rst"), _plain_text),
     ".pdf": _pdf_pages,
     ".docx": _docx_text,

@@ -9,7 +9,6 @@ here. The seven question types go by one name in both languages, the paper's (Ta
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.errors import DataError, check_known
@@ -63,10 +62,9 @@ def load_dragonball(
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
     file = _questions_file(path)
-    documents = each_record(
-        file.parent / _DOCUMENTS, read_jsonl(file.parent / _DOCUMENTS), _document, lambda d: d.id
-    )
-    questions = each_record(file, read_jsonl(file), _question, lambda question: question.id)
+    texts = file.parent / _DOCUMENTS
+    documents = each_record(texts, read_jsonl(texts), _document)
+    questions = each_record(file, read_jsonl(file), _question)
     ids = {document.id for document in documents}
     for question in questions:
         if absent := set(question.meta["doc_ids"]) - ids:
@@ -130,7 +128,7 @@ def load_dragonball_answers(
     return tuple(question for question, _ in pairs), tuple(answer for _, answer in pairs)
 
 
-def _place(row: dict) -> dict[str, Any]:
+def _place(row: dict) -> dict:
     return {"domain": _DOMAIN[row["domain"]], "language": row["language"]}
 
 

@@ -7,13 +7,22 @@ import functools
 import gzip
 import io
 import json
+import operator
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_core import PydanticCustomError
 
 from ragbench.errors import DataError, EmptyFileError, NotHereError
@@ -42,11 +51,24 @@ class FileRecord(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-def closest(folder: Path, name: str, count: int = 6) -> list[str]:
-    """List the first ``count`` visible names in a folder, those most like ``name`` first."""
-    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    similar = difflib.get_close_matches(name, names)
-    return list(dict.fromkeys([*similar, *names]))[:count]
+def _of_words(text: Any, info: ValidationInfo) -> Any:
+    """Warn of a true answer without a letter or digit, to which no answer has a word in common."""
+    if isinstance(text, str) and not re.search(r"[^\W_]", text):
+        warnings.warn(
+            f"{info.context}: the true answer {text!r} holds no word; write it in words, or leave "
+            "the row out",
+            stacklevel=5,
+        )
+    return text
+
+
+OfWords = AfterValidator(_of_words)
+
+
+def _closest(folder: Path, name: str) -> list[str]:
+    """List the visible names in a folder that are most like ``name``."""
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    return difflib.get_close_matches(name, sorted(names), n=6, cutoff=0)
 
 
 def read_text(path: str | Path) -> str:
@@ -63,7 +85,7 @@ def read_text(path: str | Path) -> str:
     except FileNotFoundError:
         got = f"there is no file {path}"
         if path.parent.is_dir():
-            got += f"; the folder holds {', '.join(closest(path.parent, path.name))}"
+            got += f"; the folder holds {', '.join(_closest(path.parent, path.name))}"
         raise DataError(got, "an existing file", "check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         got = f"{path} cannot be read: {error}"
@@ -128,7 +150,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
         yield f"line {number}", row
 
 
-def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
+def as_record(shape: type[Record], row: Any, where: str, add: str = "add it") -> Record:
     """Make a record of a JSON value; a DataError names the first field that does not fit, in
     pydantic's words.
 
@@ -139,7 +161,7 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
     add : what to do about a missing ``{field}``.
     """
     try:
-        return _adapter(shape).validate_python(row)
+        return _adapter(shape).validate_python(row, context=where)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
     field = ".".join(map(str, fault["loc"])) or "the record"
@@ -156,22 +178,11 @@ def _adapter(shape: Any) -> TypeAdapter:
     return TypeAdapter(shape)
 
 
-def read_records(
-    path: str | Path,
-    shape: type[Record],
-    once: Callable[[Record], Any] = lambda record: None,
-) -> list[Record]:
-    """Read a file of JSON lines, each `as_record` of a shape; ``once`` as of `each_record`."""
-    return each_record(
-        path, read_jsonl(path), lambda row, where: as_record(shape, row, where), once
-    )
-
-
 def each_record(
     path: str | Path,
     rows: Iterable[tuple[str, Any]],
-    make: Callable[[Any, str], Record],
-    once: Callable[[Record], Any] = lambda record: None,
+    make: type[Record] | Callable[[Any, str], Record],
+    once: Callable[[Record], Any] | None = operator.attrgetter("id"),
 ) -> list[Record]:
     """Make a record of every row; the bad ones are reported together, and nothing is loaded by
     halves.
@@ -179,10 +190,12 @@ def each_record(
     Parameters
     ----------
     rows : (place, row).
-    make : row and where -> record; DataError, or what a row of another shape raises, such as
-        KeyError, for a bad one.
-    once : what may occur only once of a record, such as its id; None for nothing.
+    make : row and where -> record, or the shape of `as_record`; DataError, or what a row of another
+        shape raises, such as KeyError, for a bad one.
+    once : what may occur only once of a record, None in a record that has it not; None for nothing.
     """
+    if isinstance(make, type):
+        make = functools.partial(as_record, make)
     records = []
     errors = []
     first: dict[Any, str] = {}
@@ -192,7 +205,7 @@ def each_record(
         where = f"{path}, {place}"
         try:
             record = make(row, where)
-            key = once(record)
+            key = once(record) if once else None
             if key is not None and first.setdefault(key, place) != place:
                 got = f"{where}: {key!r} was there before ({first[key]})"
                 raise DataError(got, "each one once", "rename or remove one of the two")
@@ -202,20 +215,18 @@ def each_record(
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"{where} has another shape: {type(error).__name__} {error}"
             errors.append(DataError(got, "the published file", "download it again"))
-    raise_all(errors, path, total)
+    if len(errors) > 1:
+        raise _together(errors, f"{path}: {len(errors)} of {total} are bad")
+    if errors:
+        raise errors[0]
     return records
 
 
-def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str = "records") -> None:
-    """Raise one error that lists bad records; nothing when there is none."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        listed = [error.got for error in errors[:_LISTED]]
-        if len(errors) > _LISTED:
-            listed.append(f"and {len(errors) - _LISTED} more")
-        head = f"{path}: {len(errors)} of {total} {noun} are bad"
-        raise DataError("\n    ".join([head, *listed]), errors[0].expected, errors[0].do)
+def _together(errors: list[DataError], head: str) -> DataError:
+    listed = [error.got for error in errors[:_LISTED]]
+    if len(errors) > _LISTED:
+        listed.append(f"and {len(errors) - _LISTED} more")
+    return DataError("\n    ".join([head, *listed]), errors[0].expected, errors[0].do)
 
 
 def shared_file(path: str | Path | None, *parts: str, name: str, do: str) -> Path:

@@ -68,39 +68,43 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     is_official = hashlib.sha256(read_text(file).encode()).hexdigest() == OFFICIAL_SHA256
     listed = as_record(Annotated[list[Any], Field(min_length=1)], read_json(file), str(file))
     rows: Iterable[tuple[str, Any]] = [(f"record {n}", row) for n, row in enumerate(listed, 1)]
+    setting = "official" if is_official else file.name
     if path is None and is_official:
         rows = _of_subset(rows)
-    paragraphs = Paragraphs()
-    excluded: list[tuple[str, str]] = []
-
-    def question(row: dict, where: str) -> Question | None:
-        asked = as_record(_Asked, row, where)
-        try:
-            return _question(asked, paragraphs, where)
-        except DataError as error:
-            if not is_official:
-                raise
-            excluded.append((asked.id, error.got))
-            return None
-
-    records = each_record(file, itertools.islice(rows, limit), question, lambda q: q and q.id)
-    questions = tuple(record for record in records if record is not None)
-    setting = "official" if is_official else file.name
     if path is None or file.name == _SUBSET[-1]:
         setting = "subset"
+    read = _Reader(is_official)
+    records = each_record(file, itertools.islice(rows, limit), read.question, lambda q: q and q.id)
+    questions = tuple(filter(None, records))
     meta = {"file": file.name, "setting": setting}
-    return Dataset("hotpotqa", questions, paragraphs.documents, tuple(excluded), meta)
+    return Dataset("hotpotqa", questions, read.paragraphs.documents, tuple(read.excluded), meta)
 
 
-def _question(asked: _Asked, paragraphs: Paragraphs, where: str) -> Question:
-    pages = {
-        title: paragraphs.add(title, "".join(sentences), sentences)
-        for title, sentences in asked.context
-    }
-    references, meta = supporting_sentences(asked.supporting_facts, pages, f"{where} ({asked.id})")
-    return Question(
-        asked.id, asked.question, asked.answer, references, asked.type, asked.level, meta
-    )
+class _Reader:
+    """Questions from rows; of the official file, those with a fact that points nowhere are left
+    out.
+    """
+
+    def __init__(self, is_official: bool) -> None:
+        self._is_official = is_official
+        self.paragraphs = Paragraphs()
+        self.excluded: list[tuple[str, str]] = []
+
+    def question(self, row: dict, where: str) -> Question | None:
+        asked = as_record(_Asked, row, where)
+        pages = {}
+        for title, sentences in asked.context:
+            pages[title] = self.paragraphs.add(title, "".join(sentences), sentences)
+        try:
+            place = f"{where} ({asked.id})"
+            references, meta = supporting_sentences(asked.supporting_facts, pages, place)
+        except DataError as error:
+            if not self._is_official:
+                raise
+            self.excluded.append((asked.id, error.got))
+            return None
+        kind = (asked.type, asked.level)
+        return Question(asked.id, asked.question, asked.answer, references, *kind, meta)
 
 
 def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
@@ -161,10 +165,11 @@ def supporting_sentences(
 
     DataError for a fact that points nowhere.
     """
+    texts = []
     for title, index in facts:
-        count = len(pages[title].sentences) if title in pages else 0
-        if not 0 <= index < count:
-            fault = f"that document has {count} sentences"
+        sentences = pages[title].sentences if title in pages else ()
+        if not 0 <= index < len(sentences):
+            fault = f"that document has {len(sentences)} sentences"
             if title not in pages:
                 fault = f"{title!r} is no document's title"
             raise DataError(
@@ -172,20 +177,19 @@ def supporting_sentences(
                 "the title of a document and the index of one of its sentences, counted from 0",
                 "correct it; or pass documents with a list of 'sentences' as second argument",
             )
+        texts.append(sentences[index].strip())
     doc_ids = tuple(dict.fromkeys(pages[title].id for title, _ in facts))
-    texts = tuple(pages[title].sentences[index].strip() for title, index in facts)
-    return texts, {"supporting_facts": facts, "doc_ids": doc_ids}
+    return tuple(texts), {"supporting_facts": facts, "doc_ids": doc_ids}
 
 
-def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
-    """Download the official dev set (distractor setting, 47 MB), by default to the cache, and
-    return its path.
+def fetch_hotpotqa(url: str = _URL) -> Path:
+    """Download the official dev set (distractor setting, 47 MB) to the cache; return its path.
 
     ``url`` may be that of a copy. DataError for a file with another sha256.
     """
     import pooch
 
-    target = Path(folder).expanduser() if folder else cache_dir("hotpotqa")
+    target = cache_dir("hotpotqa")
     download = pooch.HTTPDownloader(progressbar=True, timeout=60)
     sha256 = f"sha256:{OFFICIAL_SHA256}"
     try:

@@ -34,8 +34,9 @@ class PeoplesGrades:
 
     Attributes
     ----------
-    dataset : the questions (last turns), with ``meta["turns"]`` (speaker, text),
-        ``meta["doc_ids"]`` and ``meta["topic"]``, the conversation; and the passages.
+    dataset : the questions (last turns; ``kind`` is their answerability), with ``meta["turns"]``
+        (speaker, text), ``meta["doc_ids"]`` and ``meta["topic"]``, the conversation; and the
+        passages.
     answers : a row per answer, as `ragbench.score` takes them: question_id, system, question,
         reference, chunks, answer; conversation, answerability, and the scores that came with it
         (`RECORDED_SCORES`).
@@ -69,54 +70,51 @@ def load_mtrag() -> PeoplesGrades:
     and naturalness, 1 to 4.
     """
     content = read_json(packaged_data("mtrag", _FILE))
-    tasks = {task["task_id"]: task for task in content["tasks"]}
-    questions = tuple(_question(task) for task in content["tasks"])
-    documents = tuple(
-        Document(page["document_id"], page.get("title", ""), page["text"])
+    questions = {task["task_id"]: _question(task) for task in content["tasks"]}
+    documents = {
+        page["document_id"]: Document(page["document_id"], page.get("title", ""), page["text"])
         for page in content["documents"]
-    )
-    texts = {document.id: document.text for document in documents}
-    asked = {
-        question.id: {
-            "question": question.text,
-            "reference": question.answer,
-            "chunks": [texts[name] for name in question.meta["doc_ids"]],
-        }
-        for question in questions
     }
     answers = []
     grades = []
     for evaluation in content["evaluations"]:
-        name = evaluation["task_id"]
-        key = {"question_id": name, "system": evaluation["model_id"]}
-        answer = key | asked[name]
-        answer |= {
-            "answer": evaluation["model_response"],
-            "conversation": _conversation(name),
-            "answerability": " ".join(tasks[name]["Answerability"]),
-        }
-        for score in RECORDED_SCORES:
-            (recorded,) = evaluation["annotations"][score].values()
-            answer[score] = float(recorded["value"])
-        answers.append(answer)
+        question = questions[evaluation["task_id"]]
+        chunks = [documents[name].text for name in question.meta["doc_ids"]]
+        answers.append(_answer(evaluation, question, chunks))
         for measure in MEASURES:
             for rater, grade in evaluation["annotations"][measure].items():
-                value = int(grade["value"])
-                grades.append(key | {"measure": measure, "rater": rater, "grade": value})
-    data = Dataset("mtrag", questions, documents, meta={"file": _FILE})
-    return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades))
+                key = (question.id, evaluation["model_id"], measure, rater)
+                grades.append((*key, int(grade["value"])))
+    meta = {"file": _FILE}
+    data = Dataset("mtrag", tuple(questions.values()), tuple(documents.values()), meta=meta)
+    columns = ["question_id", "system", "measure", "rater", "grade"]
+    return PeoplesGrades(data, pd.DataFrame(answers), pd.DataFrame(grades, columns=columns))
 
 
-def _conversation(task_id: str) -> str:
-    return task_id.partition("<::>")[0]
+def _answer(evaluation: dict, question: Question, chunks: list[str]) -> dict:
+    answer = {
+        "question_id": question.id,
+        "system": evaluation["model_id"],
+        "question": question.text,
+        "reference": question.answer,
+        "chunks": chunks,
+        "answer": evaluation["model_response"],
+        "conversation": question.meta["topic"],
+        "answerability": question.kind,
+    }
+    for score in RECORDED_SCORES:
+        (recorded,) = evaluation["annotations"][score].values()
+        answer[score] = float(recorded["value"])
+    return answer
 
 
 def _question(task: dict) -> Question:
+    """Return the last turn of a conversation, whose name stands before the task's number."""
+    name = task["task_id"]
     meta = {
         "turns": tuple((turn["speaker"], turn["text"]) for turn in task["input"]),
         "doc_ids": tuple(passage["document_id"] for passage in task["contexts"]),
-        "topic": _conversation(task["task_id"]),
+        "topic": name.partition("<::>")[0],
     }
-    return Question(
-        task["task_id"], task["input"][-1]["text"], task["targets"][0]["text"], meta=meta
-    )
+    texts = (task["input"][-1]["text"], task["targets"][0]["text"])
+    return Question(name, *texts, kind=" ".join(task["Answerability"]), meta=meta)

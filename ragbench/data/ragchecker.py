@@ -126,6 +126,24 @@ class RagResult:
         """
         return tuple(name for name in CHECKS if not _is_read(getattr(self, name)))
 
+    def to_dict(self) -> dict:
+        """Return a result as RAGChecker's JSON object; what has not been done is left out, an
+        undefined metric is null.
+        """
+        row = dict(self.extra)
+        for ours, theirs in _NAMES.items():
+            value = getattr(self, ours)
+            if value is not None and ours not in self.missing():
+                row[theirs] = value
+        texts = []
+        for chunk in self.chunks:
+            text = asdict(chunk)
+            texts.append({name: value for name, value in text.items() if value is not None})
+        row["retrieved_context"] = texts
+        if self.metrics is not None:
+            row["metrics"] = _or_null(self.metrics)
+        return row
+
 
 def _is_read(labels: Any) -> bool:
     """Whether all labels of a list, or of a list of lists, are there."""
@@ -143,6 +161,24 @@ class RagResults:
     results: tuple[RagResult, ...]
     metrics: Mapping[str, Mapping[str, float]] | None = None
 
+    def to_dict(self) -> dict:
+        """Return results as RAGChecker's JSON object, see `RagResult.to_dict`."""
+        data: dict = {"results": [result.to_dict() for result in self.results]}
+        if self.metrics is not None:
+            data["metrics"] = {group: _or_null(part) for group, part in self.metrics.items()}
+        return json.loads(json.dumps(data))  # lists for tuples
+
+    def write(self, path: str | Path) -> Path:
+        """Write the file and return its path; reading it again gives the same results."""
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.to_dict(), indent=2), encoding="utf-8")
+        return path
+
+
+def _or_null(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else value for name, value in numbers.items()}
+
 
 class _File(FileRecord):
     results: list[Any]
@@ -156,21 +192,22 @@ def claim_text(claim: Claim) -> str:
     return claim if isinstance(claim, str) else " ".join(claim)
 
 
-def read_ragchecker(path: str | Path) -> RagResults:
-    """Read RAGChecker's JSON (plain or gzip): checking inputs, outputs, or anything between.
+def read_ragchecker(source: Any, where: str = "the data") -> RagResults:
+    """Read RAGChecker's JSON: checking inputs, outputs, or anything between.
+
+    Parameters
+    ----------
+    source : a path (plain or gzip), or the parsed JSON object.
+    where : begins the error messages about an object.
 
     DataError in RAGChecker's words, also where the numbers of claims, labels and retrieved texts do
     not fit.
     """
-    return from_ragchecker(read_json(path), where=str(path))
-
-
-def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
-    """Build results from parsed RAGChecker JSON; ``where`` begins the error messages. As
-    `read_ragchecker`.
-    """
+    if isinstance(source, str | Path):
+        where = str(source)
+        source = read_json(source)
     add = 'write {"results": [...]}, or check that this is RAGChecker\'s file'
-    whole = as_record(_File, data, where, add=add)
+    whole = as_record(_File, source, where, add)
     rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
     results = each_record(where, rows, _result, lambda result: str(result.id))
     return RagResults(tuple(results), whole.metrics)
@@ -183,8 +220,8 @@ def _result(data: Any, where: str) -> RagResult:
             got = f"{where}: no field 'retrieved_context'"
             raise DataError(got, "a list of texts", "write [] for none")
         extra = {name: value for name, value in data.items() if name not in _NAMES.values()}
-        data = {**data, "retrieved_context": data["retrieved_context"] or (), "extra": extra}
-    row = as_record(RagResult, data, where, add='add it; write "" for an empty text')
+        data = {**data, "extra": extra}
+    row = as_record(RagResult, data, where, 'add it; write "" for an empty text')
     for names in _SIDES:
         _check_sizes(row, names, where)
     return row
@@ -196,55 +233,17 @@ def _check_sizes(row: RagResult, names: Sequence[str], where: str) -> None:
 
     Without a retrieved text there is nothing to hold a row per claim: an empty list is right.
     """
-    done = {_NAMES[name]: getattr(row, name) for name in names}
-    rows = getattr(row, names[-1]) or ()
-    if not row.chunks:
-        del done[_NAMES[names[-1]]]
-    sizes = {name: len(part) for name, part in done.items() if part is not None}
-    if len({*sizes.values()}) > 1 or any(len(labels) != len(row.chunks) for labels in rows):
+    sizes = {}
+    for name in names:
+        part = getattr(row, name)
+        if part is not None and (row.chunks or name != names[-1]):
+            sizes[_NAMES[name]] = len(part)
+    widths = {len(labels) for labels in getattr(row, names[-1]) or ()}
+    if len(set(sizes.values())) > 1 or widths - {len(row.chunks)}:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         got = f"{where}: {listed}, or not {len(row.chunks)} labels in each row"
         expected = "as many claims in each, and a label per retrieved text"
         raise DataError(got, expected, "check that result again; do not pad the labels")
-
-
-def to_ragchecker(results: RagResults) -> dict[str, Any]:
-    """Return results as RAGChecker's JSON object; what has not been done is left out, an undefined
-    metric is null.
-    """
-    data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
-    if results.metrics is not None:
-        data["metrics"] = {group: _or_null(part) for group, part in results.metrics.items()}
-    return json.loads(json.dumps(data))  # lists for tuples
-
-
-def write_ragchecker(results: RagResults, path: str | Path) -> Path:
-    """Write results as RAGChecker's JSON and return the path; reading it again gives the same
-    results.
-    """
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(to_ragchecker(results), indent=2), encoding="utf-8")
-    return path
-
-
-def _row(result: RagResult) -> dict[str, Any]:
-    row = dict(result.extra)
-    for ours, theirs in _NAMES.items():
-        value = getattr(result, ours)
-        if value is not None and ours not in result.missing():
-            row[theirs] = value
-    row["retrieved_context"] = [
-        {name: value for name, value in asdict(chunk).items() if value is not None}
-        for chunk in result.chunks
-    ]
-    if result.metrics is not None:
-        row["metrics"] = _or_null(result.metrics)
-    return row
-
-
-def _or_null(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else value for name, value in numbers.items()}
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
@@ -269,26 +268,24 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     folder = shared_file(
         path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do
     )
-    recorded = {}
-    for row in _pairs(folder, _RECORDED) if any(folder.glob(f"{_RECORDED}*")) else ():
-        for side in (row["model1"], row["model2"]):
-            scores = side.get("ragchecker", {})
-            recorded[row["instance_id"], side["model_name"], side["response"]] = scores
+    recorded = _recorded_scores(folder)
     pairs = []
     people = pd.DataFrame(_pairs(folder, _HUMAN))
     for instance, rows in people.groupby("instance_id", sort=False):
         first = rows.iloc[0]
-        sides = [first["model1"], first["model2"]]
+        models = first["model1"]["model_name"], first["model2"]["model_name"]
+        responses = first["model1"]["response"], first["model2"]["response"]
         pair = {
             "id": str(instance),
             "domain": first["dataset"],
             "query_id": first["query_id"],
             "question": first["query"],
             "reference": first["gt_answer"],
-            "models": tuple(side["model_name"] for side in sides),
-            "responses": tuple(side["response"] for side in sides),
+            "models": models,
+            "responses": responses,
         }
-        scores = [recorded.get((instance, s["model_name"], s["response"]), {}) for s in sides]
+        sides = zip(models, responses, strict=True)
+        scores = [recorded.get((instance, *side), {}) for side in sides]
         for aspect in ASPECTS:
             label = f"{aspect}_label"
             pair[aspect] = rows[label].tolist()
@@ -297,5 +294,16 @@ def load_ragchecker_meta(path: str | Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(pairs)
 
 
-def _pairs(folder: Path, name: str) -> list[dict[str, Any]]:
+def _recorded_scores(folder: Path) -> dict[tuple, dict]:
+    """Return RAGChecker's scores by pair, model and response."""
+    recorded: dict[tuple, dict] = {}
+    if any(folder.glob(f"{_RECORDED}*")):
+        for row in _pairs(folder, _RECORDED):
+            for side in (row["model1"], row["model2"]):
+                key = (row["instance_id"], side["model_name"], side["response"])
+                recorded[key] = side.get("ragchecker", {})
+    return recorded
+
+
+def _pairs(folder: Path, name: str) -> list[dict]:
     return read_json(next(folder.glob(f"{name}*"), folder / name))

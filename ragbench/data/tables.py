@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import io
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +20,19 @@ import pandas as pd
 from pydantic import BaseModel
 
 from ragbench.data import files
-from ragbench.data.files import EXPORT, check_unpacked, read_json, read_jsonl, read_text
-from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
+from ragbench.data.files import (
+    EXPORT,
+    Record,
+    check_unpacked,
+    each_record,
+    read_json,
+    read_jsonl,
+    read_text,
+)
+from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
-CSVS = (".csv", ".tsv")
+_CSVS = (".csv", ".tsv")
 _MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = (
@@ -43,13 +52,79 @@ class Table(NamedTuple):
     frame: pd.DataFrame
     csv: bool = False
 
+    def records(
+        self,
+        make: type[Record] | Callable[[dict, str], Record],
+        once: Callable[[Record], Any] | None = operator.attrgetter("id"),
+    ) -> list[Record]:
+        """Make a record of each row without its empty cells, see `each_record`."""
+        rows = zip(self.places, self._filled_rows(), strict=True)
+        return each_record(self.name, rows, make, once)
+
+    def _filled_rows(self) -> Iterator[dict]:
+        for cells in self.frame.to_dict("records"):
+            values = {name: _plain(cell) for name, cell in cells.items()}
+            yield {name: value for name, value in values.items() if value is not None}
+
+    def in_our_names(
+        self,
+        aliases: Mapping[str, Sequence[str]],
+        columns: Mapping[str, str],
+        option: str,
+        lists: Sequence[str],
+        texts: Sequence[str],
+    ) -> Table:
+        """Return the table with its columns in our names.
+
+        Parameters
+        ----------
+        aliases : our name -> other tools' names. Capitals, blanks and hyphens do not count.
+        columns : our name -> the user's own, which goes before what is recognised. A column that
+            has our name without being meant becomes ``given_NAME``.
+        option : what the user's names are called in messages.
+        lists : our names of the columns in which a cell of a CSV may hold several texts.
+        texts : those whose empty cells in a CSV are texts; other empty ones are None.
+
+        DataError for two columns that mean the same, and for a name that is not there.
+        """
+        there = list(self.frame.columns.map(str))
+        for ours, theirs in columns.items():
+            if theirs not in there:
+                got = f"{self.name}: {option} names the column {theirs!r} for {ours!r}"
+                do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
+                raise DataError(got, f"one of {', '.join(there)}", do)
+        names: dict[str, str] = {}  # ours -> the column
+        for column, ours in zip(there, _our_names(there, aliases, columns), strict=True):
+            if ours in names:
+                got = f"{self.name}: the columns {names[ours]!r} and {column!r} both mean {ours!r}"
+                raise DataError(got, "one of them", f"say which: {option}={{{ours!r}: {column!r}}}")
+            names[ours] = column
+        frame = self.frame.set_axis(list(names), axis=1)
+        if self.csv:
+            for name in frame.columns.drop(list(texts), errors="ignore"):
+                cells = [_csv_cell(cell, name in lists) for cell in frame[name]]
+                frame[name] = pd.Series(cells, dtype=object)
+        return self._replace(frame=frame)
+
+
+def _our_names(
+    there: Iterable[str], aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str]
+) -> Iterator[str]:
+    own = {theirs: ours for ours, theirs in columns.items()}
+    recognised = {ours: ours for ours in aliases}
+    for ours, others in aliases.items():
+        recognised |= dict.fromkeys(others, ours)
+    for column in there:
+        ours = own.get(column) or recognised.get(_simple_name(column), column)
+        yield f"given_{ours}" if ours in columns and column not in own else ours
+
 
 def is_missing(value: Any) -> bool:
     """Tell whether a cell is empty: None, NaN or pandas' NA."""
     return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return a cell as a value of Python: lists for arrays, tuples and sets; None where it is
     empty.
     """
@@ -61,43 +136,40 @@ def plain(value: Any) -> Any:
 
 
 def as_table(source: Any, name: str = "the table") -> Table:
-    """Return the rows of a path, a frame, a list of dicts, a dict of lists, RAGChecker's JSON, or
-    ``to_pandas()``; ``name`` is what messages call them.
+    """Return the rows of a path, a frame, a list of dicts or of objects with fields, RAGChecker's
+    JSON, or ``to_pandas()``; ``name`` is what messages call them.
     """
     if isinstance(source, str | Path):
         return _file(Path(source).expanduser())
     if isinstance(source, Mapping) and "results" in source:
-        source = from_ragchecker(source, name)
+        source = read_ragchecker(source, name)
     if isinstance(source, RagResults):
         source = source.results
     if hasattr(source, "to_pandas"):
         source = source.to_pandas()
     if isinstance(source, pd.DataFrame):
         frame = source.reset_index(drop=True)
-    elif isinstance(source, Mapping):
-        frame = _of_columns(source, name)
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        raise _no_table(source, name)
     else:
-        is_one = _has_fields(source) or not isinstance(source, Iterable)
-        rows = [source] if is_one else source
-        frame = pd.DataFrame([_as_dict(row, name) for row in rows], dtype=object)
+        frame = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
     return Table(name, [f"row {i}" for i in range(len(frame))], frame)
 
 
-def _has_fields(row: Any) -> bool:
-    """Tell whether a row is an object with named fields, as ragas and DeepEval keep theirs."""
-    is_object = isinstance(row, BaseModel) or dataclasses.is_dataclass(row)
-    return is_object and not isinstance(row, type)
-
-
-def _as_dict(row: Any, name: str) -> dict[str, Any]:
-    """Return a row by name: of an object the fields that hold something."""
+def _as_dict(row: Any, name: str) -> dict:
+    """Return a row by name: of an object, as ragas and DeepEval keep theirs, the fields that hold
+    something.
+    """
     if isinstance(row, Mapping):
         return dict(row)
-    if not _has_fields(row):
-        raise _no_table(row, name)
     if isinstance(row, RagResult):
         return _of_result(row)
-    values = dict(row) if isinstance(row, BaseModel) else dataclasses.asdict(row)
+    if isinstance(row, BaseModel):
+        values = dict(row)
+    elif dataclasses.is_dataclass(row) and not isinstance(row, type):
+        values = dataclasses.asdict(row)
+    else:
+        raise _no_table(row, name)
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -107,7 +179,7 @@ def _no_table(source: Any, name: str) -> DataError:
     return DataError(f"{name}: a table as {type(source).__name__}", expected, do)
 
 
-def _of_result(result: RagResult) -> dict[str, Any]:
+def _of_result(result: RagResult) -> dict:
     row = {
         "question_id": result.id,
         "question": result.question,
@@ -120,29 +192,20 @@ def _of_result(result: RagResult) -> dict[str, Any]:
     return row
 
 
-def _of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
-    cells = {column: plain(each) for column, each in columns.items()}  # pandas would join by index
-    try:
-        if any(map(pd.api.types.is_scalar, cells.values())):
-            raise ValueError("a column is one cell; write [row] for one answer")
-        return pd.DataFrame(cells, dtype=object)
-    except ValueError as error:
-        wrong = _no_table(columns, name)
-        raise DataError(f"{wrong.got}: {error}", wrong.expected, wrong.do) from None
-
-
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".json":
         return as_table(read_json(path), str(path))
+    if ending == ".parquet":
+        return as_table(_read_parquet(path), str(path))
     if ending in _READERS:
         rows = list(_READERS[ending](path))
         frame = pd.DataFrame([row for _, row in rows], dtype=object)
-        return Table(str(path), [place for place, _ in rows], frame, ending in CSVS)
+        return Table(str(path), [place for place, _ in rows], frame, ending in _CSVS)
     if not path.exists():
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
-    error = unknown("kind of file", ending or path.name, [*_READERS, ".json"])
+    error = unknown("kind of file", ending or path.name, [*_READERS, ".parquet", ".json"])
     raise ConfigError(error.got, error.expected, EXPORT)
 
 
@@ -157,9 +220,9 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     header = re.split(r"[\r\n]", text, maxsplit=1)[0]
     separator = max(",;\t", key=header.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
-    columns = list(reader.fieldnames or ())
+    columns = reader.fieldnames or ()
     try:
-        if len({*columns}) < len(columns):
+        if len(set(columns)) < len(columns):
             raise csv.Error(f"a column occurs twice: {', '.join(columns)}")
         for row in reader:
             if None in row or None in row.values():
@@ -168,24 +231,27 @@ def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 yield f"line {reader.line_num}", row
     except csv.Error as error:
         got = f"{path}, line {reader.line_num}: {error}"
-        do = (
-            f"put cells that hold {separator!r} or line breaks in double quotes, and write a quote "
-            'as ""'
-        )
+        do = f'put cells that hold {separator!r} or line breaks in double quotes, a quote as ""'
         raise DataError(got, "one cell for each column, quotes closed", do) from None
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ("row 0", record) of a Parquet file, of which the number of cells is bounded first,
-    then the bytes.
-    """
+_READERS = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": read_jsonl,
+}
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file, of which the number of cells is bounded first, then the bytes."""
     try:
-        import pyarrow.parquet as pq
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         do = 'pip install "ragbench-lab[parquet]"'
         raise ConfigError(f"{path} without pyarrow", "that package", do) from None
     try:
-        with pq.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path) as file:
             head = file.metadata
             cells = head.num_rows * max(head.num_columns, 1)
             if cells > _MAX_CELLS:
@@ -193,93 +259,17 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise DataError(got, f"at most {_MAX_CELLS:,} cells", "split it into several files")
             # No cell is longer than the group of rows that holds it.
             groups = [head.row_group(i).total_byte_size for i in range(head.num_row_groups)]
-            longest = max(groups, default=1)
-            frames = []
+            rows = files.MAX_UNPACKED // max(groups, default=1)
+            batches = []
             size = 0
-            for batch in file.iter_batches(max(1, min(1024, files.MAX_UNPACKED // longest))):
+            for batch in file.iter_batches(min(max(rows, 1), 1024)):
                 size += batch.nbytes
                 check_unpacked(path, size)
-                frames.append(batch.to_pandas())
+                batches.append(batch)
+            return pyarrow.Table.from_batches(batches, file.schema_arrow).to_pandas()
     except (OSError, ValueError) as error:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a Parquet file", "check that it was written completely") from None
-    rows = (row for frame in frames for row in frame.to_dict("records"))
-    for number, row in enumerate(rows):
-        yield f"row {number}", row
-
-
-_READERS: dict[str, Callable[[Path], Iterable[tuple[str, dict[str, Any]]]]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".jsonl": read_jsonl,
-    ".parquet": _read_parquet,
-}
-
-
-def in_our_names(
-    table: Table,
-    aliases: Mapping[str, Sequence[str]],
-    columns: Mapping[str, str],
-    option: str,
-    lists: Sequence[str],
-    texts: Sequence[str],
-) -> pd.DataFrame:
-    """Return a table's frame with its columns in our names.
-
-    Parameters
-    ----------
-    aliases : our name -> other tools' names. Capitals, blanks and hyphens do not count. Another
-        name of an id is read where there is no column of our name.
-    columns : our name -> the user's own, which goes before what is recognised. A column that has
-        our name without being meant becomes ``given_NAME``.
-    option : what the user's names are called in messages.
-    lists : our names of the columns in which a cell of a CSV may hold several texts.
-    texts : those whose empty cells in a CSV are texts; other empty ones are None.
-
-    DataError for two columns that mean the same, and for a name that is not there.
-    """
-    frame = table.frame.set_axis(_our_names(table, aliases, columns, option), axis=1)
-    if table.csv:
-        for name in frame.columns.drop(list(texts), errors="ignore"):
-            read = _csv_list if name in lists else _csv_text
-            frame[name] = pd.Series([read(cell) for cell in frame[name]], dtype=object)
-    return frame
-
-
-def filled_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a frame without their empty cells."""
-    rows = []
-    for cells in frame.to_dict("records"):
-        values = {name: plain(cell) for name, cell in cells.items()}
-        rows.append({name: value for name, value in values.items() if value is not None})
-    return rows
-
-
-def _our_names(
-    table: Table, aliases: Mapping[str, Sequence[str]], columns: Mapping[str, str], option: str
-) -> list[str]:
-    there = list(table.frame.columns.map(str))
-    for ours, theirs in columns.items():
-        if theirs not in there:
-            got = f"{table.name}: {option} names the column {theirs!r} for {ours!r}"
-            do = f"correct {option}={{{ours!r}: {theirs!r}}}: our name first, then yours"
-            raise DataError(got, f"one of {', '.join(there)}", do)
-    simple = [_simple_name(column) for column in there]
-    recognised = {ours: ours for ours in aliases}
-    for ours, others in aliases.items():
-        if not (ours.endswith("id") and ours in simple):
-            recognised |= dict.fromkeys(others, ours)
-    own = {theirs: ours for ours, theirs in columns.items()}
-    names: dict[str, str] = {}  # ours -> the column
-    for column in there:
-        ours = own.get(column) or recognised.get(_simple_name(column), column)
-        if ours in columns and column not in own:
-            ours = f"given_{ours}"
-        if ours in names:
-            got = f"{table.name}: the columns {names[ours]!r} and {column!r} both mean {ours!r}"
-            raise DataError(got, "one of them", f"say which: {option}={{{ours!r}: {column!r}}}")
-        names[ours] = column
-    return list(names)
 
 
 def _simple_name(column: str) -> str:
@@ -289,14 +279,10 @@ def _simple_name(column: str) -> str:
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
 
-def _csv_text(text: str) -> str | None:
-    return text or None
-
-
-def _csv_list(text: str) -> Any:
-    if text.lstrip().startswith("["):
+def _csv_cell(text: str, is_list: bool) -> Any:
+    if is_list and text.lstrip().startswith("["):
         return read_list(text)
-    if "||" in text:
+    if is_list and "||" in text:
         return [part.strip() for part in text.split("||") if part.strip()]
     return text or None
 

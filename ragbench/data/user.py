@@ -9,6 +9,7 @@ in ``meta``.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import warnings
@@ -21,15 +22,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, StrictInt
 
-from ragbench.data.answers import warn_of_no_word
-from ragbench.data.documents import is_document, read_documents
-from ragbench.data.files import FileRecord, Filled, as_record, each_record
+from ragbench.data.documents import READERS, read_documents
+from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
-from ragbench.data.tables import CSVS, Table, as_table, filled_rows, in_our_names, read_list
+from ragbench.data.tables import Table, as_table, read_list
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
-from ragbench.text.layout import Form, holders
+from ragbench.text.layout import holders
 from ragbench.text.sentences import split_sentences
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
@@ -63,7 +63,7 @@ _Listed = BeforeValidator(read_list)
 
 class _Asked(FileRecord):
     question: Filled
-    answer: Filled
+    answer: Annotated[Filled, OfWords]
     references: Annotated[tuple[Filled, ...], _Listed] = ()
     supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], _Listed] = ()
 
@@ -92,9 +92,8 @@ def load_questions(
     ----------
     questions : with ``question`` and ``answer``, and optionally ``id``, ``references`` or
         ``supporting_facts``, ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), a
-        data frame, or a list of dicts. A folder stands for the questions file in it, and for its
-        documents. In a cell of a CSV, references are separated by ``||`` or written as a JSON list,
-        ``supporting_facts`` as a JSON list.
+        data frame, or a list of dicts. In a cell of a CSV, references are separated by ``||`` or
+        written as a JSON list, ``supporting_facts`` as a JSON list.
     documents : see `load_documents`; or ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
@@ -102,35 +101,34 @@ def load_questions(
     if limit is not None and limit < 1:
         raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out")
     check_known("name in fields (ours: theirs)", fields or {}, {**_QUESTION, **_DOCUMENT})
-    name = "mine"
     meta = {"setting": "own"}
+    name = file = "mine"
     if isinstance(questions, str | Path):
-        path = Path(questions).expanduser()
-        if path.is_dir():
-            if documents is None and _table_in(path, "documents"):
-                documents = path
-            path = _table_in(path, "questions") or path / "questions.jsonl"
-        name = path.stem
-        meta["file"] = path.name
-        questions = path
+        name = Path(questions).stem
+        file = meta["file"] = Path(questions).name
     listed = () if documents is None else load_documents(documents, fields=fields)
     records = _read_questions(questions, fields or {}, listed)[:limit]
-    _warn_of_no_references(meta.get("file", name), records)
-    drafts = [question for question in records if "drafted_by" in question.meta]
-    accepted = sum(bool(question.meta.get("accepted_by")) for question in drafts)
-    if accepted < len(drafts):
-        what = f"{len(drafts) - accepted} of {len(records)} questions are a model's drafts"
-        meta["drafts"] = f"{what}; accepted by a person: {accepted}"
-        warnings.warn(f"{meta.get('file', name)}: {meta['drafts']}", stacklevel=2)
+    _warn_of_no_references(file, records)
+    if drafts := _unaccepted_drafts(records):
+        meta["drafts"] = drafts
+        warnings.warn(f"{file}: {drafts}", stacklevel=2)
     return Dataset(name, tuple(records), listed, meta=meta)
+
+
+def _unaccepted_drafts(questions: Sequence[Question]) -> str:
+    drafts = [question for question in questions if "drafted_by" in question.meta]
+    accepted = sum(bool(question.meta.get("accepted_by")) for question in drafts)
+    if accepted == len(drafts):
+        return ""
+    what = f"{len(drafts) - accepted} of {len(questions)} questions are a model's drafts"
+    return f"{what}; accepted by a person: {accepted}"
 
 
 def _read_questions(
     source: Source, fields: Mapping[str, str], documents: Sequence[Document]
 ) -> list[Question]:
-    by_title = {
-        document.title: document for document in reversed(documents)
-    }  # the first of a title
+    # the first document of a title
+    by_title = {document.title: document for document in reversed(documents)}
     needed = ["question", "answer"]
     table = _in_our_names(as_table(source), _QUESTION, fields, needed)
     if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
@@ -148,7 +146,7 @@ def _read_questions(
             "answer and are left out: each is one question. Give them ids to keep them",
             stacklevel=3,
         )
-    return [question for question, repeat in zip(questions, repeats, strict=True) if not repeat]
+    return list(itertools.compress(questions, ~repeats))
 
 
 def load_documents(
@@ -158,20 +156,18 @@ def load_documents(
 
     Parameters
     ----------
-    path : a table with ``text`` or ``sentences`` and optionally ``id`` and ``title``; a folder with
-        such a ``documents.jsonl``, ``.csv`` or ``.tsv``; a ``.pdf``, ``.docx`` or ``.html`` file;
-        or a folder of these and ``.txt``, ``.md``, ``.rst``, in subfolders too, without hidden
-        files, links that lead out of it and (with a warning) those without text.
+    path : a table with ``text`` or ``sentences`` and optionally ``id`` and ``title``; a ``.pdf``,
+        ``.docx`` or ``.html`` file; or a folder of these and ``.txt``, ``.md``, ``.rst``, in
+        subfolders too, without hidden files, links that lead out of it and (with a warning) those
+        without text.
     fields : your own column names.
     """
     if isinstance(path, Sequence) and path and all(isinstance(d, Document) for d in path):
         return tuple(path)
     if isinstance(path, str | Path):
         path = Path(path).expanduser()
-        table_file = _table_in(path, "documents")
-        if table_file is None and (path.is_dir() or is_document(path)):
+        if path.is_dir() or path.suffix.lower() in READERS:
             return tuple(read_documents(path))
-        path = table_file or path
     table = as_table(path)
     own = dict(fields or {})
     if own.get("id") not in table.frame:
@@ -181,7 +177,7 @@ def load_documents(
     return tuple(_records(table, [needed], _document))
 
 
-def load_minihop(limit: int | None = None) -> Dataset:
+def load_minihop(limit: int | None = None, probes: bool = False) -> Dataset:
     """Load MiniHop, our own two-hop questions (CC BY 4.0), or its first ``limit`` questions with
     all documents.
 
@@ -189,33 +185,19 @@ def load_minihop(limit: int | None = None) -> Dataset:
     person: 0 (see ``data/minihop/README.md``). ``meta`` of a question holds ``supporting_facts``
     ((title, index) pairs), ``reasoning``, ``both_hops`` and, for about a third, ``long_answer`` and
     ``claims``.
+
+    Parameters
+    ----------
+    probes : load the 80 probes over the same documents instead: 40 easy questions ("single hop"),
+        and 40 that are "unanswerable", whose ``level`` is "not in the documents" or "false
+        premise", without references.
     """
-    data = _packaged("minihop", "questions.jsonl", limit)
-    return replace(data, meta={**data.meta, "setting": "shipped"})
-
-
-def load_minihop_probes() -> Dataset:
-    """Load the 80 probes over MiniHop's documents: 40 easy questions ("single hop"), and 40 that
-    are "unanswerable".
-
-    The ``level`` of an unanswerable one is "not in the documents" or "false premise". It has no
-    references.
-    """
-    return _packaged("minihop probes", "probe_questions.jsonl")
-
-
-def _packaged(name: str, file: str, limit: int | None = None) -> Dataset:
+    file = "probe_questions.jsonl" if probes else "questions.jsonl"
     folder = packaged_data("minihop")
     data = load_questions(folder / file, folder / "documents.jsonl", limit=limit)
-    return replace(data, name=name, meta={"file": file})
-
-
-def _table_in(folder: Path, stem: str) -> Path | None:
-    for ending in (".jsonl", *CSVS):
-        path = folder / f"{stem}{ending}"
-        if path.is_file():
-            return path
-    return None
+    if probes:
+        return replace(data, name="minihop probes", meta={"file": file})
+    return replace(data, name="minihop", meta={"file": file, "setting": "shipped"})
 
 
 def _in_our_names(
@@ -226,14 +208,11 @@ def _in_our_names(
     """
     own = {ours: theirs for ours, theirs in fields.items() if ours in names}
     lists = ("references", "supporting_facts", "claims", "sentences")
-    frame = in_our_names(table, names, own, "fields", lists, needed)
-    return table._replace(frame=frame)
+    return table.in_our_names(names, own, "fields", lists, needed)
 
 
-def _records(
-    table: Table, needed: Sequence[str], make: Callable[[dict[str, Any], str], Any]
-) -> list[Any]:
-    """Make a record of each row."""
+def _records(table: Table, needed: Sequence[str], make: Callable[[dict, str], Any]) -> list[Any]:
+    """Make a record of each row, with the values that JSON has: rows are written in it."""
     if table.frame.empty:
         do = "check that it was written completely"
         raise DataError(f"{table.name} holds no record", "at least one", do)
@@ -241,14 +220,15 @@ def _records(
         if field not in table.frame:
             got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, table.frame))})"
             raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
-    rows = json.loads(json.dumps(filled_rows(table.frame), default=_of_json))
-    places = zip(table.places, rows, strict=True)
-    return each_record(table.name, places, make, lambda record: record.id)
+    return table.records(lambda row, where: make(json.loads(_JSON.encode(row)), where))
 
 
 def _of_json(value: Any) -> Any:
     """Return what JSON has for a value that it has not, such as a date; rows are written in it."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+_JSON = json.JSONEncoder(default=_of_json)
 
 
 def _name(row: Mapping[str, Any], where: str) -> str:
@@ -257,8 +237,7 @@ def _name(row: Mapping[str, Any], where: str) -> str:
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
-    asked = as_record(_Asked, row, where, add=_ADD)
-    warn_of_no_word(asked.answer, where)
+    asked = as_record(_Asked, row, where, _ADD)
     references, about = supporting_sentences(asked.supporting_facts, by_title, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
     if references:
@@ -277,13 +256,12 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
 def _document(row: dict, where: str) -> Document:
     title = str(row.get("title", _name(row, where)))
     meta = {name: value for name, value in row.items() if name not in _DOCUMENT}
-    # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    sentences: list[str] = []
-    for sentence in as_record(_Page, row, where).sentences:
-        joined = not sentences or sentence[0].isspace()
-        sentences.append(sentence if joined else f" {sentence}")
-    text = "".join(sentences) or as_record(_Text, row, where, add=_ADD).text
-    return Document(as_id(row.get("id", title)), title, text, tuple(sentences), meta)
+    sentences = as_record(_Page, row, where).sentences
+    # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
+    spaced = (text if text[0].isspace() else f" {text}" for text in sentences[1:])
+    sentences = (*sentences[:1], *spaced)
+    text = "".join(sentences) or as_record(_Text, row, where, _ADD).text
+    return Document(as_id(row.get("id", title)), title, text, sentences, meta)
 
 
 def _warn_of_no_references(name: str, asked: Sequence[Question]) -> None:
@@ -324,9 +302,7 @@ def plain_words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
-def validate(
-    dataset: Dataset, *, min_documents: int = 1, form: Form | None = "NFC"
-) -> list[Problem]:
+def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     """Check a data set's questions against their own evidence.
 
     Ids are unique; there is evidence (but for unanswerable questions), it occurs in the documents
@@ -337,13 +313,14 @@ def validate(
     ----------
     min_documents : how many documents each question's evidence must come from (2 for two-hop
         questions, as MiniHop's).
-    form : how evidence is looked for, see `ragbench.text.layout.comparable`.
     """
     texts = [document.text for document in dataset.documents]
     references = [text for question in dataset.questions for text in question.references]
-    in_documents = dict(zip(references, holders(references, texts, form), strict=True))
-    absent = [text for text, places in in_documents.items() if texts and not places]
-    near = _nearest(absent[:_LOOKED_AT], texts)
+    found = holders(references, texts)
+    absent = dict.fromkeys(
+        text for text, places in zip(references, found, strict=True) if texts and not places
+    )
+    near = _nearest(list(absent)[:_LOOKED_AT], texts)
     uses = Counter(question.id for question in dataset.questions)
     problems = []
     for question in dataset.questions:

@@ -6,12 +6,11 @@ results are agreement with the construction, never with people.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
+
+import pandas as pd
 
 from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.errors import check_known
@@ -27,28 +26,7 @@ DIMENSIONS = tuple(_COMPARED)
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class WikiEvalRow:
-    """A question with texts made for it, under the data set's own names.
-
-    ``context_v1`` is a page's introduction, ``context_v2`` the same padded with related sentences;
-    ``answer`` was made from the introduction, ``ungrounded_answer`` without it, ``poor_answer`` to
-    be incomplete. ``meta`` holds the rest.
-    """
-
-    id: str
-    question: str
-    context_v1: tuple[str, ...]
-    context_v2: tuple[str, ...]
-    answer: str
-    ungrounded_answer: str
-    poor_answer: str
-    source: str = ""
-    meta: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Two texts of which one was made better.
 
     ``context`` is what faithfulness is judged against, else empty.
@@ -61,50 +39,8 @@ class Pair:
     context: str = ""
 
 
-@dataclass(frozen=True)
-class WikiEval:
-    """Rows of WikiEval, or of a set of the same shape."""
-
-    name: str
-    rows: tuple[WikiEvalRow, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[WikiEvalRow]:
-        return iter(self.rows)
-
-    def __repr__(self) -> str:
-        return f"WikiEval({self.name!r}, {len(self.rows)} rows)"
-
-    def pairs(self, dimension: Dimension) -> list[Pair]:
-        """Return the pairs of one dimension: the paper's comparisons, the text made better first.
-
-        Faithfulness compares ``answer`` and ``ungrounded_answer`` given ``context_v1``, answer
-        relevance ``answer`` and ``poor_answer``, context relevance ``context_v1`` and
-        ``context_v2``.
-        """
-        check_known("dimension", [dimension], DIMENSIONS)
-        return [_pair(row, dimension) for row in self.rows]
-
-
-def _pair(row: WikiEvalRow, dimension: str) -> Pair:
-    better, worse, context = (_text(row, name) for name in _COMPARED[dimension])
-    return Pair(row.id, row.question, better, worse, context)
-
-
-def _text(row: WikiEvalRow, name: str | None) -> str:
-    """Return a text of a row; passages with a blank line between them."""
-    if name is None:
-        return ""
-    text = getattr(row, name)
-    if isinstance(text, str):
-        return text
-    return "\n\n".join(passage.strip() for passage in text if passage.strip())
-
-
-def load_wikieval(path: str | Path | None = None) -> WikiEval:
-    """Load WikiEval, or a file of the same shape; its ids number the rows from ``wikieval-01``.
+def load_wikieval(path: str | Path | None = None) -> pd.DataFrame:
+    """Load WikiEval, or a file of the same shape.
 
     Parameters
     ----------
@@ -112,22 +48,46 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
         text), answer, ungrounded_answer, poor_answer and optionally source. "Question:" and
         "Answer:" before a text are taken off. Default: ``RAGBENCH_DATA/wikieval``.
 
+    Returns
+    -------
+    DataFrame, a row per question, under the data set's own names. ``context_v1`` is a page's
+    introduction, ``context_v2`` the same padded with related sentences (tuples of texts);
+    ``answer`` was made from the introduction, ``ungrounded_answer`` without it, ``poor_answer`` to
+    be incomplete. Column ``id`` numbers the rows from ``wikieval-01``.
+
     Source: RAGAS, section 4 (50 rows).
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines"
-    given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
-    numbers = itertools.count(1)
+    file = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
+    rows = pd.DataFrame(each_record(file, read_jsonl(file), _row, None))
+    rows.insert(0, "id", [f"wikieval-{number + 1:02d}" for number in rows.index])
+    return rows
 
-    def record(row: dict, where: str) -> WikiEvalRow:
-        texts = {name: row.pop(name) for name in ("context_v1", "context_v2")}
-        contexts = {
-            name: (text,) if isinstance(text, str) else tuple(text) for name, text in texts.items()
-        }
-        for name in ("question", "answer", "ungrounded_answer", "poor_answer"):
-            texts[name] = _PREFIX.sub("", row.pop(name), count=1).strip()
-        source = str(row.pop("source", "") or "")
-        return WikiEvalRow(
-            **{**texts, **contexts}, id=f"wikieval-{next(numbers):02d}", source=source, meta=row
-        )
 
-    return WikiEval("wikieval", tuple(each_record(given, read_jsonl(given), record)))
+def _row(row: dict, where: str) -> dict:
+    for name in ("context_v1", "context_v2"):
+        text = row[name]
+        row[name] = (text,) if isinstance(text, str) else tuple(text)
+    for name in ("question", "answer", "ungrounded_answer", "poor_answer"):
+        row[name] = _PREFIX.sub("", row[name], count=1).strip()
+    return row
+
+
+def wikieval_pairs(rows: pd.DataFrame, dimension: Dimension) -> list[Pair]:
+    """Return the paper's comparisons of one dimension.
+
+    Faithfulness compares ``answer`` and ``ungrounded_answer`` given ``context_v1``, answer
+    relevance ``answer`` and ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
+    """
+    check_known("dimension", [dimension], DIMENSIONS)
+    pairs = rows[["id", "question"]].copy()
+    for column, name in zip(("better", "worse", "context"), _COMPARED[dimension], strict=True):
+        pairs[column] = rows[name].map(_text) if name else ""
+    return [Pair(*pair) for pair in pairs.itertuples(index=False)]
+
+
+def _text(value: str | tuple[str, ...]) -> str:
+    """Return one text; passages with a blank line between them."""
+    if isinstance(value, str):
+        return value
+    return "\n\n".join(passage.strip() for passage in value if passage.strip())

@@ -129,9 +129,8 @@ def generate_set(
 def write_set(generated: GeneratedSet, out: str | Path) -> Path:
     """Write a set to a folder that is new or empty, and return the folder.
 
-    Files: ``documents.jsonl`` and ``questions.jsonl``, which
-    ``ragbench.data.load_questions(FOLDER)`` reads; ``configurations.jsonl``, each document's
-    values; ``rejected.csv``.
+    Files: ``documents.jsonl`` and ``questions.jsonl``, which `ragbench.data.load_questions` reads;
+    ``configurations.jsonl``, each document's values; ``rejected.csv``.
     """
     folder = Path(out).expanduser()
     if folder.is_file() or (folder.exists() and any(folder.iterdir())):

@@ -175,8 +175,7 @@ def _data(_: str, use: str, options: dict[str, Any], __: Mapping, folder: Path) 
         for name in {"questions", "documents"} & options.keys():
             options[name] = folder / str(options[name])
         return partial(data.load_questions, **options)
-    if use not in data.DATASETS:
-        raise data.unknown_data(use, (*data.DATASETS, "own files"))
+    check_known("data set", [use], (*data.DATASETS, "own files"))
     _check_options(use, options, data.DATASETS[use])
     return partial(data.load_dataset, use, **options)
 

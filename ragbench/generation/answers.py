@@ -20,7 +20,7 @@ from ragbench.llm.context import prompt_tokens
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
-from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, as_cutoffs, joined_cutoffs
 
 PROMPTS: Mapping[str, str] = {
     "with_documents": "thesis_with_documents",
@@ -45,7 +45,7 @@ def contexts_from_hits(
     Source: thesis §2.3, §2.4.
     """
     values = as_cutoffs(budgets)
-    offsets = as_offsets(tokenizer)
+    offsets = TokenOffsets.of(tokenizer)
     offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
     contexts: list[list[str | None]] = []
     for ranking in hits:

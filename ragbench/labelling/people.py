@@ -190,7 +190,9 @@ def load_labels(*paths: str | Path) -> pd.DataFrame:
                 f"{file}, line 1: {first[:80]!r}", f"the columns {','.join(COLUMNS)}", do
             )
         numbered = enumerate(csv.reader(lines), 2)
-        rows += each_record(file, ((f"line {n}", row) for n, row in numbered if row), _checked)
+        rows += each_record(
+            file, ((f"line {n}", row) for n, row in numbered if row), _checked, None
+        )
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 

@@ -27,22 +27,18 @@ import numpy as np
 
 from ragbench.errors import check_known
 from ragbench.stats.inputs import as_list, same_length
-from ragbench.text.layout import Form, comparable
-from ragbench.text.tokens import as_cutoffs, as_offsets, joined_cutoffs
+from ragbench.text.layout import comparable
+from ragbench.text.tokens import TokenOffsets, as_cutoffs, joined_cutoffs
 
-_Match = Literal[
-    "substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"
-]
+_Match = Literal["substring", "subsequence", "exact", "exact_subsequence"]
 
-# What is longest common, and the normal form of both sides before that (None: characters as they
+# What is longest common, and whether both sides are normalised before that (else characters as they
 # are).
-MATCHES: Mapping[str, tuple[str, Form | None]] = {
-    "substring": ("substring", "NFC"),
-    "subsequence": ("subsequence", "NFC"),
-    "substring_nfkc": ("substring", "NFKC"),
-    "subsequence_nfkc": ("subsequence", "NFKC"),
-    "exact": ("substring", None),
-    "exact_subsequence": ("subsequence", None),
+MATCHES: Mapping[str, tuple[str, bool]] = {
+    "substring": ("substring", True),
+    "subsequence": ("subsequence", True),
+    "exact": ("substring", False),
+    "exact_subsequence": ("subsequence", False),
 }
 
 
@@ -54,9 +50,8 @@ def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> fl
     ----------
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see `ragbench.text.tokens.truncate`).
-    match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc"
-        (full-width Ａ is A); "exact" (as published: no character is changed) or
-        "exact_subsequence".
+    match : of `MATCHES`. "substring"; "subsequence" (as Eq 2.2 is worded); "exact" (as published:
+        no character is changed) or "exact_subsequence".
 
     Source: thesis §2.3, Eq 2.2.
 
@@ -87,20 +82,16 @@ def part_scores(
         [longest(part, text) / len(part) for part in parts]
     """
     # numba takes seconds
-    from ragbench.text.common import code_points, subsequence_lengths, substring_lengths
+    from ragbench.text.common import subsequence_lengths, substring_lengths
 
     check_known("match", [match], MATCHES)
-    longest, form = MATCHES[match]
+    longest, is_normalised = MATCHES[match]
     kernel = substring_lengths if longest == "substring" else subsequence_lengths
-    parts, compared = comparable(as_list(parts, "parts"), text, form)
+    parts, compared = comparable(as_list(parts, "parts"), text, is_normalised)
     whole = positions is None
     cuts = np.array([len(text)] if positions is None else positions, np.int64)
     cuts = compared.cut(cuts)
-    codes, code_offsets = code_points([compared.text[: cuts[-1]]])
-    facts, fact_offsets = code_points(parts)
-    lengths = np.empty((len(parts), len(cuts)), np.int64)
-    text_of = np.zeros(len(parts), np.int64)  # the kernel can take several texts
-    kernel(facts, fact_offsets, text_of, codes, code_offsets, cuts[None], lengths)
+    lengths = kernel(parts, compared.text[: cuts[-1]], cuts)
     sizes = np.array([len(part) or np.nan for part in parts]).reshape(-1, 1)
     shares = lengths / sizes
     return shares[:, 0] if whole else shares
@@ -191,7 +182,7 @@ def _positions(
     begin_token: bool,
 ) -> np.ndarray:
     """Return where the first N tokens of each text end, in characters."""
-    offsets = as_offsets(tokenizer)
+    offsets = TokenOffsets.of(tokenizer)
     whole = []
     for text, of_row in zip(texts, chunks, strict=True):
         if isinstance(text, str):

@@ -2,12 +2,11 @@
 ROUGE-L.
 
 Recall (Eq 1) and the effective information rate (Eq 2) match references to passages sentence by
-sentence, as substrings, in one of three variants:
+sentence, as substrings, in one of two variants:
 
-``normalised``, ``normalised_nfkc``  differences of layout removed on both sides
-                                     (`ragbench.text.layout`); the default, for documents whose
-                                     lines are wrapped.
-``paper``                            characters as they are.
+``normalised``  differences of layout removed on both sides (`ragbench.text.layout`); the default,
+                for documents whose lines are wrapped.
+``paper``       characters as they are.
 
 The sentences of one reference may match in different passages: Eq 1's text can be read as asking
 for one passage that holds them all, the evaluation that made the published numbers does not. EIR
@@ -29,20 +28,16 @@ import pandas as pd
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import as_list, same_length
 from ragbench.text.common import lcs_length, lcs_tokens
-from ragbench.text.layout import Form, comparable
-from ragbench.text.sentences import check_language, count_words, split_sentences
+from ragbench.text.layout import comparable
+from ragbench.text.sentences import LANGUAGES, split_sentences
 
 _Language = Literal["en", "zh"]
-_Variant = Literal["normalised", "normalised_nfkc", "paper"]
+_Variant = Literal["normalised", "paper"]
 _Verdict = Literal["covered", "contradicted", "neither"]
 VERDICTS = ("covered", "contradicted", "neither")
 KEYPOINT_METRICS = ("completeness", "hallucination", "irrelevance")
-# The normal form in which references and passages are compared; None: as they are.
-VARIANTS: Mapping[str, Form | None] = {
-    "normalised": "NFC",
-    "normalised_nfkc": "NFKC",
-    "paper": None,
-}
+# Whether differences of layout between references and passages are removed.
+VARIANTS: Mapping[str, bool] = {"normalised": True, "paper": False}
 # The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
 _PREFIX = re.compile(r"\A\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
 _TOKENS = {"en": re.compile(r"[a-z0-9]+"), "zh": re.compile(r"[a-z0-9]+|[^\W_]")}
@@ -169,13 +164,13 @@ def _search(
     variant: str,
     prefix: bool,
 ) -> _Search:
-    check_language(language)
+    check_known("language", [language], LANGUAGES)
     check_known("variant", [variant], VARIANTS)
     references = as_list(references, "references")
     passages = as_list(passages, "passages")
-    if form := VARIANTS[variant]:
-        passages = [comparable(references, passage, form)[1].text for passage in passages]
-        references = comparable(references, "", form)[0]
+    if VARIANTS[variant]:
+        passages = [comparable(references, passage)[1].text for passage in passages]
+        references = comparable(references, "")[0]
     if prefix:
         passages = [_PREFIX.sub("", passage) for passage in passages]
     found = []
@@ -186,8 +181,15 @@ def _search(
             got = f"reference {number} is empty"
             raise DataError(got, "a text with a sentence", "remove it, or fill it in")
         found.append(all(any(s in passage for passage in passages) for s in sentences))
-        words.append(sum(count_words(sentence, language) for sentence in sentences))
-    return _Search(found, words, sum(count_words(passage, language) for passage in passages))
+        words.append(sum(_count_words(sentence, language) for sentence in sentences))
+    return _Search(found, words, sum(_count_words(passage, language) for passage in passages))
+
+
+def _count_words(text: str, language: str) -> int:
+    """Count words: runs without white space in English; in Chinese characters, as the released
+    RAGEval does.
+    """
+    return len(text) if language == "zh" else len(text.split())
 
 
 def answer_rouge_l(
@@ -220,7 +222,7 @@ def answer_rouge_l(
     released beside the code (0.1322 over 350 answers) comes from another variant:
     ``tokenizer=str.split`` with ``"words"``.
     """
-    check_language(language)
+    check_known("language", [language], LANGUAGES)
     check_known("variant", [variant], ("words", "released"))
     answers = as_list(answers, "answers")
     references = as_list(references, "references")

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.comparison import compare_scores, format_comparison
-from ragbench.data.ragchecker import RagResults, to_ragchecker
+from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.manifest import check_rows
@@ -222,7 +222,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     if "claim_labels" in table:
         results = map(claim_result, table["claim_labels"].dropna())
         whole = [result for result in results if not result.missing()]
-        files["claim_labels.json"] = to_ragchecker(RagResults(tuple(whole)))
+        files["claim_labels.json"] = RagResults(tuple(whole)).to_dict()
         left = len(table) - len(whole)
         if left:
             lacks = f"lacks {left} answers whose labels are missing or unread"

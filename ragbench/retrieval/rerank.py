@@ -30,7 +30,7 @@ from ragbench.onnx_models import run_batches, session
 from ragbench.paths import known_sha256, package_folder, published_file
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Searcher, before, ranked, retriever_settings
-from ragbench.text.tokens import as_offsets, joined_cutoffs, load_tokenizer
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs, load_tokenizer
 
 T = TypeVar("T")
 _Pair = tuple[str, str]  # query, passage
@@ -153,7 +153,7 @@ class LongContextReorder(Retriever):
 
     @cached_property
     def _offsets(self) -> Any:
-        return as_offsets(self._tokenizer)
+        return TokenOffsets.of(self._tokenizer)
 
 
 class Rerank(Retriever):

@@ -56,35 +56,31 @@ def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
     Which of several is found matters to ROUGE-L as the package rouge counts it: by distinct words.
     """
-    length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
-    for i, word in enumerate(a, 1):
-        for j, other in enumerate(b, 1):
-            above = length[i - 1][j]
-            left = length[i][j - 1]
-            length[i][j] = length[i - 1][j - 1] + 1 if word == other else max(above, left)
+    lengths = [[0] * (len(b) + 1)]
+    for word in a:
+        above = lengths[-1]
+        row = [0]
+        for j, other in enumerate(b):
+            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
+        lengths.append(row)
     common = []
     i = len(a)
     j = len(b)
     while i and j:
         if a[i - 1] == b[j - 1]:
             common.append(a[i - 1])
-            i = i - 1
-            j = j - 1
-        elif length[i - 1][j] > length[i][j - 1]:
+            i -= 1
+            j -= 1
+        elif lengths[i - 1][j] > lengths[i][j - 1]:
             i -= 1
         else:
             j -= 1
     return common
 
 
-def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate texts as UTF-32: codes, uint32 (total characters,), and offsets, int64
-    (len(texts) + 1,).
-    """
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(t) for t in texts], out=offsets[1:])
+def _code_points(text: str) -> np.ndarray:
     # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.
-    return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32), offsets
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 @compiled(inline="always")
@@ -161,16 +157,10 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
 
 
 @compiled()
-def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
-    """Fill ``out[i, j]`` with len(longest common substring of part i and text[:cuts[owner[i], j]]).
-
-    ``parts`` and ``texts`` with their offsets come from `code_points`; ``owner[i]`` is the text of
-    part i; ``cuts`` int64 (n_texts, K), ascending along K and at most the text's length; ``out``
-    int64 (n_parts, K).
-    """
+def _substrings(parts, offsets, text, cuts, out):
     longest = 1
-    for i in range(owner.size):
-        longest = max(longest, part_offsets[i + 1] - part_offsets[i])
+    for i in range(offsets.size - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
     slots = 256
     while slots < 4 * longest:
         slots *= 2
@@ -178,20 +168,27 @@ def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out
     head1 = np.empty(slots, np.int64)
     chain = np.empty(longest, np.int64)
     chain1 = np.empty(longest, np.int64)
-    for i in range(owner.size):
-        t = owner[i]
-        part = parts[part_offsets[i] : part_offsets[i + 1]]
-        text = texts[text_offsets[t] : text_offsets[t + 1]]
+    for i in range(offsets.size - 1):
+        part = parts[offsets[i] : offsets[i + 1]]
         if part.size == 0:
             out[i] = 0
         else:
-            _substring(part, text, cuts[t], head, chain, head1, chain1, out[i])
+            _substring(part, text, cuts, head, chain, head1, chain1, out[i])
 
 
-def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
-    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in
-    `substring_lengths`.
+def substring_lengths(parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
+    """Lengths of the longest common substrings of part i and text[:cuts[j]]: int64 (n_parts, K).
+
+    ``cuts``: int64 (K,), ascending and at most the text's length.
     """
-    for i, t in enumerate(owner):
-        part = parts[part_offsets[i] : part_offsets[i + 1]].tolist()
-        out[i] = _lcs_lengths(part, texts[text_offsets[t] : text_offsets[t + 1]].tolist(), cuts[t])
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    out = np.empty((len(parts), len(cuts)), np.int64)
+    _substrings(_code_points("".join(parts)), offsets, _code_points(text), cuts, out)
+    return out
+
+
+def subsequence_lengths(parts: Sequence[str], text: str, cuts: np.ndarray) -> np.ndarray:
+    """Lengths of the longest common subsequences; as `substring_lengths`."""
+    lengths = [_lcs_lengths(part, text, cuts) for part in parts]
+    return np.array(lengths, np.int64).reshape(len(parts), len(cuts))

@@ -9,7 +9,7 @@ this order:
 1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks
   are left out;
 2. the ligatures of PDFs (ﬁ, ﬄ ...) are the letters they stand for;
-3. characters are composed: Unicode NFC, or NFKC (full-width Ａ equals A);
+3. characters are composed: Unicode NFC;
 4. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions
   where it holds a line
    break: between two Chinese or Japanese characters nothing is left of it; and after a hyphen
@@ -28,11 +28,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-Form = Literal["NFC", "NFKC"]
 _Edit = tuple[int, int, str]
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -90,7 +88,7 @@ class Normalised:
         return int(self.starts[start]), int(self.stops[stop - 1])
 
 
-def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Normalised:
+def normalise(text: str, facts: Iterable[str] = ()) -> Normalised:
     """Remove differences of layout from a text, by the rule at the head of this module.
 
     Parameters
@@ -102,10 +100,10 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     'the quick brown fox jumped'
     """
     normalised = Normalised(text)
-    if unicodedata.is_normalized(form, text) and "  " not in text and not _odd(text):
+    if unicodedata.is_normalized("NFC", text) and "  " not in text and not _odd(text):
         return normalised
     for edits in (_unseen, _unligated, _compositions):
-        normalised = _edited(normalised, edits(normalised.text, form))
+        normalised = _edited(normalised, edits(normalised.text))
     if _any(BREAKS, normalised.text):
         normalised = _edited(normalised, _divisions(normalised.text, facts))
         normalised = _edited(normalised, _unspaced(normalised.text))
@@ -113,35 +111,32 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
 
 
 def comparable(
-    facts: Sequence[str], text: str, form: Form | None = "NFC"
+    facts: Sequence[str], text: str, is_normalised: bool = True
 ) -> tuple[list[str], Normalised]:
     """Normalise facts and the text they are looked for in; facts lose the white space around them.
 
-    Without a form all is left as it is.
+    With ``is_normalised=False`` all is left as it is.
     """
-    if form is None:
+    if not is_normalised:
         return list(facts), Normalised(text)
-    plain = [normalise(fact, form, facts).text.strip() for fact in facts]
-    return plain, normalise(text, form, facts)
+    return [normalise(fact, facts).text.strip() for fact in facts], normalise(text, facts)
 
 
-def holders(
-    facts: Sequence[str], texts: Sequence[str], form: Form | None = "NFC"
-) -> list[list[int]]:
+def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
     """Find the texts in which each fact occurs, facts and texts made comparable.
 
     Returns
     -------
     for each fact the indices of its texts.
     """
-    plain = [comparable([], text, form)[1].text for text in texts]
+    plain = [normalise(text).text for text in texts]
     found = []
     for fact in facts:
-        wanted = comparable([fact], "", form)[0][0]
+        wanted = normalise(fact, [fact]).text.strip()
         places = [place for place, text in enumerate(plain) if wanted in text]
         if not places and "-" in fact:  # a hyphen at a line end stays beside a fact that has it
             for place, text in enumerate(texts):
-                if wanted in comparable([fact], text, form)[1].text:
+                if wanted in normalise(text, [fact]).text:
                     places.append(place)
         found.append(places)
     return found
@@ -209,42 +204,42 @@ def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
-def _unseen(text: str, form: Form) -> Iterator[_Edit]:
+def _unseen(text: str) -> Iterator[_Edit]:
     """Leave out what is not seen."""
     if _any(_HIDDEN, text):
         for match in _UNSEEN.finditer(text):
             yield *match.span(), ""
 
 
-def _unligated(text: str, form: Form) -> Iterator[_Edit]:
+def _unligated(text: str) -> Iterator[_Edit]:
     """Write the letters of each ligature."""
     if _any(_LIGATURES, text):
         for ligature in _LIGATURE.finditer(text):
             yield *ligature.span(), unicodedata.normalize("NFKC", ligature[0])
 
 
-def _compositions(text: str, form: Form) -> Iterator[_Edit]:
+def _compositions(text: str) -> Iterator[_Edit]:
     """Compose each character with the marks that follow it, where that changes anything."""
-    if unicodedata.is_normalized(form, text):
+    if unicodedata.is_normalized("NFC", text):
         return
     for run in _FOREIGN.finditer(text):
-        if unicodedata.is_normalized(form, run[0]):
+        if unicodedata.is_normalized("NFC", run[0]):
             continue
         start = run.start()
         for at in range(run.start() + 1, run.end() + 1):
-            if at == run.end() or not _attaches(text[at], form):
-                new = unicodedata.normalize(form, text[start:at])
+            if at == run.end() or not _attaches(text[at]):
+                new = unicodedata.normalize("NFC", text[start:at])
                 if new != text[start:at]:
                     yield start, at, new
                 start = at
 
 
 @functools.lru_cache(maxsize=65536)
-def _attaches(character: str, form: Form) -> bool:
+def _attaches(character: str) -> bool:
     """Tell whether a character may change together with the one before it: a mark, or a Korean
     vowel or final.
     """
-    first = unicodedata.normalize(form.replace("C", "D"), character)[0]
+    first = unicodedata.normalize("NFD", character)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
 

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -96,9 +96,8 @@ class _SentenceRule:
     """Where sentences end."""
 
     gap: re.Pattern[str]  # what may stand between two sentences; it belongs to neither
-    ends: Callable[[str, int, re.Match], bool] | None = (
-        None  # (text, start of the sentence, gap) -> does it end there?
-    )
+    # (text, start of the sentence, gap) -> does it end there?
+    ends: Callable[[str, int, re.Match], bool] = lambda text, start, gap: True
     holds: re.Pattern[str] = re.compile(r"\S")  # what a piece must hold to be a sentence
 
 
@@ -133,26 +132,28 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
     spans = []
     start = 0
     for gap in rule.gap.finditer(text):
-        if rule.ends is None or rule.ends(text, start, gap):
+        if rule.ends(text, start, gap):
             spans.append((start, gap.start()))
             start = gap.end()
     spans.append((start, len(text)))
+    spans = [span for span in spans if rule.holds.search(text, *span)]
+    return _merged(spans, min_chars) if min_chars else spans
+
+
+def _merged(spans: Sequence[Span], min_chars: int) -> list[Span]:
     merged: list[Span] = []
     for start, end in spans:
-        if not rule.holds.search(text, start, end):
-            continue
-        if merged and _length(merged[-1]) < min_chars:
-            merged[-1] = (merged[-1][0], end)
-        else:
-            merged.append((start, end))
-    if len(merged) > 1 and _length(merged[-1]) < min_chars:
-        last = merged.pop()
-        merged[-1] = (merged[-1][0], last[1])
+        if merged and _is_short(merged[-1], min_chars):
+            start, _ = merged.pop()
+        merged.append((start, end))
+    if len(merged) > 1 and _is_short(merged[-1], min_chars):
+        _, end = merged.pop()
+        merged[-1] = (merged[-1][0], end)
     return merged
 
 
-def _length(span: Span) -> int:
-    return span[1] - span[0]
+def _is_short(span: Span, min_chars: int) -> bool:
+    return span[1] - span[0] < min_chars
 
 
 @lru_cache(maxsize=65536)
@@ -163,16 +164,3 @@ def split_sentences(text: str, profile: str) -> tuple[str, ...]:
     ('Dr. Moll came.', 'He left.')
     """
     return tuple(text[start:end].strip() for start, end in sentence_spans(text, profile))
-
-
-def check_language(language: str) -> str:
-    """Return the language if it is ``en`` or ``zh``, else raise ConfigError."""
-    check_known("language", [language], LANGUAGES)
-    return language
-
-
-def count_words(text: str, language: str = "en") -> int:
-    """Count words: runs without white space in English; in Chinese characters, as the released
-    RAGEval does.
-    """
-    return len(text) if check_language(language) == "zh" else len(text.split())

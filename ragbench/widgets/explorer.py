@@ -20,7 +20,7 @@ from ragbench.metrics.ir_score import part_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import comparable
-from ragbench.text.tokens import TokenOffsets, as_offsets, joined_cutoffs
+from ragbench.text.tokens import TokenOffsets, joined_cutoffs
 from ragbench.widgets.base import HTML, Panel, escape, mark, row, tag
 
 _STYLE = """<style>
@@ -80,7 +80,7 @@ class RetrievalExplorer(Panel):
         self._questions = _as_questions(questions)
         self._retrievers = {name: check_retriever(one) for name, one in retrievers.items()}
         self._k = k
-        self._offsets = as_offsets(tokenizer)
+        self._offsets = TokenOffsets.of(tokenizer)
         self._cutoffs = cutoffs
         # by question: by retriever its hits, or the error that it raised
         self._found: dict[str, dict[str, list[Hit] | RagbenchError]] = {}

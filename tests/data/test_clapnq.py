@@ -55,7 +55,7 @@ def test_bad_input_names_file_line_and_field(write, change, message):
 
 
 def test_all_bad_lines_are_listed_together(write):
-    with pytest.raises(DataError, match="3 of 3 records are bad"):
+    with pytest.raises(DataError, match="3 of 3 are bad"):
         load_clapnq(write([{"id": row["id"], "passages": [{"title": None}]} for row in ROWS]))
 
 

@@ -39,21 +39,22 @@ class Server(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch):
+def server(monkeypatch, tmp_path):
     cls = type("Fresh", (Server,), {"requests": []})
     http = ThreadingHTTPServer(("127.0.0.1", 0), cls)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     monkeypatch.setattr(hotpotqa, "OFFICIAL_SHA256", hashlib.sha256(BODY).hexdigest())
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
     cls.url = f"http://127.0.0.1:{http.server_address[1]}/{OFFICIAL_NAME}"
     yield cls
     http.shutdown()
 
 
 def test_a_download_is_accepted_by_its_hash_and_made_once(server, tmp_path):
-    path = fetch_hotpotqa(tmp_path, server.url)
+    path = fetch_hotpotqa(server.url)
     assert path.read_bytes() == BODY
-    assert [file.name for file in tmp_path.iterdir()] == [OFFICIAL_NAME]
-    assert fetch_hotpotqa(tmp_path, server.url) == path
+    assert [file.name for file in (tmp_path / "hotpotqa").iterdir()] == [OFFICIAL_NAME]
+    assert fetch_hotpotqa(server.url) == path
     assert len(server.requests) == 1
 
 
@@ -69,8 +70,8 @@ def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(
         DataError,
         match=r"http://127\.0\.0\.1:(.|\n)*(SHA256|hash|404)(.|\n)*RAGBENCH_DATA/hotpotqa",
     ):
-        fetch_hotpotqa(tmp_path, server.url)
-    assert list(tmp_path.iterdir()) == []
+        fetch_hotpotqa(server.url)
+    assert list((tmp_path / "hotpotqa").iterdir()) == []
 
 
 GOLD = (

@@ -27,7 +27,8 @@ ROW = {
 
 
 def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_lines):
-    (row,) = loaded = data.load_wikieval(write_lines("w.jsonl", {**ROW, "provenance": "here"}))
+    loaded = data.load_wikieval(write_lines("w.jsonl", {**ROW, "provenance": "here"}))
+    (row,) = loaded.itertuples()
     assert (row.question, row.answer, row.poor_answer, row.source) == (
         "Who built it?",
         "Ann did.",
@@ -35,16 +36,17 @@ def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(write_
         "Tower",
     )
     assert row.context_v2 == ("Ann built it.", "It is tall.")
-    assert row.meta == {"provenance": "here"}
+    assert row.provenance == "here"
     f, a, c = (
-        loaded.pairs(d)[0] for d in ("faithfulness", "answer_relevance", "context_relevance")
+        data.wikieval_pairs(loaded, d)[0]
+        for d in ("faithfulness", "answer_relevance", "context_relevance")
     )
     assert (f.better, f.worse, f.context) == ("Ann did.", "Bob did.", "Ann built it.")
     assert (a.better, a.worse, a.context) == ("Ann did.", "", "")
     assert (c.better, c.worse) == ("Ann built it.", "Ann built it.\n\nIt is tall.")
     assert {f.id, a.id, c.id} == {"wikieval-01"}
     with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
-        loaded.pairs("faithfulnes")
+        data.wikieval_pairs(loaded, "faithfulnes")
 
 
 def test_bad_rows_are_named_by_file_and_line(write_lines):
@@ -111,22 +113,18 @@ def test_recorded_rows_are_read_by_the_columns_of_their_metric():
 def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original_copy(data_mirror):
     rows = data.load_wikieval()
     assert len(rows) == 50
-    original = {
-        r.question: r
-        for r in data.load_wikieval(data_mirror / "wikieval" / "wikieval_first10_original.jsonl")
-    }
-    same = [r for r in rows if r.question in original]
+    original = data.load_wikieval(data_mirror / "wikieval" / "wikieval_first10_original.jsonl")
+    texts = ["answer", "ungrounded_answer", "poor_answer"]
+    same = rows.merge(original, on="question")
     assert len(same) == 10
-    for row in same:
-        other = original[row.question]
-        assert (row.answer, row.ungrounded_answer, row.poor_answer) == (
-            other.answer, other.ungrounded_answer, other.poor_answer,
-        )  # fmt: skip
+    assert same[[f"{name}_x" for name in texts]].equals(
+        same[[f"{name}_y" for name in texts]].set_axis([f"{name}_x" for name in texts], axis=1)
+    )
 
 
 @pytest.fixture(scope="module")
 def runs(data_mirror):
-    ids = {row.question: row.id for row in data.load_wikieval()}
+    ids = data.load_wikieval().set_index("question")["id"].to_dict()
     files = {
         name: data_mirror / "wikieval" / f"ragas_llama3_8b_{name}.csv.gz" for name in BOOK.RUNS
     }

@@ -14,16 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from notebook_parts import parts
 
-from ragbench.data import load_ragchecker_meta, read_ragchecker, write_ragchecker
+from ragbench.data import load_ragchecker_meta, read_ragchecker
 from ragbench.data.files import read_jsonl
-from ragbench.data.ragchecker import (
-    ASPECTS,
-    LABELS,
-    RetrievedText,
-    claim_text,
-    from_ragchecker,
-    to_ragchecker,
-)
+from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text
 from ragbench.errors import DataError
 
 RECORD = {
@@ -50,7 +43,7 @@ def file(*records: dict, **rest) -> dict:
 
 
 def test_fields_arrive_under_the_names_of_the_metrics():
-    result = from_ragchecker(file(RECORD)).results[0]
+    result = read_ragchecker(file(RECORD)).results[0]
     assert (result.id, result.question, result.reference, result.response) == tuple(
         list(RECORD.values())[:4]
     )
@@ -82,15 +75,15 @@ def test_any_file_is_written_as_it_was_read(dropped, is_averaged):
         for i, names in enumerate(dropped)
     ]
     data = file(*rows, **({"metrics": {"overall": {"f1": 0.5}}} if is_averaged else {}))
-    again = to_ragchecker(from_ragchecker(data))
+    again = read_ragchecker(data).to_dict()
     assert again == data
-    assert to_ragchecker(from_ragchecker(again)) == again
+    assert read_ragchecker(again).to_dict() == again
 
 
 def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
-    results = from_ragchecker(file(RECORD | {"metrics": {"precision": None, "recall": 1}}))
+    results = read_ragchecker(file(RECORD | {"metrics": {"precision": None, "recall": 1}}))
     assert math.isnan(results.results[0].metrics["precision"])
-    path = write_ragchecker(results, tmp_path / "new" / "results.json")
+    path = results.write(tmp_path / "new" / "results.json")
     assert json.loads(path.read_text())["results"][0]["metrics"] == {"precision": None, "recall": 1}
     assert math.isnan(read_ragchecker(path).results[0].metrics["precision"])
 
@@ -129,7 +122,7 @@ def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
 )
 def test_bad_field_is_named_with_the_id_of_its_result(change, said):
     with pytest.raises(DataError) as caught:
-        from_ragchecker(file(RECORD | change))
+        read_ragchecker(file(RECORD | change))
     for part in ("results[0] (id 'q1')", *said):
         assert part in str(caught.value)
 
@@ -150,7 +143,7 @@ def test_bad_field_is_named_with_the_id_of_its_result(change, said):
 )
 def test_foreign_json_is_told_what_was_expected(data, said):
     with pytest.raises(DataError, match=said):
-        from_ragchecker(data, "here")
+        read_ragchecker(data, "here")
 
 
 @pytest.mark.parametrize("matrix", [[], [[], []]])
@@ -160,7 +153,7 @@ def test_result_without_retrieved_texts_may_hold_a_row_per_claim_or_none(matrix)
         "retrieved2response": matrix,
         "retrieved2answer": [[]],
     }
-    assert to_ragchecker(from_ragchecker(file(bare)))["results"][0] == bare
+    assert read_ragchecker(file(bare)).to_dict()["results"][0] == bare
 
 
 @pytest.mark.data
@@ -168,7 +161,7 @@ def test_result_without_retrieved_texts_may_hold_a_row_per_claim_or_none(matrix)
 def test_recorded_files_come_out_as_they_went_in(data_mirror, tmp_path, name):
     original = data_mirror / "ragchecker" / "examples" / name
     results = read_ragchecker(original)
-    written = write_ragchecker(results, tmp_path / name)
+    written = results.write(tmp_path / name)
     assert json.loads(written.read_text()) == json.loads(original.read_text())
     assert read_ragchecker(written) == results
     found = Counter(label for r in results.results for label in r.response_in_reference or ())

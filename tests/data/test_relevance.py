@@ -12,13 +12,6 @@ from ragbench.data.relevance import judgements
 from ragbench.errors import DataError
 from ragbench.records import Chunk, Hit
 
-RUN = """q1 Q0 d2 1 9.5 bm25
-q1 Q0 d1 2 7.0 bm25
-q1 Q0 d3 3 7.0 bm25
-q2 Q0 d1 1 1.0 bm25
-"""
-QRELS = "q1 0 d1 2\nq1 0 d9 -1\nq1 0 d3 1\n\nq2 0 d4 1\nq3 0 d1 1\n"
-
 
 @pytest.fixture
 def beir(tmp_path):
@@ -75,9 +68,9 @@ def test_judgements_are_those_given_else_the_documents_of_the_evidence_else_thos
         ("q9\td1\t1", ": 'q9' is not in the folder"),
         ("q1\td1\tx", ", line 3: .*'x'"),
         ("q1\td1\t0.5", ", line 3: .*'0.5'"),
-        ("q1 d1", ", line 3: 1 cells"),
-        ("q1\td1\t1\tmore", ", line 3: 4 cells"),
-        ("q1\td1\t1\nq1\td1\t2", ", line 4: 'd1' was there before"),
+        ("q1 d1", ", line 3: the number of cells differs"),
+        ("q1\td1\t1\tmore", ", line 3: the number of cells differs"),
+        ("q1\td1\t1\nq1\td1\t2", ", line 4: .*'d1'.* was there before"),
     ],
 )
 def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
@@ -89,22 +82,22 @@ def test_faults_of_a_beir_folder_name_file_and_line(beir, line, message):
         data.load_beir(beir, "dev")
 
 
-def test_trec_files_give_the_scores_of_ir_measures_own_reader(tmp_path):
+def test_ranking_scores_are_those_of_ir_measures_own_readers(tmp_path):
     import ir_measures
 
-    (tmp_path / "run.txt").write_text(RUN)
-    (tmp_path / "qrels.txt").write_text(QRELS)
-    rows = data.trec_rows(tmp_path / "run.txt", tmp_path / "qrels.txt")
-    # ties from the last id, as trec_eval
-    assert rows["retrieved"].tolist() == [["d2", "d3", "d1"], ["d1"], []]
-    assert rows["relevant"].tolist()[0] == {"d1": 2, "d9": 0, "d3": 1}
+    retrieved = {"q1": ["d2", "d3", "d1"], "q2": ["d1"], "q3": []}
+    relevant = {"q1": {"d1": 2, "d9": 0, "d3": 1}, "q2": {"d4": 1}, "q3": {"d1": 1}}
+    rows = [
+        {"question_id": name, "retrieved": found, "relevant": relevant[name]}
+        for name, found in retrieved.items()
+    ]
     table = rb.score(rows, ["ranking"])
-    assert table["system"].unique().tolist() == ["bm25"]
     measures = [ir_measures.parse_measure(name) for name in table.attrs["numbers"]]
+    lines = [f"{q} 0 {d} {gain}\n" for q, gains in relevant.items() for d, gain in gains.items()]
+    (tmp_path / "qrels.txt").write_text("".join(lines))
+    run = data.write_trec_run(retrieved, tmp_path / "run.txt")
     judged = ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt"))
-    theirs = ir_measures.calc(
-        measures, judged, ir_measures.read_trec_run(str(tmp_path / "run.txt"))
-    )
+    theirs = ir_measures.calc(measures, judged, ir_measures.read_trec_run(str(run)))
     for name, measure in zip(table.attrs["numbers"], measures, strict=True):
         assert table[name].mean() == pytest.approx(theirs.aggregated[measure]), name
     assert table.set_index("question_id")["RR"].to_dict() == {"q1": 0.5, "q2": 0.0, "q3": 0.0}
@@ -124,29 +117,10 @@ def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
     assert path.read_text().splitlines() == [
         "q1 Q0 d2 1 2 mine", "q1 Q0 d1 2 1 mine", "q2 Q0 a 1 2 mine", "q2 Q0 b 2 1 mine",
     ]  # fmt: skip
-    rows = data.trec_rows(path, {"q1": {"d1": 1}, "q2": {"b": 1}})
-    assert rows["retrieved"].tolist() == [["d2", "d1"], ["a", "b"]]
     with pytest.raises(DataError, match=r"the id 'a\\tb'"):
         data.write_trec_run({"q": ["a\tb"]}, tmp_path / "x.txt")
 
 
-def test_ids_with_blanks_go_into_a_run_and_come_back(tmp_path):
+def test_ids_with_blanks_go_into_a_run(tmp_path):
     path = data.write_trec_run({"q 1": ["Ada Ruck", "b"]}, tmp_path / "run.txt")
-    assert {len(line.split()) for line in path.read_text().splitlines()} == {6}
-    rows = data.trec_rows(path, {"q 1": {"Ada Ruck": 1}})
-    assert rows.loc[0, ["question_id", "retrieved"]].tolist() == ["q 1", ["Ada Ruck", "b"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("q1 Q0 d1 1 0.5", "line 1: 5 cells"),
-        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d1 2 0.4 t", "line 2: 'd1' was there before for 'q1'"),
-        ("q1 Q0 d1 1 high t", "line 1: .*'high'"),
-        ("q1 Q0 d1 1 0.5 t\nq1 Q0 d2 2 0.4 t and more of it", "line 2: 10 cells"),
-    ],
-)
-def test_faults_of_a_run_name_file_and_line(text, message, tmp_path):
-    (tmp_path / "run.txt").write_text(text)
-    with pytest.raises(DataError, match=r"run\.txt(.|\n)*" + message):
-        data.trec_rows(tmp_path / "run.txt", {})
+    assert path.read_text() == "q%201 Q0 Ada%20Ruck 1 2 ragbench\nq%201 Q0 b 2 1 ragbench\n"

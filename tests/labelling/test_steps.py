@@ -14,8 +14,7 @@ from ragbench.data.ragchecker import (
     RagResult,
     RagResults,
     RetrievedText,
-    from_ragchecker,
-    to_ragchecker,
+    read_ragchecker,
 )
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.claims import (
@@ -238,8 +237,8 @@ def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
     assert (first.missing(), second.missing()) == (("response_in_chunks",), ())
     assert first.response_in_chunks == ((E, N, N), (N, C, N), (None, E, N))
     # RAGChecker's form and its metrics have no fourth label: the check stays out of its file
-    written = json.loads(json.dumps(to_ragchecker(RagResults(tuple(done)))))
-    assert from_ragchecker(written).results == (replace(first, response_in_chunks=None), second)
+    written = json.loads(json.dumps(RagResults(tuple(done)).to_dict()))
+    assert read_ragchecker(written).results == (replace(first, response_in_chunks=None), second)
 
 
 def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragbench.data.ragchecker import from_ragchecker, read_ragchecker
+from ragbench.data.ragchecker import read_ragchecker
 from ragbench.errors import DataError
 from ragbench.metrics import claims
 from ragbench.metrics.claims import (
@@ -386,11 +386,11 @@ def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
     record = ragchecker_record()
     record["answer2respones"] = record.pop("answer2response")
     with pytest.raises(DataError, match=r"'q': no labels for response_in_reference.*answer2resp"):
-        claim_metrics_table(from_ragchecker({"results": [record]}))
+        claim_metrics_table(read_ragchecker({"results": [record]}))
 
 
 def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
-    read = from_ragchecker({"results": [ragchecker_record()]})
+    read = read_ragchecker({"results": [ragchecker_record()]})
     pd.testing.assert_frame_equal(claim_metrics_table(read), claim_metrics_table(read.results))
     for one in ({check: [1] for check in CHECKS}, read.results[0], "q7"):
         with pytest.raises(
@@ -410,7 +410,7 @@ def ragchecker_record(**fields) -> dict:
 
 def test_averages_have_ragcheckers_own_names_and_percentages():
     second = ragchecker_record(query_id="r", answer2response=["Entailment"] * 2)
-    results = from_ragchecker({"results": [ragchecker_record(), second]})
+    results = read_ragchecker({"results": [ragchecker_record(), second]})
     averages = ragchecker_averages(claim_metrics_table(results))
     assert averages["overall"] == {"precision": 75.0, "recall": 0.0, "f1": 0.0}
     assert averages["generator"]["noise_sensitivity_in_relevant"] == 25.0

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from checks import load_script
 
-from ragbench.data.ragchecker import from_ragchecker, to_ragchecker
+from ragbench.data.ragchecker import read_ragchecker
 from ragbench.metrics.claims import claim_metrics_table
 
 TOOL = load_script("label_clapnq")
@@ -74,7 +74,7 @@ def test_a_sheet_has_each_text_once_and_no_system(laid_out):
 def test_labels_reach_the_system_that_retrieved_the_chunk(laid_out):
     results = TOOL.collect(*laid_out)
     # its claims and labels fit, chunk for chunk
-    assert from_ragchecker(to_ragchecker(results)) == results
+    assert read_ragchecker(results.to_dict()) == results
     bm25, dense = results.results
     assert [chunk.doc_id for chunk in bm25.chunks] == ["Tarn#0", "Ice#0"]
     assert bm25.reference_in_chunks == (("Entailment", "Neutral"), ("Neutral", "Neutral"))

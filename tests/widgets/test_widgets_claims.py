@@ -12,7 +12,7 @@ from ragbench.data.ragchecker import (
     RagResult,
     RagResults,
     RetrievedText,
-    from_ragchecker,
+    read_ragchecker,
 )
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.claims import METRICS
@@ -189,7 +189,7 @@ def test_results_without_claims_say_so():
 
 
 def test_missing_labels_are_question_marks_and_never_a_number():
-    whole = from_ragchecker({"results": [EXAMPLE]}).results[0]
+    whole = read_ragchecker({"results": [EXAMPLE]}).results[0]
     shown = ClaimInspector([replace(whole, response_in_chunks=((E, None), (N, E), (C, N)))])
     assert cells(shown)["response claim 1, chunk 2: no label"] == ("rb-unread", "?")
     assert all(math.isnan(value) for value in shown.metrics.values())
@@ -198,7 +198,7 @@ def test_missing_labels_are_question_marks_and_never_a_number():
 
 def test_results_come_as_records_as_dicts_or_in_a_table_of_scores():
     dicts = [EXAMPLE, change(query_id="b")]
-    results = from_ragchecker({"results": dicts})
+    results = read_ragchecker({"results": dicts})
     labels = [None, *results.results]
     table = pd.DataFrame({"question_id": ["a", "b", "c"], "claim_labels": labels})
     for form in (results, list(results.results), dicts, table):
