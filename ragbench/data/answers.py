@@ -118,8 +118,6 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     answers and contexts are texts, other empty cells missing.
     """
     table = as_table(source)
-    if table.frame.empty:
-        raise DataError(f"{table.name} has no row", "at least one answer", "check what made it")
     table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     texts = ("answer", "context")

@@ -28,11 +28,9 @@ from pydantic_core import PydanticCustomError
 from ragbench.errors import DataError, EmptyFileError, NotHereError
 from ragbench.paths import shared_data
 
-EXPORT = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
 MAX_UNPACKED = 2**30  # bytes of a compressed file
 _LISTED = 8
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_OFFICE = (b"PK\3\4", b"\xd0\xcf\x11\xe0")  # how a spreadsheet begins
 Record = TypeVar("Record")
 
 
@@ -74,8 +72,8 @@ def _closest(folder: Path, name: str) -> list[str]:
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 text file, plain or gzip.
 
-    DataError for a file that is not there, not UTF-8, an office file, or too large when unpacked;
-    EmptyFileError for one without text.
+    DataError for a file that is not there, not UTF-8, or too large when unpacked; EmptyFileError
+    for one without text.
     """
     path = Path(path).expanduser()
     try:
@@ -91,9 +89,6 @@ def read_text(path: str | Path) -> str:
         got = f"{path} cannot be read: {error}"
         raise DataError(got, "a whole file (for a folder: load_documents)", "check it") from None
     check_unpacked(path, len(raw))
-    if raw.startswith(_OFFICE):
-        got = f"{path} is a spreadsheet, or another office file or archive"
-        raise DataError(got, "a text file", EXPORT)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

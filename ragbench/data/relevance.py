@@ -15,7 +15,7 @@ from pydantic import Field
 from ragbench.data.files import FileRecord, Filled, each_record, read_jsonl
 from ragbench.data.tables import as_table
 from ragbench.errors import DataError
-from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
+from ragbench.records import Dataset, Document, Hit, Question, as_id
 from ragbench.text.layout import holders
 
 
@@ -85,16 +85,17 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 
 def write_trec_run(
-    results: Mapping[str, Sequence[Hit | Chunk | str]], path: str | Path, tag: str = "ragbench"
+    results: Mapping[str, Sequence[Hit | str]], path: str | Path, tag: str = "ragbench"
 ) -> Path:
-    """Write hits by question as a run; return the path.
+    """Write hits, or ids of documents, by question as a run; return the path.
 
     Of several chunks of one document the first is written. Scores count down, so that trec_eval
     keeps the order. A blank in an id is written as %20.
     """
     lines = []
     for query, hits in results.items():
-        documents = list(dict.fromkeys(map(_document_of, hits)))
+        names = (hit.chunk.doc_id if isinstance(hit, Hit) else hit for hit in hits)
+        documents = list(dict.fromkeys(names))
         for rank, name in enumerate(documents, 1):
             cells = (query, "Q0", name, rank, len(documents) - rank + 1, tag)
             lines.append(" ".join(map(_trec_cell, cells)) + "\n")
@@ -102,11 +103,6 @@ def write_trec_run(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
     return path
-
-
-def _document_of(hit: Hit | Chunk | str) -> str:
-    chunk = hit.chunk if isinstance(hit, Hit) else hit
-    return chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)
 
 
 def _trec_cell(value: Any) -> str:

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from ragbench.data import files
 from ragbench.data.files import (
-    EXPORT,
     Record,
     check_unpacked,
     each_record,
@@ -57,7 +56,10 @@ class Table(NamedTuple):
         make: type[Record] | Callable[[dict, str], Record],
         once: Callable[[Record], Any] | None = operator.attrgetter("id"),
     ) -> list[Record]:
-        """Make a record of each row without its empty cells, see `each_record`."""
+        """Make a record of each row without its empty cells, see `each_record`; there is one."""
+        if self.frame.empty:
+            do = "check that it was written completely"
+            raise DataError(f"{self.name} holds no record", "at least one", do)
         rows = zip(self.places, self._filled_rows(), strict=True)
         return each_record(self.name, rows, make, once)
 
@@ -206,7 +208,8 @@ def _file(path: Path) -> Table:
         got = f"there is no file or folder {path.absolute()}"
         raise DataError(got, "an existing one", "check the path")
     error = unknown("kind of file", ending or path.name, [*_READERS, ".parquet", ".json"])
-    raise ConfigError(error.got, error.expected, EXPORT)
+    do = "save it as CSV: in Excel or LibreOffice File, Save as, CSV UTF-8"
+    raise ConfigError(error.got, error.expected, do)
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, dict[str, str]]]:

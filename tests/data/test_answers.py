@@ -245,11 +245,6 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised():
         "Model Size",
         "question_id",
     }
-    assert read_answers([{"Answer": "no", "gold": "yes"}], {"answer": "gold"})[
-        "answer"
-    ].tolist() == ["yes"]
-    with pytest.raises(DataError, match="'Response' and 'answer' both mean 'answer'"):
-        read_answers([{"Response": "a", "answer": "b"}])
     with pytest.raises(DataError, match="'_id' and 'Question ID' both mean 'question_id'"):
         read_answers([{"_id": "b", "Question ID": "a", "answer": "c"}])
 
@@ -412,17 +407,10 @@ def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json_and_a_cell_may
         assert len(read.loc[0, "question"]) == 2_000_000
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.csv", "answer,system,answer\na,b,c\n", r"a\.csv, line 1: a column occurs twice"),
-        ("b.csv", "answer;system\na;b;c\n", r"b\.csv, line 2: the number of cells"),
-    ],
-)
-def test_a_column_that_occurs_twice_or_a_cell_too_many_is_named(tmp_path, name, text, message):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match=message):
-        read_answers(tmp_path / name)
+def test_a_column_that_occurs_twice_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("answer,system,answer\na,b,c\n")
+    with pytest.raises(DataError, match=r"a\.csv, line 1: a column occurs twice"):
+        read_answers(tmp_path / "a.csv")
 
 
 def test_the_best_of_several_true_answers_counts_and_labels_ask_for_one():
@@ -496,8 +484,8 @@ def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_
     with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'(.|\n)*Save as, CSV UTF-8"):
         read_answers(tmp_path / "answers.xlsx")
     strange = [
-        (pd.DataFrame(), "has no row"),
-        ([], "has no row"),
+        (pd.DataFrame(), "holds no record"),
+        ([], "holds no record"),
         ([Sample], "a table as"),
         (3, "a table as int"),
     ]

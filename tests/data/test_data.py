@@ -164,7 +164,7 @@ def test_all_bad_rows_are_listed_together(tmp_path):
         ("[]".encode("utf-16"), "not UTF-8(.|\\n)*CSV UTF-8"),
         (b"\x1f\x8b\x08broken", "cannot be read"),
         (b"\x1f\x8b\x07 unknown method", "cannot be read"),
-        (b"PK\3\4\0 not text", r"is a spreadsheet(.|\n)*Save as, CSV UTF-8"),
+        (b"PK\3\4\xff a spreadsheet", r"not UTF-8(.|\n)*Excel: File, Save as, CSV UTF-8"),
         (b"[" * 100_000, "recursion"),
     ],
 )
