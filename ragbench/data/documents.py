@@ -91,9 +91,12 @@ def _document_files(folder: Path) -> list[str]:
         held.append(str(name))
     listed = "; ".join(f"{len(names)} {kind} ({_first(names)})" for kind, names in skipped.items())
     if not files:
-        got = f"the folder {folder.absolute()} holds no {', '.join(READERS)}"
-        do = "check the path; turn other formats into text first, for instance with pandoc"
-        raise DataError(f"{got}: {listed or 'it is empty'}", "one text file per document", do)
+        raise DataError(
+            f"the folder {folder.absolute()} holds no {', '.join(READERS)}: "
+            f"{listed or 'it is empty'}",
+            "one text file per document",
+            "check the path; turn other formats into text first, for instance with pandoc",
+        )
     if listed:
         _warn(f"{folder}: {len(files)} files are read; skipped: {listed}")
     return files

@@ -75,10 +75,10 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
         if not isinstance(gains, Mapping):
             gains = dict.fromkeys(gains, 1)
         judged[question.id] = {as_id(name): gain for name, gain in gains.items()}
-        if "relevant" not in question.meta and "doc_ids" not in question.meta:
+        if question.meta.keys().isdisjoint(("relevant", "doc_ids")):
             unnamed += [(question.id, text) for text in question.references]
-    texts = [text for _, text in unnamed]
-    found = holders(texts, [document.text for document in data.documents])
+    texts = [document.text for document in data.documents]
+    found = holders([reference for _, reference in unnamed], texts)
     for (name, _), places in zip(unnamed, found, strict=True):
         judged[name] |= {data.documents[place].id: 1 for place in places}
     return {name: gains for name, gains in judged.items() if gains}

@@ -322,8 +322,9 @@ def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     problems = []
     for question in dataset.questions:
         if uses[question.id] > 1:
-            what = "the id is used more than once"
-            problems.append(Problem(question.id, what, "rename one of them"))
+            problems.append(
+                Problem(question.id, "the id is used more than once", "rename one of them")
+            )
         for text in question.references:
             if text in absent:
                 what = f"supporting text not found in any document: {text[:60]!r}"
