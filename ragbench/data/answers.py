@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator
 
 from ragbench.data.files import OfWords, as_record
-from ragbench.data.tables import Table, as_table, is_missing, read_list
+from ragbench.data.tables import Table, is_missing, read_list
 from ragbench.errors import DataError
 from ragbench.records import as_id
 
@@ -117,7 +117,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     right, which is a warning too. A ``reference`` of several true answers stays a list. Empty
     answers and contexts are texts, other empty cells missing.
     """
-    table = as_table(source)
+    table = Table.of(source)
     table = table._replace(frame=_unnested(table.frame))
     aliases = _DEEPEVAL if _OF_DEEPEVAL.intersection(table.frame.columns) else COLUMNS
     texts = ("answer", "context")

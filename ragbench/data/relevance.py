@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ragbench.data.files import FileRecord, Filled, each_record, read_jsonl
-from ragbench.data.tables import as_table
+from ragbench.data.tables import Table
 from ragbench.errors import DataError
 from ragbench.records import Dataset, Document, Hit, Question, as_id
 from ragbench.text.layout import holders
@@ -40,7 +40,7 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     folder = Path(folder).expanduser()
     pages = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
-    table = as_table(folder / "qrels" / f"{split}.tsv")
+    table = Table.of(folder / "qrels" / f"{split}.tsv")
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for one in table.records(_Judgement, lambda one: (one.query, one.document)):
         for name, known in ((one.query, queries), (one.document, pages)):

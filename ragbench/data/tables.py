@@ -51,6 +51,27 @@ class Table(NamedTuple):
     frame: pd.DataFrame
     csv: bool = False
 
+    @classmethod
+    def of(cls, source: Any, name: str = "the table") -> Table:
+        """Return the rows of a path, a frame, a list of dicts or of objects with fields, or of
+        RAGChecker's JSON, or of what has ``to_pandas()``; ``name`` is what messages call them.
+        """
+        if isinstance(source, str | Path):
+            return _file(Path(source).expanduser())
+        if isinstance(source, Mapping) and "results" in source:
+            source = read_ragchecker(source, name)
+        if isinstance(source, RagResults):
+            source = source.results
+        if hasattr(source, "to_pandas"):
+            source = source.to_pandas()
+        if isinstance(source, pd.DataFrame):
+            frame = source.reset_index(drop=True)
+        elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+            raise _no_table(source, name)
+        else:
+            frame = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
+        return cls(name, [f"row {i}" for i in range(len(frame))], frame)
+
     def records(
         self,
         make: type[Record] | Callable[[dict, str], Record],
@@ -137,27 +158,6 @@ def _plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
-def as_table(source: Any, name: str = "the table") -> Table:
-    """Return the rows of a path, a frame, a list of dicts or of objects with fields, RAGChecker's
-    JSON, or ``to_pandas()``; ``name`` is what messages call them.
-    """
-    if isinstance(source, str | Path):
-        return _file(Path(source).expanduser())
-    if isinstance(source, Mapping) and "results" in source:
-        source = read_ragchecker(source, name)
-    if isinstance(source, RagResults):
-        source = source.results
-    if hasattr(source, "to_pandas"):
-        source = source.to_pandas()
-    if isinstance(source, pd.DataFrame):
-        frame = source.reset_index(drop=True)
-    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
-        raise _no_table(source, name)
-    else:
-        frame = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
-    return Table(name, [f"row {i}" for i in range(len(frame))], frame)
-
-
 def _as_dict(row: Any, name: str) -> dict:
     """Return a row by name: of an object, as ragas and DeepEval keep theirs, the fields that hold
     something.
@@ -197,9 +197,9 @@ def _of_result(result: RagResult) -> dict:
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".json":
-        return as_table(read_json(path), str(path))
+        return Table.of(read_json(path), str(path))
     if ending == ".parquet":
-        return as_table(_read_parquet(path), str(path))
+        return Table.of(_read_parquet(path), str(path))
     if ending in _READERS:
         rows = list(_READERS[ending](path))
         frame = pd.DataFrame([row for _, row in rows], dtype=object)

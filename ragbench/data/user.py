@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, StrictInt
 from ragbench.data.documents import READERS, read_documents
 from ragbench.data.files import FileRecord, Filled, OfWords, as_record
 from ragbench.data.hotpotqa import supporting_sentences
-from ragbench.data.tables import Table, as_table, read_list
+from ragbench.data.tables import Table, read_list
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question, as_id
@@ -130,7 +130,7 @@ def _read_questions(
     # the first document of a title
     by_title = {document.title: document for document in reversed(documents)}
     needed = ["question", "answer"]
-    table = _in_our_names(as_table(source), _QUESTION, fields, needed)
+    table = _in_our_names(Table.of(source), _QUESTION, fields, needed)
     if {"contexts", "ground_truth", "answer"} <= {*table.frame}:
         got = f"{table.name}: columns of answers that were already given"
         expected = "questions with their true answers: 'answer' here is what a system said"
@@ -168,7 +168,7 @@ def load_documents(
         path = Path(path).expanduser()
         if path.is_dir() or path.suffix.lower() in READERS:
             return tuple(read_documents(path))
-    table = as_table(path)
+    table = Table.of(path)
     own = dict(fields or {})
     if own.get("id") not in table.frame:
         own.pop("id", None)  # it is the questions'

@@ -27,7 +27,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import as_list, same_length
-from ragbench.text.common import lcs_length, lcs_tokens
+from ragbench.text.common import lcs_length
 from ragbench.text.layout import comparable
 from ragbench.text.sentences import LANGUAGES, split_sentences
 
@@ -254,9 +254,37 @@ def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:
     common: set[str] = set()
     for true in b:
         for sentence in a:
-            common.update(lcs_tokens(true, sentence))
+            common.update(_lcs_tokens(true, sentence))
     return 2 * len(common) / (len(set().union(*a)) + len(set().union(*b)))
 
 
 def _sentences_of_words(text: str) -> list[list[str]]:
     return [" ".join(sentence.split()).split(" ") for sentence in text.split(".") if sentence]
+
+
+def _lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """Tokens of the longest common subsequence that is found from the ends, last first; on ties b's
+    token is dropped.
+
+    Which of several is found matters to ROUGE-L as the package rouge counts it: by distinct words.
+    """
+    lengths = [[0] * (len(b) + 1)]
+    for word in a:
+        above = lengths[-1]
+        row = [0]
+        for j, other in enumerate(b):
+            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
+        lengths.append(row)
+    common = []
+    i = len(a)
+    j = len(b)
+    while i and j:
+        if a[i - 1] == b[j - 1]:
+            common.append(a[i - 1])
+            i -= 1
+            j -= 1
+        elif lengths[i - 1][j] > lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return common

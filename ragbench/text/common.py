@@ -50,34 +50,6 @@ def lcs_length(a: Sequence[Any], b: Sequence[Any]) -> int:
     return _lcs_lengths(a, b, [len(b)])[0]
 
 
-def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """Tokens of the longest common subsequence that is found from the ends, last first; on ties b's
-    token is dropped.
-
-    Which of several is found matters to ROUGE-L as the package rouge counts it: by distinct words.
-    """
-    lengths = [[0] * (len(b) + 1)]
-    for word in a:
-        above = lengths[-1]
-        row = [0]
-        for j, other in enumerate(b):
-            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
-        lengths.append(row)
-    common = []
-    i = len(a)
-    j = len(b)
-    while i and j:
-        if a[i - 1] == b[j - 1]:
-            common.append(a[i - 1])
-            i -= 1
-            j -= 1
-        elif lengths[i - 1][j] > lengths[i][j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return common
-
-
 def _code_points(text: str) -> np.ndarray:
     # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
