@@ -77,10 +77,7 @@ class Table(NamedTuple):
         make: type[Record] | Callable[[dict, str], Record],
         once: Callable[[Record], Any] | None = operator.attrgetter("id"),
     ) -> list[Record]:
-        """Make a record of each row without its empty cells, see `each_record`; there is one."""
-        if self.frame.empty:
-            do = "check that it was written completely"
-            raise DataError(f"{self.name} holds no record", "at least one", do)
+        """Make a record of each row without its empty cells, see `each_record`."""
         rows = zip(self.places, self._filled_rows(), strict=True)
         return each_record(self.name, rows, make, once)
 
@@ -108,8 +105,12 @@ class Table(NamedTuple):
         lists : our names of the columns in which a cell of a CSV may hold several texts.
         texts : those whose empty cells in a CSV are texts; other empty ones are None.
 
-        DataError for two columns that mean the same, and for a name that is not there.
+        DataError for a table without a row, for two columns that mean the same, and for a name that
+        is not there.
         """
+        if self.frame.empty:
+            do = "check that it was written completely"
+            raise DataError(f"{self.name} holds no record", "at least one", do)
         there = list(self.frame.columns.map(str))
         for ours, theirs in columns.items():
             if theirs not in there:

@@ -140,7 +140,8 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
 def _refuse_lone_surrogates(texts: Sequence[str]) -> None:
     for text in texts:
         if lone := re.search("[\ud800-\udfff]", text):
-            got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
+            place = f"U+{ord(lone[0]):04X} at character {lone.start()}"
+            got = f"a text that cannot be tokenised: a lone surrogate ({place})"
             do = "read the file as UTF-8 with errors='replace'"
             raise DataError(got, "valid Unicode", do) from None
 
