@@ -182,17 +182,14 @@ class OllamaEmbedder(_Arrays):
 
     def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
-            reply = self._request(
-                lambda: self._client.embed(self.name, list(texts), truncate=False)
-            )
+            reply = self._request(self._client.embed, self.name, list(texts), truncate=False)
             return list(reply.embeddings)
         except ModelError as error:
             if error.kind != "truncated":
                 raise
-        if len(texts) > 1:  # the server does not say which
-            return [vector for text in texts for vector in self._vectors([text])]
-        got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-        raise self._failure("truncated", got, text=texts[0])
+        text = max(texts, key=len)  # the server does not say which
+        got = f"{text[:60]!r}... of {len(text)} characters is too long"
+        raise self._failure("truncated", got, text=text)
 
     def _name_and_digest(self) -> str:
         from ragbench.llm.models import full_name
@@ -204,23 +201,11 @@ class OllamaEmbedder(_Arrays):
             raise self._failure("no_model", f"not among {', '.join(listed) or 'none'}")
         return f"{wanted}@{digest[:12]}"
 
-    def _request(self, call: Callable[[], Any]) -> Any:
-        """Call the server; twice more when it is busy."""
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
-
-        tries = Retrying(
-            stop=stop_after_attempt(3),
-            wait=wait_exponential(max=8),
-            retry=retry_if_exception(lambda error: getattr(error, "kind", "") == "busy"),
-            reraise=True,
-        )
-        return tries(self._one_request, call)
-
-    def _one_request(self, call: Callable[[], Any]) -> Any:
+    def _request(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         from ragbench.llm.failures import from_exception
 
         try:
-            return call()
+            return call(*arguments, **options)
         except Exception as error:  # of httpx and ollama; of json and pydantic: a ValueError
             kind = "unusable" if isinstance(error, ValueError) else from_exception(error)[0]
             said = error  # but the client's words on a connection do not say what is wrong with it
@@ -384,8 +369,8 @@ class CachedEmbeddings(_Arrays):
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
             kept |= self._compute(missing, queries, db)
-        lengths = {len(value) / 4 for value in kept.values()}
-        if len(lengths) > 1 or max(lengths) % 1:
+        lengths = {len(value) // 4 for value in kept.values()}
+        if len(lengths) > 1:
             got = f"{self.model_id} has vectors of lengths {sorted(lengths)}"
             do = f"delete {self.path}, or give the model another model_id"
             raise ModelError(got, "one length", do)

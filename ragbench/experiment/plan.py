@@ -134,7 +134,7 @@ def _recorded_rows(run: Run) -> list[Row] | None:
         return None
     with contextlib.ExitStack() as stack:
         if tape.mode == "record":
-            tape = stack.enter_context(Cassette(tape.path, "replay", digest=tape.digest))
+            tape = stack.enter_context(Cassette(tape.path, "replay"))
         run.cassette = tape
         run.meet_models()
         run.pool = stack.enter_context(ThreadPoolExecutor(cores()))

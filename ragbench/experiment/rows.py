@@ -86,7 +86,6 @@ class Row:
     judge_shown: int | None = None
     judge_position: int | None = None
     judge_answer_cut: bool | None = None
-    judge_form: str | None = None
     judge_repairs: int | None = None
     judge_prompt_tokens: int | None = None
     judge_prompt_estimate: int | None = None

@@ -31,7 +31,7 @@ from ragbench.experiment.rows import Row, as_frame
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
 from ragbench.llm import Cassette
-from ragbench.llm.endpoints import Endpoint, model_facts, window
+from ragbench.llm.endpoints import Endpoint, model_facts
 from ragbench.llm.models import BOUNDS
 from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
@@ -53,7 +53,7 @@ _UNUSABLE = {"truncated", "unusable", "invalid", "digest", "miss"}
 # What a row takes over from the record of an answer, and of a grade: name there -> column.
 _REPLY = ("prompt_tokens", "prompt_estimate", "output_tokens", "finish", "tagged", "cached")
 _OF_ANSWER = {name: name for name in ("prompt", "prompt_sha256", *_REPLY)}
-_GRADED = ("seconds", "shown", "position", "repairs", "form", "prompt_tokens", "prompt_estimate")
+_GRADED = ("seconds", "shown", "position", "repairs", "prompt_tokens", "prompt_estimate")
 _OF_GRADE = {name: f"judge_{name}" for name in _GRADED} | {"cut": "judge_answer_cut"}
 # What a question brings that is no column of its own in rows.
 _NOT_META = ("topic", "relevant", "doc_ids", "supporting_facts", "claims", "long_answer")
@@ -486,9 +486,8 @@ def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
     if run.cassette is not None and run.cassette.mode == "replay":
         return
     for (axis, name), facts in run.models.items():
-        used = window(getattr(run.experiment, axis)[name])
-        sizes = [size for size in (used, facts.num_ctx) if size]
-        axes[axis][name]["num_ctx"] = min(sizes, default=None)
+        facts.loaded()
+        axes[axis][name]["num_ctx"] = facts.num_ctx
 
 
 def _describe(run: Run) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
-from ragbench.llm.context import prompt_tokens
+from ragbench.llm.context import estimate_tokens
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
@@ -113,7 +113,7 @@ def generate(
     answers = {}
     for place, reply in zip(order, replies, strict=True):
         meta = facts[kinds[place]] | {"concurrency": concurrency}
-        meta["prompt_estimate"] = prompt_tokens(prompts[place])
+        meta["prompt_estimate"] = estimate_tokens(prompts[place]) + 4  # for the template
         answers[place] = _as_answer(questions[place], reply, meta)
     return [answers[place] for place in range(len(questions))]
 
@@ -167,9 +167,6 @@ def _check(questions: Any, contexts: Any) -> None:
         do = "repeat a question for each of its contexts"
         raise ConfigError(got, "one context (or None) per question", do)
     for question, context in zip(questions, contexts, strict=True):
-        if not question.text.strip():
-            got = f"question {question.id!r} is empty"
-            raise ConfigError(got, "some text", "leave empty questions out")
         if not isinstance(context, str | None):
             got = f"the context of question {question.id!r} is {type(context).__name__}"
             do = "take contexts_from_hits(hits, budgets)"

@@ -18,7 +18,7 @@ from pydantic import BaseModel, create_model, field_validator
 from ragbench.data.files import read_jsonl
 from ragbench.errors import ConfigError, check_known
 from ragbench.llm import Reply, ask, label_schema
-from ragbench.llm.context import prompt_tokens
+from ragbench.llm.context import estimate_tokens
 from ragbench.llm.models import BOUNDS, not_named
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
@@ -177,7 +177,7 @@ def grade(
     grades: dict[int, Grade] = {}
     for (places, text), reply in zip(prompts.items(), replies, strict=True):
         about = {"shown": len(places), "order": order, **_reply_meta(reply)}
-        about["prompt_estimate"] = prompt_tokens(text)
+        about["prompt_estimate"] = estimate_tokens(text) + 4  # for the template
         values = reply.parsed.grades if reply.ok else [None] * len(places)
         for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
@@ -189,7 +189,7 @@ def grade(
 
 
 def _reply_meta(reply: Reply) -> dict[str, Any]:
-    meta = {name: getattr(reply, name) for name in ("repairs", "seconds", "form")}
+    meta = {name: getattr(reply, name) for name in ("repairs", "seconds")}
     meta["usage"] = reply.usage.to_dict()
     if reply.error is not None:
         meta["error"] = reply.error.kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -38,8 +39,7 @@ _MOST_UNUSABLE = 20
 _LONGEST_PAUSE_S = 30.0  # between two tries
 # how long a server that has answered before may be away before its prompts count as failed
 OUTAGE_S = 60.0
-CHECK_S = 10.0  # between two questions for the digest
-_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts", "form")
+_KEPT = ("text", "raw", "finish", "seconds", "repairs", "attempts")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -175,9 +175,7 @@ class _Job:
     over: Exception | None = None  # why nobody is asked any more
     bar: Any = None
     cut_prompt_said: bool = False
-    unusable: int | None = 0  # replies to schemas, until the first that can be read
-    unsure: list[_Task] = field(default_factory=list)  # done since the digest was asked for
-    checked: float = 0.0  # when that was
+    unusable: float = 0  # replies to schemas, until the first that can be read
 
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
@@ -191,11 +189,10 @@ class _Job:
         """
         missing = self._look_up(self.endpoint.pinned_digest)
         ids = [task.id for task in missing]
-        for n, task in enumerate(missing):
-            some = ids if strict else ids[n : n + 1]
-            error = self.cassette.miss(some, self.endpoint.model, len(self.tasks))
-            if strict:
-                raise error
+        error = self.cassette.miss(ids, self.endpoint.model, len(self.tasks))
+        if missing and strict:
+            raise error
+        for task in missing:
             self._settle(task, self._reply(task, error))
 
     def _look_up(self, on_server: str | None) -> list[_Task]:
@@ -237,7 +234,7 @@ class _Job:
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             what = "the recorded reply was cut off"
             error = self.endpoint.fail("truncated", what, raw=answer["raw"])
-        kept = {name: answer.get(name, "") for name in _KEPT}
+        kept = {name: answer[name] for name in _KEPT}
         kept["usage"] = Usage.from_dict(answer["usage"])
         return self._reply(task, error, parsed=parsed, cached=True, **kept)
 
@@ -256,6 +253,7 @@ class _Job:
                 self._ask_missing(concurrency)
             except KeyboardInterrupt:
                 self.stop(self.endpoint.fail("interrupted", "not answered yet"))
+                self._check_model()
                 kept = "in .replies"
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
@@ -279,7 +277,7 @@ class _Job:
                 self.cassette.register(*name, self.digest, endpoint.version)
         if endpoint.dead is None and missing:
             self._work_through(deque(missing), concurrency)
-            self._check_model(0.0)
+            self._check_model()
         if self.over is not None and not isinstance(self.over, CallError):
             raise self.over  # a full disk ends the run
         for task in missing:
@@ -290,10 +288,9 @@ class _Job:
 
     def _work_through(self, queue: deque[_Task], concurrency: int) -> None:
         """Ask in threads, which end with the process: a call under way holds nobody up."""
-        count = min(concurrency, self.endpoint.most_concurrent or concurrency, len(queue))
-        self.checked = time.monotonic()
+        count = min(concurrency, len(queue))
         threads = []
-        for _ in range(max(1, count)):
+        for _ in range(count):
             work = threading.Thread(target=self._work, args=(queue,), daemon=True)
             threads.append(work)
             work.start()
@@ -311,9 +308,7 @@ class _Job:
                 if self.keys is not None and not self.cassette.claim(task.key):
                     self._take_from_others(task, queue)
                 elif (reply := self._asked(task)) is not None:
-                    ended = time.monotonic()
-                    self._check_model(CHECK_S)
-                    self._finish(task, reply, ended)
+                    self._finish(task, reply)
         except IndexError:
             return  # the queue is empty
         except Exception as error:  # of the cassette, on a full disk
@@ -337,43 +332,27 @@ class _Job:
         self.stopped.set()
         self.endpoint.let_go()
 
-    def _check_model(self, seconds: float) -> None:
-        """Ask for the digest where that was not done for so long.
-
-        What lies between two different ones is kept as neither: it is withdrawn.
-        """
-        began = time.monotonic()
-        with self.lock:
-            if not self.endpoint.found or self.over or began - self.checked < seconds:
-                return
-            unsure = self.unsure
-            self.unsure = []
+    def _check_model(self) -> None:
+        """Ask for the digest again: what lies between two different ones is kept as neither."""
+        endpoint = self.endpoint
         try:
-            now = self.endpoint.digest()
-        except CallError:  # away, or the model was deleted: the next call says so
-            with self.lock:
-                self.unsure += unsure
-            return
-        if now == self.endpoint.found:
-            self.checked = began
+            now = endpoint.digest()
+        except Exception:
+            return  # away, or the model was deleted
+        if not endpoint.found or now == endpoint.found:
             if self.cassette is not None:
-                self.cassette.confirm(task.key for task in unsure)
+                self.cassette.confirm(task.key for task in self.tasks if task.attempts)
             return
-        self._withdraw(unsure, now)
-
-    def _withdraw(self, unsure: list[_Task], now: str) -> None:
-        """Stop, and take back the replies that either model may have given."""
-        what = f"digest {self.endpoint.found[:12]}, now {now[:12] or 'not told'}"
+        what = f"digest {endpoint.found[:12]}, now {now[:12] or 'not told'}"
         what = f"the model was replaced under its name in mid-run: {what}"
         do = "pull the old one again, or run again with a new cassette file"
-        error = self.endpoint.fail("digest", what, do=do)
-        self.stop(error)
-        with self.lock:
-            unsure = unsure + self.unsure
-            for task in unsure:
+        error = endpoint.fail("digest", what, do=do)
+        log.warning("%s", error)
+        for task in self.tasks:
+            if task.attempts:
                 self._settle(task, self._reply(task, error))
-            if self.cassette is not None:
-                self.cassette.withdraw(task.key for task in unsure)
+        if self.cassette is not None:
+            self.cassette.withdraw(task.key for task in self.tasks if task.attempts)
 
     def _asked(self, task: _Task) -> Reply | None:
         """Ask for one reply; None where the server is to be asked no more."""
@@ -433,7 +412,7 @@ class _Job:
             self._check_count(messages, received)
             parsed, text, problem = self._judge(received, task.schema)
             if not problem:
-                about = {"raw": received.text, "finish": received.finish, "form": received.form}
+                about = {"raw": received.text, "finish": received.finish}
                 return self._reply(task, text=text, parsed=parsed, **about)
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
@@ -457,13 +436,13 @@ class _Job:
         """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
         endpoint = self.endpoint
         text = received.text
-        thought = received.thinking.strip()
+        thought = bool(received.thinking.strip())
         if problem := _broken(received, endpoint.num_ctx):
             kind, what = problem
             raise endpoint.fail(kind, what, raw=text)
+        if schema is not None and is_json(text):
+            return read_reply(text, schema)  # a whole value, and white space up to the limit
         if received.finish in CUT_SHORT and not (self.keep_cut and schema is None):
-            if schema is not None and is_json(text):
-                return read_reply(text, schema)  # a whole value, and white space up to the limit
             limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
             what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
             if thought and not text.strip():
@@ -471,8 +450,6 @@ class _Job:
             if schema is None:
                 raise endpoint.fail("truncated", what, raw=text)
             return None, "", what
-        if schema is not None and is_json(text):
-            return read_reply(text, schema)
         said = without_thinking(text)
         if not said:
             thought = thought or said is None
@@ -500,32 +477,30 @@ class _Job:
 
     # -- settling
 
-    def _finish(self, task: _Task, reply: Reply, ended: float) -> None:
+    def _finish(self, task: _Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         with self.lock:
             if self.over is not None:
                 return
-            sure = self.checked >= ended or not self.endpoint.found
             if self.keys is not None:
                 request = self.keys.request(task.messages, task.json_schema)
-                about = {"step": self.step, "prompt_id": task.id, "sure": sure}
+                about = {"step": self.step, "prompt_id": task.id}
+                about["sure"] = not self.endpoint.found
                 if not self.cassette.put(task.key, request, _to_answer(reply), **about):
                     # Another process was first: its answer stays, and is what a replay will give.
                     reply = self._served(task, self.cassette.get([task.key])[task.key])
-            if not sure:
-                self.unsure.append(task)
             self._settle(task, reply)
             self._count_unusable(task, reply)
 
     def _count_unusable(self, task: _Task, reply: Reply) -> None:
         """End a run where none of the first labels can be read: the others would not be either."""
-        if task.schema is None or self.unusable is None:
+        if task.schema is None:
             return
         if reply.ok:
-            self.unusable = None
-            return
-        self.unusable += reply.error.kind in ("unusable", "truncated")
-        if self.unusable == _MOST_UNUSABLE:
+            self.unusable = -math.inf
+        elif reply.error.kind in ("unusable", "truncated"):
+            self.unusable += 1
+        if self.unusable == _MOST_UNUSABLE and not reply.ok:
             what = f"none of the first {_MOST_UNUSABLE} replies could be read. The last: "
             self.stop(self.endpoint.fail(reply.error.kind, what + str(reply.error)))
 
@@ -562,8 +537,6 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     repeated.
     """
     answer = {name: getattr(reply, name) for name in ("ok", *_KEPT)}
-    if not reply.form:
-        del answer["form"]
     answer |= {"usage": reply.usage.to_dict(), "error": None}
     if reply.error is not None:
         stored = reply.error.without_address()

@@ -17,13 +17,12 @@ import sqlite3
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import DataError, check_known
 from ragbench.llm.failures import CallError, failure
 from ragbench.llm.structured import canonical_schema
 from ragbench.paths import written_whole
@@ -32,7 +31,6 @@ log = logging.getLogger("ragbench.llm")
 FORMAT = "ragbench-cassette-1"
 MODES = ("record", "replay")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
-_WHO = ("provider", "model", "digest", "options")
 _COLUMNS = (
     "key", "ok", "step", "prompt_id", "provider", "model", "digest", "request", "answer", "checksum", "recorded_at"
 )  # fmt: skip
@@ -67,12 +65,10 @@ _UNSURE = "DELETE FROM replies WHERE provider = ? AND model = ? AND key IN (SELE
 _ANSWERED = "(SELECT 1 FROM replies WHERE replies.key = claims.key AND ok = 1)"
 _SURE = (
     "DELETE FROM claims WHERE EXISTS "
-    "(SELECT 1 FROM replies WHERE replies.key = claims.key AND provider = ? AND model = ?)"
+    "(SELECT 1 FROM replies WHERE replies.key = claims.key AND provider = ? AND model = ? AND digest = ?)"
 )
 _CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
 _WAIT_S = 60.0
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError)
-_DAMAGED += (zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's
 # log.
 _inherited: list[sqlite3.Connection] = []
@@ -134,12 +130,15 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _keys_of(asked: Mapping[str, Any]) -> Keys:
+    return Keys(*(asked[name] for name in ("provider", "model", "digest", "options")))
+
+
 def _problem(key: str, asked: Mapping[str, Any], answer: str, noted: str) -> str:
     """Say what is wrong with a row: its key against its request, its answer against its checksum;
     "" for nothing.
     """
-    keys = Keys(*(asked[name] for name in _WHO))
-    if keys.key(asked["messages"], canonical_schema(asked["schema"])) != key:
+    if _keys_of(asked).key(asked["messages"], canonical_schema(asked["schema"])) != key:
         return "the key does not belong to the request"
     return "" if _checksum(answer) == noted else "the answer was changed after recording"
 
@@ -156,7 +155,6 @@ class Cassette:
     mode : ``"record"`` (serve what is recorded, ask and record the rest) or ``"replay"`` (serve what
         is recorded, open no socket, a miss is an error). The environment variable RAGBENCH_CASSETTE
         wins over this argument, so that an unchanged notebook or script can be recorded anew.
-    digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
 
     Notes
@@ -170,14 +168,12 @@ class Cassette:
         path: str | os.PathLike[str],
         mode: str = "record",
         *,
-        digest: str | None = None,
         command: str = "",
     ) -> None:
         mode = os.environ.get(MODE_VARIABLE) or mode
         check_known("cassette mode", [mode], MODES)
         self.path = Path(path)
         self.mode = mode
-        self.digest = digest
         self.command = command
         self._lock = threading.RLock()
         self._owner = uuid.uuid4().hex  # of claims
@@ -251,7 +247,9 @@ class Cassette:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
-                do = "make room or change the rights, then run again: what is recorded stays"
+                do = (
+                    "make room, change the rights or open it in record mode; what is recorded stays"
+                )
                 what = f"{self.path}: cannot be written ({error})"
                 raise DataError(what, "a cassette that can be written", do) from None
 
@@ -262,31 +260,26 @@ class Cassette:
         was not asked.
 
         ``on_server`` is the digest the server gives now, or None when it was not asked or did not
-        answer. Raises CallError for two digests under one name, and none chosen.
+        answer. Raises CallError where that is not one of those recorded.
         """
         sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
         recorded = [row[0] for row in self.rows(sql, (provider, model))]
-        known = recorded if self.digest is None else [self.digest]
-        if known == [""]:
-            return ""  # of a server that did not say what it has: there is nothing to compare
         recording = self.mode == "record" and bool(on_server)
-        if len(known) == 1 and on_server in (None, "", known[0]):
+        if not recorded or on_server in recorded:
             if recording:
                 with contextlib.suppress(DataError):  # a file that cannot be written is read
-                    self._write(_SURE, (provider, model))
-            return known[0]
-        if not known:
+                    self._write(_SURE, (provider, model, on_server))
             return on_server
-        has = "" if on_server is None else f", the server now has {_short(on_server)}"
-        if recording and on_server not in known:
+        unsaid = not on_server or recorded == [""]  # there is nothing to compare
+        if len(recorded) == 1 and unsaid:
+            return recorded[0]
+        if recording:
             self._write(_UNSURE, (provider, model))
-        shown = " and ".join(map(_short, known))
-        what = f"two digests under one name: {self.path.name} was recorded with {shown}{has}"
-        do = (
-            f"record into a new file, choose with Cassette(..., digest={on_server or known[0]!r}), "
-            "or pull the old model again"
-        )
-        raise failure("digest", what, model=f"{provider}:{model}", do=do)
+        shown = " and ".join(digest[:12] for digest in recorded)
+        what = f"two digests under one name: {self.path.name} was recorded with {shown}"
+        if on_server is not None:
+            what += f", the server now has {on_server[:12]}"
+        raise failure("digest", what, model=f"{provider}:{model}")
 
     def register(self, provider: str, model: str, digest: str, version: str = "") -> None:
         """Note the digest of a model beside its name, and the version of its server.
@@ -319,7 +312,8 @@ class Cassette:
     def confirm(self, keys: Iterable[str]) -> None:
         """Say that these replies are of the digest that they are recorded under."""
         chosen = "key IN (SELECT value FROM json_each(?))"
-        self._write(f"DELETE FROM claims WHERE {chosen}", (json.dumps(list(keys)),))
+        with contextlib.suppress(DataError):  # on a full disk the next process does it
+            self._write(f"DELETE FROM claims WHERE {chosen}", (json.dumps(list(keys)),))
 
     def _claimed(self, sql: str) -> None:
         with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
@@ -356,6 +350,7 @@ class Cassette:
         step: str = "",
         prompt_id: str = "",
         sure: bool = True,
+        recorded_at: str = "",
     ) -> bool:
         """Record one answer or failure; False when an answer to this key was there (it stays).
 
@@ -364,9 +359,9 @@ class Cassette:
         """
         asked = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
         names = (asked["provider"], asked["model"], asked["digest"])
-        row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now)
+        row = (key, answer["ok"], step, prompt_id, *names, request, text, _checksum(text), when)
         recorded = self._write(_INSERT, row) == 1
         if sure or not answer["ok"]:
             self.confirm([key])
@@ -408,23 +403,14 @@ class Cassette:
 
         DataError with file and line for a damaged line; nothing of the file is then taken over.
         """
-        if self.mode != "record":
-            got = f"import into {self!r}"
-            do = "open it with mode='record'"
-            raise ConfigError(got, "a cassette in record mode", do)
         number = added = 0
-        with self._lock:
-            db = self._connection()
-            db.execute("BEGIN IMMEDIATE")
+        with self._lock, self._connection():  # or what follows would be part of it, and lost
+            self._write("BEGIN IMMEDIATE", ())
             try:
                 with _lines(path, "r") as lines:
                     for number, line in enumerate(lines, 1):  # noqa: B007
                         added += self._take_over(json.loads(line))
-                db.execute("COMMIT")
-            except BaseException as error:
-                db.rollback()  # or the replies that follow would be part of it, and lost
-                if not isinstance(error, _DAMAGED):
-                    raise
+            except Exception as error:
                 what = f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}"
                 expected = "an unchanged line written by Cassette.export"
                 raise DataError(what, expected, "take the export again") from None
@@ -432,16 +418,15 @@ class Cassette:
 
     def _take_over(self, record: dict[str, Any]) -> bool:
         """Write one exported line; whether it was new. ValueError for a damaged one."""
+        key = record["key"]
         asked = record["request"]
-        answer = json.dumps(record["answer"], separators=(",", ":"))
-        if problem := _problem(record["key"], asked, answer, record["checksum"]):
+        text = json.dumps(record["answer"], separators=(",", ":"))
+        if problem := _problem(key, asked, text, record["checksum"]):
             raise ValueError(problem)
-        keys = Keys(*(asked[name] for name in _WHO))
-        request = keys.request(asked["messages"], canonical_schema(asked["schema"]))
-        cells = {**record, **asked, "request": request, "answer": answer}
-        cells["ok"] = int(record["ok"])
         self.register(asked["provider"], asked["model"], asked["digest"])
-        return self._write(_INSERT, [cells[name] for name in _COLUMNS]) == 1
+        request = _keys_of(asked).request(asked["messages"], canonical_schema(asked["schema"]))
+        about = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
+        return self.put(key, request, record["answer"], **about)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list
@@ -461,10 +446,6 @@ class Cassette:
         return problems
 
 
-def _short(digest: str | None) -> str:
-    return f"{digest[:12]}..." if digest and len(digest) > 12 else (digest or "(none)")
-
-
 def _lines(path: str | os.PathLike[str], mode: str) -> IO[bytes]:
     """Open JSON Lines; a name that ends in .gz is compressed, the same rows to the same bytes."""
     if os.fspath(path).endswith(".gz"):
@@ -477,17 +458,8 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     db = _connect(path.absolute().as_uri())
     _refuse_other_files(db)
-    until = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            break
-        except sqlite3.OperationalError as error:
-            # Changing the journal needs the file alone, and SQLite does not wait for that by
-            # itself.
-            if "locked" not in str(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.02)
+    with contextlib.suppress(sqlite3.OperationalError):  # another process is just setting it
+        db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=NORMAL")
     db.executescript(_TABLES)
     return db

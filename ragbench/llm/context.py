@@ -30,20 +30,16 @@ def estimate_tokens(text: str) -> int:
     """Estimate tokens: 4 ASCII characters or 1 other each. For English within a quarter of common
     vocabularies.
     """
-    plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
+    plain = len(text.encode("ascii", "ignore"))
     return math.ceil(plain / 4) + len(text) - plain
-
-
-def prompt_tokens(text: str) -> int:
-    """Estimate the tokens of a prompt of one message, 4 more for the template."""
-    return estimate_tokens(text) + 4
 
 
 def proxy_for(host: str) -> str | None:
     """Return the proxy that the environment names for an address; this machine needs none."""
     url = httpx.URL(host)
-    here = url.host in ("localhost", "::1") or url.host.startswith("127.")
-    if here or urllib.request.proxy_bypass(url.host):
+    if url.host in ("localhost", "::1") or url.host.startswith("127."):
+        return None
+    if urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(url.scheme) or proxies.get("all")
@@ -52,7 +48,7 @@ def proxy_for(host: str) -> str | None:
 class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Under the clients of a model: completes requests, bounds replies in size and time.
 
-    ``options`` (proxy, verify) are of httpx's transports, which are made at the first request: a
+    ``options`` (proxy, verify) are of httpx's transport, which is made at the first request: a
     proxy or certificate that cannot be used troubles no replay. The timeout of a request holds
     until the first byte of its reply, and from there to the last one. ``port`` gives that of a
     server which is started at the first request.
@@ -66,8 +62,8 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         **options: Any,
     ) -> None:
         self._inner = inner
-        self._port = port
         self._async: httpx.AsyncBaseTransport | None = None
+        self._port = port
         self._options = options
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -75,12 +71,12 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Send a request."""
         if self._inner is None:
             self._inner = _opened(httpx.HTTPTransport, self._options)
-        request = self._completed(request, request.read())
+        timeout = self._complete(request, request.read())
         request.extensions["trace"] = self._note_connection
         response = self._inner.handle_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
-        response.stream = _Bounded(response.stream, request.extensions["timeout"]["read"])
+        response.stream = _Bounded(response.stream, timeout["read"])
         busy = response.status_code in (429, 503)
         if busy and request.url.path.startswith("/api/"):  # the client of Ollama drops the headers
             words = response.read().decode("utf-8", "replace")
@@ -96,26 +92,22 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Send a request of ``ainvoke``; `ask` makes none."""
         if self._async is None:
             self._async = _opened(httpx.AsyncHTTPTransport, self._options)
-        return await self._async.handle_async_request(
-            self._completed(request, await request.aread())
-        )
+        self._complete(request, await request.aread())
+        return await self._async.handle_async_request(request)
 
-    def _completed(self, request: httpx.Request, content: bytes) -> httpx.Request:
-        """Return the request with what its client cannot say, and a bound on connecting."""
-        url = request.url
+    def _complete(self, request: httpx.Request, content: bytes) -> dict[str, float | None]:
+        """Add what its client cannot say to a request, and bound connecting; return its limits."""
         if self._port is not None:
-            url = url.copy_with(host="127.0.0.1", port=self._port())
-        unchanged = (b"accept-encoding", b"content-length")
-        headers = [pair for pair in request.headers.raw if pair[0].lower() not in unchanged]
+            request.url = request.url.copy_with(host="127.0.0.1", port=self._port())
+        if content:
+            content = _with_fields(request.url, content)
+            request.stream = httpx.ByteStream(content)
+            request.headers["content-length"] = str(len(content))
         # a small compressed reply can be gigabytes
-        headers.append((b"accept-encoding", b"identity"))
-        timeout = {"read": None, "write": None, "pool": None} | request.extensions.get(
-            "timeout", {}
-        )
-        timeout["connect"] = min(timeout.get("connect") or math.inf, _CONNECT_S)
-        extensions = {**request.extensions, "timeout": timeout}
-        about = {"headers": headers, "extensions": extensions}
-        return httpx.Request(request.method, url, content=_with_fields(url, content), **about)
+        request.headers["accept-encoding"] = "identity"
+        timeout = request.extensions["timeout"]
+        timeout["connect"] = min(timeout["connect"] or math.inf, _CONNECT_S)
+        return timeout
 
     def _note_connection(self, event: str, details: dict[str, Any]) -> None:
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
@@ -166,7 +158,11 @@ def _with_fields(url: httpx.URL, content: bytes) -> bytes:
     body = json.loads(content)
     if not to_openai:
         body["truncate"] = False
-        if url.path == "/api/chat" and _could_overflow(body):
+        options = body.get("options") or {}
+        longest = options.get("num_predict", -1)
+        # two characters are a token at the most
+        text = sum(len(str(message.get("content", ""))) for message in body.get("messages", ()))
+        if text and (longest < 0 or text / 2 + longest > options.get("num_ctx", 4096)):
             body["shift"] = False
     elif "max_completion_tokens" in body and "max_tokens" not in body:
         body["max_tokens"] = body.pop("max_completion_tokens")
@@ -187,17 +183,6 @@ def _choice_first(content: bytes) -> bytes:
     return content
 
 
-def _could_overflow(body: dict[str, Any]) -> bool:
-    """Whether prompt and answer could together be longer than the window.
-
-    Two characters are a token at the most.
-    """
-    options = body.get("options") or {}
-    longest = options.get("num_predict", -1)
-    text = sum(len(str(message.get("content", ""))) for message in body.get("messages", ()))
-    return longest < 0 or text / 2 + longest > options.get("num_ctx", 4096)
-
-
 @functools.lru_cache(maxsize=4)
 def _trusted(file: str | None) -> ssl.SSLContext:
     """Read the certificates that are trusted, once: it takes 40 ms."""
@@ -205,11 +190,11 @@ def _trusted(file: str | None) -> ssl.SSLContext:
 
 
 def _opened(kind: Any, options: dict[str, Any]) -> Any:
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
     certificates = os.environ.get("SSL_CERT_FILE")
     try:
         if options.get("verify", True) is True:
             options = {**options, "verify": _trusted(certificates)}
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
         return kind(limits=limits, **options)
     except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
         what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {certificates}"

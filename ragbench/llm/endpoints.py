@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,6 @@ from ragbench.llm.failures import (
     from_exception,
     printable,
     secret_strings,
-    sounds_secret,
     without_secrets,
 )
 from ragbench.llm.models import DEADLINE_S, chat_model, full_name, ollama_settings
@@ -58,7 +57,6 @@ class Received:
     output_tokens: int | None = None
     prompt_seconds: float = 0.0
     output_seconds: float = 0.0
-    form: str = ""
 
     def usage(self, seconds: float) -> Usage:
         """Return the tokens and the time of the call: the server's own time, where it says it."""
@@ -85,28 +83,26 @@ class Endpoint:
     spoke = False  # whether the server has said anything
     answered = False  # whether its model has
     concurrency = 4  # calls under way at once, where the caller names no number
-    most_concurrent: int | None = None
     version = ""  # of the server
     weights = ""  # number of parameters and quantisation
     wire: Transport | None = None
 
     def __init__(self, chat: Any, deadline_s: float | None = None) -> None:
+        fields = {name: getattr(chat, name, None) for name in type(chat).model_fields}
         self.chat = chat
-        self.provider = _type_of(chat)
+        self.provider = type(chat).__name__
+        with contextlib.suppress(Exception):
+            self.provider = str(chat.asdict()["_type"])
         named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
         self.name = named if isinstance(named, str) else type(chat).__name__
         self.host = ""
-        self.num_ctx: int | None = getattr(chat, "num_ctx", None)
-        self.num_predict = getattr(chat, "num_predict", None) or getattr(chat, "max_tokens", None)
-        self.deadline_s = deadline_s or getattr(chat, "deadline_s", None) or DEADLINE_S
-        self.pinned_digest = getattr(chat, "digest", None)
-        fields = {name: getattr(chat, name, None) for name in type(chat).model_fields}
+        self.num_ctx: int | None = fields.get("num_ctx")
+        self.num_predict = fields.get("num_predict") or fields.get("max_tokens")
+        self.deadline_s = deadline_s or fields.get("deadline_s") or DEADLINE_S
+        self.pinned_digest = fields.get("digest")
         self.secrets = secret_strings(fields)
-        self.options = {
-            name: value
-            for name, value in fields.items()
-            if not _NO_OPTION.search(name) and _is_plain(value)
-        }
+        options = {name: value for name, value in fields.items() if not _NO_OPTION.search(name)}
+        self.options = without_secrets({k: v for k, v in options.items() if _is_plain(v)})
 
     @property
     def model(self) -> str:
@@ -117,7 +113,7 @@ class Endpoint:
         """Take over the step's bound, if the model can be told of one and names none."""
 
     def digest(self) -> str:
-        """Return the digest of the model's weights ("": it has none). Raises CallError."""
+        """Return the digest of the model's weights ("": it has none)."""
         return self.pinned_digest or ""
 
     def meet(self) -> str | None:
@@ -125,8 +121,8 @@ class Endpoint:
         try:
             self.found = self.digest()
             self.check()
-        except CallError as error:
-            self.dead = error
+        except Exception as error:
+            self.dead = self.named(error)
         return self.found
 
     def check(self) -> None:
@@ -194,7 +190,7 @@ class Endpoint:
         headers = getattr(getattr(error, "response", None), "headers", {})
         wait = None
         with contextlib.suppress(ValueError):
-            wait = max(0.0, float(headers.get("retry-after", "")))
+            wait = float(headers.get("retry-after", ""))
         if kind == "timeout":
             said = f"not finished after {self.deadline_s:g} s"
         if wait is not None and kind == "busy":
@@ -206,7 +202,7 @@ def _received(message: Any) -> Received:
     """Take in a message of LangChain's."""
     meta = message.response_metadata or {}
     counts = message.usage_metadata or {}
-    text = message.content if isinstance(message.content, str) else str(message.text)
+    text = str(message.text)
     if not text and getattr(message, "tool_calls", None):
         text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
     reasons = [meta.get(name) for name in ("finish_reason", "stop_reason", "done_reason")]
@@ -215,26 +211,10 @@ def _received(message: Any) -> Received:
     return Received(text, thinking, finish, counts.get("input_tokens"), counts.get("output_tokens"))
 
 
-# Fields of ChatOllama, as /api/chat has them.
-_SAMPLING = (
-    "mirostat",
-    "mirostat_eta",
-    "mirostat_tau",
-    "num_ctx",
-    "num_gpu",
-    "num_thread",
-    "num_predict",
-    "repeat_last_n",
-    "repeat_penalty",
-    "temperature",
-    "seed",
-    "stop",
-    "tfs_z",
-    "top_k",
-    "top_p",
-)
-_BESIDE = {"think": "reasoning", "format": "format"}
-_BESIDE |= {"logprobs": "logprobs", "top_logprobs": "top_logprobs"}
+def _set_fields(chat: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a model that are set."""
+    values = {name: getattr(chat, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class _OllamaEndpoint(Endpoint):
@@ -246,23 +226,24 @@ class _OllamaEndpoint(Endpoint):
         super().__init__(chat, deadline_s)
         self.provider = "ollama"
         self.name = full_name(chat.model)
-        own = dict(chat.client_kwargs or {}) | dict(chat.sync_client_kwargs or {})
+        own = {**(chat.client_kwargs or {}), **(chat.sync_client_kwargs or {})}
         self.host, settings = ollama_settings(chat.base_url, own, self.deadline_s)
         self.wire = settings["transport"]
         self.client = ollama.Client(self.host, **settings)
         self._web = httpx.Client(base_url=self.host, **settings | {"timeout": _ASK_S})
-        self.options = {"options": _set_fields(chat, {name: name for name in _SAMPLING})}
-        self.options |= _set_fields(chat, _BESIDE)
-        self._sampling = dict(self.options["options"])  # as sent
-        self._bounded = False  # whether num_predict is the step's, not one that the model names
+        self.options = _set_fields(chat, ("format", "logprobs", "top_logprobs"))
+        self.options["options"] = _set_fields(chat, ollama.Options.model_fields)
+        if chat.reasoning is not None:
+            self.options["think"] = chat.reasoning
+        self._is_bounded = False  # whether num_predict is the step's, not one that the model names
+        self._overruled = ""  # the option that its Modelfile has a value for
         self._counts_cached = False  # by the server, and not counted again
 
     def limit(self, num_predict: int) -> None:
         if self.num_predict is None:
-            self._bounded = True
+            self._is_bounded = True
             self.num_predict = num_predict
             self.options["options"]["num_predict"] = num_predict
-            self._sampling["num_predict"] = num_predict
 
     def _say(self, path: str, **body: Any) -> dict[str, Any]:
         """Ask the server something beside the prompts."""
@@ -275,13 +256,7 @@ class _OllamaEndpoint(Endpoint):
     def digest(self) -> str:
         if self.pinned_digest is not None:
             return self.pinned_digest
-        try:
-            entries = {full_name(one["model"]): one for one in self._say("/api/tags")["models"]}
-        except Exception as error:
-            named = self.named(error)
-            if named.status in (404, 405):
-                return ""  # something in front of the server lets only the chat through
-            raise named from None
+        entries = {full_name(one["model"]): one for one in self._say("/api/tags")["models"]}
         if self.name not in entries:
             served = ", ".join(sorted(entries)) or "none"
             raise self.fail("no_model", f"the server does not have this model; it has: {served}")
@@ -311,10 +286,10 @@ class _OllamaEndpoint(Endpoint):
             what = "%s has no chat template: prompts are sent as plain text; "
             log.warning(what + "write TEMPLATE into its Modelfile", self.model)
         own = re.search(r"^num_predict\s+(-?\d+)", shown.get("parameters") or "", re.MULTILINE)
-        if self._bounded and own:
+        if self._is_bounded and own:
             # The key keeps the step's bound: with the digest, which stands for the Modelfile, it
             # says as much.
-            self._sampling.pop("num_predict", None)
+            self._overruled = "num_predict"
             self.num_predict = int(own[1])
 
     def loaded(self) -> None:
@@ -327,7 +302,9 @@ class _OllamaEndpoint(Endpoint):
             self.num_ctx = in_use or self.num_ctx
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
-        settings = {**self.options, "options": self._sampling, "keep_alive": self.chat.keep_alive}
+        sampling = {**self.options["options"]}
+        sampling.pop(self._overruled, None)
+        settings = {**self.options, "options": sampling, "keep_alive": self.chat.keep_alive}
         if schema is not None:
             # A label has no room for thinking; models that cannot think take it too.
             settings = {"think": False, **settings, "format": schema}
@@ -337,25 +314,17 @@ class _OllamaEndpoint(Endpoint):
             got.text += part.message.content or ""
             got.thinking += part.message.thinking or ""
             if part.done:
-                self._end(got, part)
+                got.finish = part.done_reason or "stop"
+                got.output_tokens = part.eval_count
+                # From 0.30 on it counts what its cache did not have: no number is better than a
+                # wrong one.
+                got.prompt_tokens = None if self._counts_cached else part.prompt_eval_count
+                got.prompt_seconds = (part.prompt_eval_duration or 0) / 1e9
+                got.output_seconds = (part.eval_duration or 0) / 1e9
                 break
         with contextlib.suppress(Exception):  # what comes after it is no part of the reply, but
             deque(parts, maxlen=0)  # a connection is kept where all of it was read
         return got
-
-    def _end(self, got: Received, part: Any) -> None:
-        got.finish = part.done_reason or "stop"
-        got.output_tokens = part.eval_count
-        # From 0.30 on it counts what its cache did not have: no number is better than a wrong one.
-        got.prompt_tokens = None if self._counts_cached else part.prompt_eval_count
-        got.prompt_seconds = (part.prompt_eval_duration or 0) / 1e9
-        got.output_seconds = (part.eval_duration or 0) / 1e9
-
-
-def _set_fields(chat: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a model that are set, under the names of the protocol."""
-    values = {name: getattr(chat, own, None) for name, own in names.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 # Fields of ChatOpenAI that can change a reply; recordings have the limit of tokens as OpenAI does.
@@ -390,11 +359,12 @@ class _OpenAIEndpoint(Endpoint):
         self.provider = "openai"
         if getattr(chat, "server", None) is not None:  # of `local`
             self.provider = "gguf"
-            self.concurrency = self.most_concurrent = 1
+            self.concurrency = 1
         self.host = str(chat.root_client.base_url).rstrip("/")
         self.wire = getattr(chat, "wire", None)
-        names = {name: name for name in _OPENAI} | {"max_completion_tokens": "max_tokens"}
-        self.options = without_secrets(_set_fields(chat, names) | (chat.model_kwargs or {}))
+        self.options = without_secrets(_set_fields(chat, _OPENAI) | (chat.model_kwargs or {}))
+        if self.num_predict is not None:
+            self.options["max_completion_tokens"] = self.num_predict
         if self.num_ctx:
             self.options["num_ctx"] = self.num_ctx
 
@@ -413,15 +383,12 @@ class _OpenAIEndpoint(Endpoint):
         extra = dict(self.chat.extra_body or {})
         form = extra.pop("response_format", {"type": "json_schema"})
         if schema is not None:
-            title = re.sub(r"\W", "_", str(schema.get("title", "reply")))[:60]
-            named = {"json_schema": {"name": title, "schema": schema}}
-            extra["response_format"] = named | form
-            if form["type"] == "json_object":
-                extra["response_format"] = {"schema": schema} | form
+            content = {"schema": schema}
+            if form["type"] == "json_schema":
+                content = {"json_schema": {"name": "reply", "schema": schema}}
+            extra["response_format"] = content | form
         options = {"timeout": self.deadline_s, "extra_body": extra or None}
-        got = _received(self.chat.invoke(convert_to_messages(messages), **options))
-        got.form = form["type"] if schema is not None else ""
-        return got
+        return _received(self.chat.invoke(convert_to_messages(messages), **options))
 
 
 def endpoint_of(
@@ -470,17 +437,10 @@ _NO_OPTION = re.compile(
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
-        secret = any(sounds_secret(str(name)) for name in value)
-        return not secret and _is_plain(list(value.values()))
+        value = list(value.values())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
-
-
-def _type_of(chat: Any) -> str:
-    with contextlib.suppress(Exception):
-        return str(chat.asdict()["_type"])
-    return type(chat).__name__
 
 
 def model_facts(
@@ -500,17 +460,12 @@ def model_facts(
     if ask_server and (cassette is None or cassette.mode == "record"):
         endpoint.meet()
     dead = endpoint.dead
+    if dead is not None and dead.kind != "down":
+        raise dead
     if endpoint.found is None:
         endpoint.found = endpoint.pinned_digest
-    if endpoint.found is None and cassette is not None and (dead is None or dead.kind == "down"):
-        endpoint.found = cassette.choose_digest(endpoint.provider, endpoint.name, None)
-    if dead is not None and (endpoint.found is None or dead.kind != "down"):
+    if endpoint.found is None and cassette is not None:
+        endpoint.found = cassette.choose_digest(endpoint.provider, endpoint.name)
+    if endpoint.found is None and dead is not None:
         raise dead
     return endpoint
-
-
-def window(model: Any) -> int | None:
-    """Return the window that a model works with: the server's own, where it says and is loaded."""
-    endpoint = endpoint_of(model)
-    endpoint.loaded()
-    return endpoint.num_ctx

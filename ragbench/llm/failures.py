@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ragbench.errors import ModelError
@@ -36,7 +36,7 @@ KINDS = {
     ),
     "digest": (
         "one model under one name",
-        "choose one with Cassette(..., digest=...), or use a new cassette file",
+        "use a new cassette file, or pull the old model again",
     ),
     "miss": ("a recorded reply", "record it"),
     "interrupted": (
@@ -47,6 +47,10 @@ KINDS = {
 START_OLLAMA = (
     "`ollama serve`, its app, or `systemctl start ollama`; it comes from ollama.com/download"
 )
+_OF_OLLAMA = {
+    "down": f"start it ({START_OLLAMA}), or pass host=...",
+    "no_model": "ollama pull {name}",
+}
 # What helps where a server refuses with these words: a failure's usual remedy would not.
 _REMEDIES = {
     "CERTIFICATE_VERIFY_FAILED": "set SSL_CERT_FILE to a file with the server's certificate",
@@ -97,27 +101,21 @@ def failure(
     model: str = "",
     *,
     do: str = "",
-    raw: str = "",
-    secrets: tuple[str, ...] = (),
+    secrets: Iterable[str] = (),
     **about: Any,
 ) -> CallError:
     """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider;
-    ``about``: ``status``, ``retry_after``.
+    ``about``: ``status``, ``retry_after``, ``raw``.
     """
     source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]
-    provider, _, name = model.partition(":")
-    if provider == "ollama":
-        remedies = {
-            "down": f"start it ({START_OLLAMA}), or pass host=...",
-            "no_model": f"ollama pull {name}",
-        }
-        usual = remedies.get(kind, usual)
-    refused = kind == "down" or (kind == "unusable" and about.get("status"))
-    helps = [remedy for words, remedy in _REMEDIES.items() if refused and words in detail]
+    if model.startswith("ollama:"):
+        usual = _OF_OLLAMA.get(kind, usual).format(name=model.removeprefix("ollama:"))
+    if kind == "down" or (kind == "unusable" and about.get("status")):
+        helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
+        usual = "; ".join(helps) or usual
     got = redact(f"{source}: {detail}" if source else detail, secrets)
-    about |= {"kind": kind, "host": host, "model": model, "raw": _hide(raw, secrets)}
-    return CallError(got, expected, redact(do or "; ".join(helps) or usual, secrets), **about)
+    return CallError(got, expected, do or usual, kind=kind, host=host, model=model, **about)
 
 
 # -- from a server's own signs to a kind
@@ -125,11 +123,11 @@ def failure(
 # Exceptions of httpx, the clients and Python, by name: the client of OpenAI need not be installed.
 # The first that fits counts: a connection error of a client stands for a broken reply too.
 _BY_NAME = {
-    "broken": "ProtocolError|^(Read|Write|Close)Error|^JSONDecodeError",
-    "down": "^Connect|^gaierror",
+    "broken": r"ProtocolError|\b(Read|Write|Close)Error|\bJSONDecodeError",
+    "down": r"\bConnect|\bgaierror",
     "timeout": "Timeout",
-    "truncated": "^LengthFinishReasonError",
-    "unusable": "^UnicodeEncodeError",
+    "truncated": r"\bLengthFinishReasonError",
+    "unusable": r"\bUnicodeEncodeError",
 }
 _BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 404: "no_model", 405: "down", 429: "busy"}
 _BY_STATUS |= {503: "busy"}
@@ -137,7 +135,8 @@ _BY_STATUS |= {503: "busy"}
 _BY_WORDS = {
     "busy": "server busy|loading model|too many requests",
     "no_model": "does not support chat",
-    "truncated": "context.?(length|size|window)|prompt is too long|input length exceeds",
+    "truncated": "context.?(length|size|window)|prompt is too long|input length exceeds"
+    "|token repeat limit",
     "unusable": "must be of type|invalid (json schema|format|option)|response_format",
 }
 
@@ -146,34 +145,22 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     """Name the failure behind an exception of a client or a LangChain model: its kind, what it
     says, HTTP status.
     """
-    chain = list(_chain(error))
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
     body = getattr(error, "body", None) or getattr(error, "error", None) or str(error)
-    words = _one_line(_server_words(body)) or type(error).__name__
+    words = _server_words(body) or type(error).__name__
     status = next(filter(None, map(_status, chain)), 0)
-    if "token repeat limit" in words.lower():
-        return "truncated", words, max(status, 0)
     if status < 0:  # an error inside a reply that began with 200
         return _from_status(500, words), words, 0
     if status >= 300:
         page = "a web page: " if words.lower().startswith(("<!doctype", "<html")) else ""
         return _from_status(status, words), f"HTTP {status}: {page}{words}", status
-    names = [type(link).__name__ for link in chain]
-    for kind, pattern in _BY_NAME.items():
-        if any(re.search(pattern, name) for name in names):
-            if kind == "broken":
-                said = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
-                return "server", said, 0
-            return kind, f"no connection ({words})" if kind == "down" else words, 0
-    return "server", words, 0
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and those that caused it."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        seen.append(error)
-        yield error
-        error = error.__cause__ or error.__context__
+    names = " ".join(type(link).__name__ for link in chain)
+    kind = next((kind for kind, pattern in _BY_NAME.items() if re.search(pattern, names)), "server")
+    if kind == "broken":
+        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
+    return kind, f"no connection ({words})" if kind == "down" else words, 0
 
 
 def _status(error: BaseException) -> int:
@@ -188,25 +175,26 @@ def _status(error: BaseException) -> int:
 def _from_status(status: int, words: str) -> str:
     if status == 429 and re.search("quota|billing", words, re.IGNORECASE):
         return "auth"
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
-    for kind, pattern in _BY_WORDS.items():
-        if re.search(pattern, words, re.IGNORECASE):
-            return kind
-    if status >= 500:
-        return "server"
-    return "down" if status < 400 else "unusable"
+    usual = "unusable"
+    if status < 400:
+        usual = "down"
+    elif status >= 500:
+        usual = "server"
+    of_words = (
+        kind for kind, pattern in _BY_WORDS.items() if re.search(pattern, words, re.IGNORECASE)
+    )
+    return _BY_STATUS.get(status) or next(of_words, usual)
 
 
 def _server_words(body: Any) -> str:
-    """Return the message inside a JSON error body, or the body itself."""
+    """Return the message inside a JSON error body, or the body itself, in one line."""
     if isinstance(body, str):
         with contextlib.suppress(ValueError, RecursionError):
             body = json.loads(body)
     for name in ("error", "detail", "message"):
         if isinstance(body, dict):
             body = body.get(name, body)
-    return str(body)
+    return _one_line(str(body))
 
 
 def _one_line(text: str) -> str:
@@ -220,8 +208,7 @@ _SECRET_NAME = re.compile(
     r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$",
     re.IGNORECASE,
 )
-_KEY_CHARS = 12
-_KEY_LETTERS = 8  # different ones
+_KEY_CHARS = 12  # shorter ones are ordinary words: "test", "not-needed"
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
     r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
@@ -245,39 +232,27 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def secret_strings(fields: Mapping[str, Any]) -> tuple[str, ...]:
+def secret_strings(value: Any, name: str = "") -> set[str]:
     """Collect keys from a model's fields: SecretStr, and texts under names that sound secret, in
-    headers and bodies too. Longest first; "test", "none" and "not-needed" are ordinary words.
+    headers and bodies too.
     """
-    secrets = {
-        secret
-        for secret in _secrets_of("", fields)
-        if len(secret) >= _KEY_CHARS and len(set(secret)) >= _KEY_LETTERS and " " not in secret
-    }
-    return tuple(sorted(secrets, key=len, reverse=True))
-
-
-def _secrets_of(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        return set().union(*(secret_strings(part, str(inner)) for inner, part in value.items()))
     if hasattr(value, "get_secret_value"):
-        yield str(value.get_secret_value())
-    elif isinstance(value, Mapping):
-        for inner, part in value.items():
-            yield from _secrets_of(str(inner), part)
-    elif isinstance(value, str) and sounds_secret(name):
-        yield value.split(" ", 1)[-1]  # without "Bearer"
+        value = value.get_secret_value()
+    elif not sounds_secret(name):
+        return set()
+    secret = str(value).split(" ", 1)[-1]  # without "Bearer"
+    return {secret} if len(secret) >= _KEY_CHARS else set()
 
 
-def _hide(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[secret]")
-    return text
-
-
-def redact(text: str, secrets: tuple[str, ...]) -> str:
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a
     terminal obeys.
     """
-    return printable(_KEY_LIKE.sub("[secret]", _hide(text, secrets)))
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "[secret]")
+    return printable(_KEY_LIKE.sub("[secret]", text))
 
 
 def printable(text: str) -> str:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
-import hashlib
 import importlib.util
 import json
 import logging
@@ -30,7 +28,7 @@ from pathlib import Path
 from typing import IO
 
 from ragbench.llm.failures import CallError, failure
-from ragbench.paths import package_folder, sha256_of
+from ragbench.paths import known_sha256, package_folder
 
 log = logging.getLogger("ragbench.llm")
 SMOLLM2 = "smollm2"
@@ -43,6 +41,7 @@ _GET_SERVER = (
     "the file with Ollama "
     "or another server and name that: 'ollama:NAME', 'openai:NAME'"
 )
+LABEL = "local-server"  # in place of an address, which changes with every start
 _HEAD_BYTES = 32 * 2**20  # of a model file; its settings and vocabulary stand before the weights
 _CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
 
@@ -68,12 +67,10 @@ class _Gguf:
         return self.path
 
     def readable(self) -> Path:
-        """Return the path of a file in GGUF format; a chat template that it lacks is warned of."""
+        """Return the path; a chat template that the file lacks is warned of."""
         path = self.existing()
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
-        if head[:4] != b"GGUF":
-            raise self.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
         if b"tokenizer.chat_template" not in head:
             what = "%s has no chat template: prompts are sent in ChatML, which it may not know"
             log.warning(what, path.name)
@@ -84,8 +81,7 @@ class _Gguf:
 
         Raises CallError where it is not the expected one.
         """
-        about = self.existing().stat()
-        got = _sha256(self.path, about.st_size, about.st_mtime_ns)
+        got = known_sha256(self.existing())
         if expected and got != expected:
             raise self.fail(
                 f"{self.path} has sha256 {got}, not {expected}",
@@ -112,12 +108,6 @@ def verify_smollm2() -> Path:
     return smollm2().existing()
 
 
-@functools.lru_cache(maxsize=64)
-def _sha256(path: Path, *_: int) -> str:
-    """Hash a file, once for a size and time of change."""
-    return sha256_of(path)
-
-
 class _Server:
     """One llama.cpp server in a child process, shared by all models of this process with these
     settings.
@@ -126,9 +116,6 @@ class _Server:
     def __init__(self, file: _Gguf, num_ctx: int) -> None:
         self.file = file
         self.num_ctx = num_ctx
-        about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
-        # in place of an address, which changes with every start
-        self.label = f"local-server-{about[:6]}"
         # other users of the machine reach the loopback address too
         self.key = secrets.token_hex(16)
         self._port = 0
@@ -155,13 +142,6 @@ class _Server:
                 self._process.kill()
                 self._process.wait()
                 self._process = None
-
-    def forked(self) -> None:
-        """Forget the parent's server, in a forked process."""
-        if self._process is not None:
-            _close(self._process)
-        self._lock = threading.Lock()
-        self._process = None
 
     def _start(self) -> None:
         path = self.file.readable()
@@ -193,7 +173,7 @@ class _Server:
         log.seek(0)
         lines = log.read().decode("utf-8", "replace").splitlines()
         causes = [line for line in lines if "error loading model:" in line] or lines[-1:]
-        why = f"{'; '.join(causes) or 'it says nothing'} (exit status {status})"
+        why = f"{'; '.join(causes)} (exit status {status})"
         what = f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why}"
         do = "get the file again and compare its sha256; a new model needs a newer xllamacpp"
         return self.file.fail(what, do)
@@ -216,16 +196,6 @@ def server_for(file: _Gguf, num_ctx: int) -> _Server:
 def _stop_all() -> None:
     for server in _servers.values():
         server.stop()
-
-
-def _forked() -> None:
-    # The pipe's end in this process would keep the parent's servers alive after the parent.
-    for server in _servers.values():
-        server.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _serve() -> None:

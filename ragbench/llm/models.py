@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
-from urllib.parse import unquote
 
 import httpx
 from langchain_ollama import ChatOllama
@@ -162,53 +159,38 @@ def ollama_settings(
     This machine is asked directly, others as the environment's proxies say. ``client`` : settings
     of httpx (``headers``, ``verify``, ``transport``), which hold.
     """
-    address, headers = split_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
-    key = api_key or os.environ.get("OLLAMA_API_KEY")
-    if key:
-        headers["authorization"] = f"Bearer {key}"
+    address = full_address(host or os.environ.get("OLLAMA_HOST") or OLLAMA_HOST, 11434)
+    headers = dict(client.get("headers") or {})
+    if key := api_key or os.environ.get("OLLAMA_API_KEY"):
+        headers.setdefault("authorization", f"Bearer {key}")
     wire = client.get("transport")
     if not isinstance(wire, Transport):
         wire = Transport(wire, verify=client.get("verify", True), proxy=proxy_for(address))
-    settings = {
-        "headers": headers | dict(client.get("headers") or {}),
-        "timeout": httpx.Timeout(timeout_s, connect=10.0),
-        "transport": wire,
-    }
+    settings = {"headers": headers, "timeout": httpx.Timeout(timeout_s, connect=10.0)}
     # Another address would get the prompts, and every header but Authorization.
-    return address, {"follow_redirects": False, **client, **settings}
+    return address, {"follow_redirects": False, **client, **settings, "transport": wire}
 
 
 def _local(name: str, host: str | None, _: str | None, limits: dict, options: dict) -> Any:
-    file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
     if host is not None:
-        do = "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'"
-        raise ConfigError(f"host={host!r} for gguf:{file.name}", "a model on this machine", do)
+        options["host"] = host  # which is refused
+    file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
     server = local.server_for(file, limits["num_ctx"])
-    settings = {
-        "model": file.name,
-        "base_url": f"http://{server.label}/v1",
-        "api_key": server.key,
-        "server": server,
-        "wire": Transport(port=server.port),
-        **limits,
-    }
-    return _openai_chat(settings, options)
+    about = {"model": file.name, "api_key": server.key, "server": server}
+    about["base_url"] = f"http://{local.LABEL}/v1"
+    return _openai_chat({**about, "wire": Transport(port=server.port), **limits}, options)
 
 
 def _openai(name: str, host: str | None, api_key: str | None, limits: dict, options: dict) -> Any:
-    url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-    settings = {"model": name, **limits}
-    if url:
-        # A server of one's own: bounded replies, and a password of the address in place of a key.
-        settings["base_url"], headers = split_address(url, 80, "/v1")
+    settings = {"model": name, "api_key": api_key or os.environ.get("OPENAI_API_KEY"), **limits}
+    if url := host or os.environ.get("OPENAI_BASE_URL"):
+        settings["base_url"] = full_address(url, 80, "/v1")
         settings["wire"] = Transport(proxy=proxy_for(settings["base_url"]))
-        options["default_headers"] = headers | dict(options.get("default_headers") or {})
-    # Servers of one's own often need no key, but the client insists on one.
-    key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if url else None)
-    if key is None:
+        # Servers of one's own often need no key, but the client insists on one.
+        settings["api_key"] = settings["api_key"] or "not-needed"
+    if settings["api_key"] is None:
         do = "set it, or pass host=... for a server of your own"
         raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
-    settings["api_key"] = key
     return _openai_chat(settings, options)
 
 
@@ -249,15 +231,15 @@ def _openai_class() -> Any:
 def _other(spec: str, provider: str, name: str, temperature: float, options: dict) -> Any:
     from langchain.chat_models import init_chat_model
 
-    if name and not get_close_matches(provider.casefold(), _PROVIDERS, cutoff=0.9):
-        about = {"model_provider": provider, "temperature": temperature}
-        try:
-            return init_chat_model(name, **about, **options)
-        except ImportError as error:
-            do = "install it with pip"
-            raise ConfigError(str(error), f"the package of {provider}", do) from None
-        except ValueError:
-            pass  # LangChain does not know it either
+    about = {"model_provider": provider, "temperature": temperature, **options}
+    try:
+        if name:
+            return init_chat_model(name, **about)
+    except ImportError as error:
+        do = "install it with pip"
+        raise ConfigError(str(error), f"the package of {provider}", do) from None
+    except ValueError:
+        pass  # LangChain does not know it either
     error = unknown("model provider", provider, NAMES)
     error.expected += ", or a provider of LangChain's init_chat_model"
     do = f"{error.do}, or write 'ollama:{spec}' for Ollama, 'openai:{spec}' for another server"
@@ -274,33 +256,29 @@ def full_name(name: str) -> str:
     return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
 
 
-def split_address(host: str, port: int, path: str = "") -> tuple[str, dict[str, str]]:
-    """Complete an address such as "gpu1", ":11434" or "http://user:pw@gpu1:11434/".
+def full_address(host: str, port: int, path: str = "") -> str:
+    """Complete an address such as "gpu1", ":11434" or "::1".
 
-    Returns it, and the header for its user and password (or none). ``port`` and ``path`` are used
-    where none is given (the port only without a scheme).
+    ``port`` and ``path`` are used where none is given (the port only without a scheme).
     """
+    written = host
+    if "//" not in host:
+        if host.startswith(":") and host[1:].isdecimal():
+            written = f"127.0.0.1{host}"
+        elif host.count(":") > 1 and "[" not in host:
+            written = f"[{host}]"
+        written = f"http://{written}"
     try:
-        url = httpx.URL(host if "//" in host else f"http://{_bracketed(host)}")
+        url = httpx.URL(written)
     except httpx.InvalidURL:
         url = httpx.URL()
-    if not url.host or url.scheme not in ("http", "https") or (url.port or 0) > 65535:
-        expected = "an address such as http://localhost:11434"
-        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, "check the spelling")
-    headers = {}
-    if url.userinfo:
-        pair = base64.b64encode(unquote(url.userinfo.decode()).encode()).decode()
-        headers["authorization"] = f"Basic {pair}"
+    is_known = url.host and not url.userinfo and url.scheme in ("http", "https")
+    if not is_known or (url.port or 0) > 65535:
+        expected = "an address such as http://localhost:11434, without user and password"
+        do = "check the spelling; a password goes into a header, see docs/models.md"
+        raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)
     if "//" not in host and url.port is None:
         url = url.copy_with(port=port)
     if url.host in ("0.0.0.0", "::"):
         url = url.copy_with(host="127.0.0.1")  # what a server binds to is not where it is reached
-    path = url.path.rstrip("/") or path
-    return f"{url.scheme}://{url.netloc.decode()}{path}", headers
-
-
-def _bracketed(host: str) -> str:
-    """Write an address without scheme as a URL has it: ``::1`` in brackets, ``:11434`` here."""
-    if host.startswith(":") and host[1:].isdecimal():
-        return f"127.0.0.1{host}"
-    return f"[{host}]" if host.count(":") > 1 and "[" not in host and "@" not in host else host
+    return f"{url.scheme}://{url.netloc.decode()}{url.path.rstrip('/') or path}"

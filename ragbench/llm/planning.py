@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,11 @@ from ragbench.llm.cassette import Cassette
 from ragbench.llm.endpoints import Endpoint, endpoint_of
 from ragbench.llm.reply import Usage
 
-_LATEST = 20  # recorded replies of a step, whose speed is taken
+_LATEST_FIRST = "ORDER BY rowid DESC LIMIT 20"  # replies of a step, whose speed is taken
+_MEAN_TOKENS = (
+    "avg(json_extract(answer, '$.usage.prompt_tokens')), "
+    "avg(json_extract(answer, '$.usage.output_tokens'))"
+)
 _LIMITS_OF_TOKENS = ("num_predict", "max_completion_tokens")
 
 
@@ -30,17 +34,6 @@ class PlannedStep:
     remaining: int = 0
     seconds: float = math.nan
     basis: str = ""
-
-    def __add__(self, other: PlannedStep) -> PlannedStep:
-        """Add up two parts of a step; a sum with an unknown part is unknown."""
-        return PlannedStep(
-            self.name,
-            self.calls + other.calls,
-            self.cached + other.cached,
-            self.remaining + other.remaining,
-            self.seconds + other.seconds,
-            "; ".join(dict.fromkeys(filter(None, (self.basis, other.basis)))),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +58,16 @@ class Plan:
 
     def __add__(self, other: Plan) -> Plan:
         """Join two plans; steps of one name are added up."""
-        steps = {step.name: step for step in self.steps}
-        for step in other.steps:
-            known = steps.get(step.name)
-            steps[step.name] = step if known is None else known + step
-        notes = dict.fromkeys(self.notes + other.notes)
-        return Plan(tuple(steps.values()), tuple(notes))
+        parts: dict[str, list[PlannedStep]] = {}
+        for step in (*self.steps, *other.steps):
+            parts.setdefault(step.name, []).append(step)
+        steps = tuple(_sum(name, of_name) for name, of_name in parts.items())
+        return Plan(steps, tuple(dict.fromkeys(self.notes + other.notes)))
 
     @property
     def total(self) -> PlannedStep:
         """The sum over the steps; a sum with an unknown part is unknown."""
-        total = PlannedStep("total", 0, seconds=0.0)
-        for step in self.steps:
-            total += replace(step, basis="")
-        return total
+        return _sum("total", self.steps)
 
     def __str__(self) -> str:
         rows = (*self.steps, self.total)
@@ -113,70 +102,72 @@ def plan(
     recorded : how many calls of each step are on the cassette, where their prompts were looked up.
         Default: all replies with the model's options count, whatever their prompts.
     """
-    endpoint = None
-    if model is not None and cassette is not None:
-        endpoint = endpoint_of(model)
     steps = []
     for name, count in calls.items():
         cached = 0
-        seconds = seconds_per_call
-        basis = ""
-        if endpoint is not None:
-            known = _recorded(endpoint, cassette, name) if recorded is None else recorded
-            cached = min(count, known)
-            timed = _timed(endpoint, cassette, name) or _timed(endpoint, cassette, None)
-            if timed is not None:
-                seconds = timed[0]
-                basis = timed[1]
+        timed = None
+        if model is not None and cassette is not None:
+            step = _Recorded(endpoint_of(model), cassette, name)
+            cached = min(count, step.count() if recorded is None else recorded)
+            timed = step.seconds() or replace(step, name=None).seconds()
+        seconds, basis = timed or (seconds_per_call, "")
         left = count - cached
         steps.append(PlannedStep(name, count, cached, left, left * seconds if left else 0.0, basis))
     return Plan(tuple(steps))
 
 
+def _sum(name: str, steps: Sequence[PlannedStep]) -> PlannedStep:
+    numbers = ("calls", "cached", "remaining", "seconds")
+    sums = {number: sum(getattr(step, number) for step in steps) for number in numbers}
+    basis = dict.fromkeys(step.basis for step in steps if step.basis)
+    return PlannedStep(name, **sums, basis="; ".join(basis))
+
+
 _OF_STEP = "FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND step = coalesce(?, step)"
 
 
-def _recorded(endpoint: Endpoint, tape: Cassette, step: str) -> int:
-    """Count the replies of a step that were made with the options that the model has now."""
-    sql = f"SELECT json_extract(request, '$.options'), count(*) {_OF_STEP} GROUP BY 1"
-    rows = tape.rows(sql, (endpoint.provider, endpoint.name, step))
-    now = _without_bound(endpoint, endpoint.options)
-    return sum(count for text, count in rows if _without_bound(endpoint, json.loads(text)) == now)
+@dataclass(frozen=True)
+class _Recorded:
+    """What is recorded of a model's step, or with None of any."""
 
+    endpoint: Endpoint
+    tape: Cassette
+    name: str | None
 
-def _without_bound(endpoint: Endpoint, options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the limit of tokens where the model names none: then it is the step's."""
-    if endpoint.num_predict is not None:
-        return options
-    flat = {**options, **options.get("options", {})}
-    return {k: v for k, v in flat.items() if k not in ("options", *_LIMITS_OF_TOKENS)}
+    def rows(self, columns: str, last: str = "") -> list[tuple]:
+        values = (self.endpoint.provider, self.endpoint.name, self.name)
+        return self.tape.rows(f"SELECT {columns} {_OF_STEP} {last}", values)
 
+    def count(self) -> int:
+        """Count the replies that were made with the options that the model has now."""
+        by_options = self.rows("json_extract(request, '$.options'), count(*)", "GROUP BY 1")
+        now = self._without_bound(self.endpoint.options)
+        return sum(n for text, n in by_options if self._without_bound(json.loads(text)) == now)
 
-def _timed(endpoint: Endpoint, tape: Cassette, step: str | None) -> tuple[float, str] | None:
-    """Return the seconds of a call of a step (None: of any), and what they rest on."""
-    of_step = (endpoint.provider, endpoint.name, step)
-    rows = tape.rows(f"SELECT answer {_OF_STEP} ORDER BY rowid DESC LIMIT {_LATEST}", of_step)
-    latest = [json.loads(answer) for (answer,) in rows]
-    if not latest:
-        return None
-    took = [answer["seconds"] for answer in latest]
-    used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
-    seconds, how = _by_tokens(used, tape, of_step) or (math.fsum(took) / len(took), "their mean")
-    spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
-    return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
+    def _without_bound(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Leave out the limit of tokens where the model names none: then it is the step's."""
+        if self.endpoint.num_predict is not None:
+            return options
+        flat = {**options, **options.get("options", {})}
+        return {k: v for k, v in flat.items() if k not in ("options", *_LIMITS_OF_TOKENS)}
 
-
-def _by_tokens(
-    used: Usage, tape: Cassette, of_step: tuple[str | None, ...]
-) -> tuple[float, str] | None:
-    """Return the seconds of the mean tokens of a step at the speed of some replies."""
-    known = (used.prompt_tokens, used.prompt_seconds, used.output_tokens, used.output_seconds)
-    if not all(known) or used.uncounted:
-        return None
-    fields = "avg(json_extract(answer, '$.usage.{}_tokens'))"
-    means = f"{fields.format('prompt')}, {fields.format('output')}"
-    read, written = tape.rows(f"SELECT {means} {_OF_STEP}", of_step)[0]
-    reading = used.prompt_tokens / used.prompt_seconds
-    writing = used.tokens_per_second
-    how = f"{read:.0f} tokens read at {reading:.0f}/s, {written:.0f} written at {writing:.1f}/s"
-    return read / reading + written / writing, how
+    def seconds(self) -> tuple[float, str] | None:
+        """Return the seconds of a call, and what they rest on: the mean tokens of the step at the
+        speed of its latest replies; their mean where the server tells no speed.
+        """
+        latest = [json.loads(text) for (text,) in self.rows("answer", _LATEST_FIRST)]
+        if not latest:
+            return None
+        took = [answer["seconds"] for answer in latest]
+        used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
+        seconds = math.fsum(took) / len(took)
+        how = "their mean"
+        if used.prompt_seconds and used.output_seconds and not used.uncounted:
+            ((read, written),) = self.rows(_MEAN_TOKENS)
+            reading = used.prompt_tokens / used.prompt_seconds
+            writing = used.tokens_per_second
+            seconds = read / reading + written / writing
+            how = f"{read:.0f} tokens read at {reading:.0f}/s"
+            how += f", {written:.0f} written at {writing:.1f}/s"
+        spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
+        return seconds, f"{seconds:.1f} s a call ({how}; {spread})"

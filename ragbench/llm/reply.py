@@ -76,8 +76,6 @@ class Reply:
     id, step : the names given to ``ask``.
     raw : everything the model wrote, word for word.
     finish : why the server stopped, as it says (``"stop"``, ``"length"``, ...).
-    form : the ``response_format`` an OpenAI-compatible server took the schema in: "json_schema", or
-        the weaker "json_object"; the reply is validated either way. "" elsewhere.
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.
     model, digest, key : who answered, and the key on the cassette.
@@ -94,7 +92,6 @@ class Reply:
     step: str = ""
     raw: str = field(default="", repr=False)
     finish: str = ""
-    form: str = ""
     repairs: int = 0
     attempts: int = 0
     model: str = ""

@@ -9,23 +9,25 @@ number in quotes never taken as a number (pydantic's strict mode). What is allow
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Literal
 
 from ragbench.errors import ConfigError
 
 # Where a draft begins and ends: most models; Mistral; the channels of harmony (gpt-oss).
-_DRAFT = re.compile(
+_BEGIN = re.compile(
     r"<think(?:ing)?>|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)",
     re.IGNORECASE,
 )
-_ANSWER = re.compile(r"</think(?:ing)?>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE)
+_END = re.compile(r"</think(?:ing)?>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE)
+# A draft at the beginning of a text; without a mark of its own where none follows.
+_DRAFT = re.compile(
+    rf"\A\s*(?:(?:{_BEGIN.pattern}).*?|(?:(?!{_BEGIN.pattern}).)*?)(?:{_END.pattern})",
+    re.IGNORECASE | re.DOTALL,
+)
 _LOOP_TIMES = 8  # of one piece at the end of a text
-_MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 # For lists without a number of their own: small models fill an open list until they run out of
 # tokens.
@@ -43,12 +45,11 @@ def as_messages(prompt: Any) -> list[dict]:
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    if hasattr(prompt, "to_messages"):
-        prompt = prompt.to_messages()
-    if isinstance(prompt, dict) or not isinstance(prompt, Sequence):
-        prompt = [prompt]
     from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+    from langchain_core.prompt_values import PromptValue
 
+    if not isinstance(prompt, Sequence | PromptValue):
+        prompt = [prompt]
     try:
         return convert_to_openai_messages(convert_to_messages(prompt))
     except (ValueError, NotImplementedError, TypeError):
@@ -64,22 +65,14 @@ def without_thinking(text: str) -> str | None:
     An end without a beginning (some templates write ``<think>`` into the prompt) ends the thinking
     too. A tag that is only named within the answer stays.
     """
-    start = text.strip()
-    end = _ANSWER.search(start)
-    if _DRAFT.match(start):
-        return start[end.end() :].strip() if end else None
-    if end and not _DRAFT.search(start[: end.start()]):
-        return start[end.end() :].strip()
-    return start
+    answer = _DRAFT.sub("", text, count=1).strip()
+    return None if _BEGIN.match(answer) else answer
 
 
 def _after_drafts(text: str) -> str | None:
     """Return what follows the last draft, wherever it stands; None where that is not finished."""
-    begun = [mark.end() for mark in _DRAFT.finditer(text)]
-    ended = [mark.end() for mark in _ANSWER.finditer(text)]
-    if begun and (not ended or begun[-1] > ended[-1]):
-        return None
-    return text[ended[-1] :].strip() if ended else text.strip()
+    answer = _END.split(text)[-1].strip()
+    return None if _BEGIN.search(answer) else answer
 
 
 def is_json(text: str) -> bool:
@@ -91,22 +84,23 @@ def json_values(text: str) -> list[str]:
     """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
     What lies inside a value that breaks off at the end of the text is not looked at: a part of a
-    truncated answer is no answer. Only the first 200 opening brackets are tried.
+    truncated answer is no answer.
     """
     decoder = json.JSONDecoder()
     values: list[str] = []
     end = 0
-    outside = (mark.start() for mark in re.finditer(r"[{\[]", text) if mark.start() >= end)
-    for start in islice(outside, _MOST_STARTS):
+    for mark in re.finditer(r"[{\[]", text):
+        if mark.start() < end:
+            continue  # inside a value
         try:
-            _, end = decoder.raw_decode(text, start)
+            _, end = decoder.raw_decode(text, mark.start())
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
                 break
         except (RecursionError, ValueError):  # too deep, or a number of thousands of digits
-            continue
+            break
         else:
-            values.append(text[start:end])
+            values.append(text[mark.start() : end])
     return values
 
 
@@ -119,38 +113,28 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
-    fitting: dict[str, Any] = {}
-    whole = [answer] if answer[:1] in ("{", "[", '"') else []
-    for candidate in dict.fromkeys([*whole, *json_values(answer)]):
+    candidates = json_values(answer)
+    if answer[:1] in ("{", "[", '"'):
+        candidates.insert(0, answer)
+    fitting = []
+    for candidate in dict.fromkeys(candidates):
         try:
             value = schema.model_validate_json(candidate, strict=True)
-            json.loads(candidate, object_pairs_hook=_once, **_NUMBERS)
+            json.loads(candidate, object_pairs_hook=_once)
+            fitting.append((value, candidate))
         except ValueError as error:
             problem = _in_words(error)
-        else:
-            if candidate == answer:
-                return value, answer, ""
-            fitting[candidate] = value
-    if len({value.model_dump_json() for value in fitting.values()}) > 1:
+    if not fitting:
+        return None, "", problem
+    value, found = fitting[0]
+    if any(other != value for other, _ in fitting):
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
-    for candidate, value in fitting.items():
-        return value, candidate, ""
-    return None, "", problem
+    return value, found, ""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) < len(pairs):
         raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
-
-
-def _number(written: str) -> float:
-    number = float(written)
-    if not math.isfinite(number):
-        raise ValueError(f"{written[:40]} is no JSON number")
-    return number
-
-
-_NUMBERS = dict.fromkeys(("parse_constant", "parse_float", "parse_int"), _number)
 
 
 def _in_words(error: ValueError) -> str:
@@ -167,11 +151,8 @@ def repeats(text: str) -> bool:
     """Whether a text ends in one piece of at most 400 characters, over and over; white space
     counts.
     """
-    tail = text[-4000:]
-    return any(
-        len(tail) >= _LOOP_TIMES * size and tail.endswith(tail[-size:] * _LOOP_TIMES)
-        for size in range(1, min(400, len(tail) // _LOOP_TIMES) + 1)
-    )
+    sizes = range(1, 401)
+    return bool(text) and any(text.endswith(text[-size:] * _LOOP_TIMES) for size in sizes)
 
 
 def repair_messages(

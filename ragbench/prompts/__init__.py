@@ -18,6 +18,7 @@ from ragbench.errors import ConfigError, DataError, check_known
 Prompt = str | os.PathLike[str]  # an id of ours, or a file
 _FOLDER = Path(__file__).parent
 _MARK = "---"  # opens and closes a header
+_HEADER = re.compile(rf"{_MARK}[ \t]*\n(.*?)^{_MARK}[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
 def _prompt_ids() -> list[str]:
@@ -68,19 +69,18 @@ def _parts(prompt: Prompt) -> tuple[list[str], str]:
     except UnicodeDecodeError as error:
         what = f"{path} is not UTF-8 at byte {error.start}"
         raise DataError(what, "UTF-8 text", "save it as UTF-8") from None
-    first, *lines = [line.rstrip() for line in text.split("\n")]
-    header: list[str] = []
-    if first == _MARK:
-        if _MARK not in lines:
+    header = ""
+    if re.match(rf"{_MARK}[ \t]*(\n|\Z)", text):
+        parts = _HEADER.match(text)
+        if parts is None:
             do = "add it below the header, or drop both"
             raise DataError(f"the header of {path} has no end", f"a second line {_MARK!r}", do)
-        end = lines.index(_MARK)
-        header = lines[:end]
-        text = "\n".join(lines[end + 1 :]).strip()
+        header = parts[1]
+        text = parts[2].strip()
     if not text:
         do = "write one, or use an id of ragbench's own"
         raise DataError(f"the prompt file {path} is empty", "a prompt", do)
-    return header, text
+    return [line.rstrip() for line in header.split("\n")], text
 
 
 def prompt_hash(prompt: Prompt) -> str:

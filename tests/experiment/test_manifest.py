@@ -151,7 +151,8 @@ def test_no_folder_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monke
     secrets = ("kx-very-secret-0123456789", "pass-word-77")
     monkeypatch.setenv("OLLAMA_API_KEY", secrets[0])
     with FakeOllama(reply=reply) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url.replace("//", f"//me:{secrets[1]}@"))
+        client = {"headers": {"x-password": secrets[1]}}
+        model = chat_model("ollama:llama3:8b", host=server.url, client_kwargs=client)
         experiment(tmp_path, 2, generator={"llama": model}, options=QUICK).run(progress=False)
         assert server.calls
     assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()

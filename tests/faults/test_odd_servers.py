@@ -136,16 +136,6 @@ def test_a_redirect_to_another_host_is_not_followed_and_carries_no_key(provider)
     assert "307" in reply.error.got
 
 
-@pytest.mark.parametrize("status", [404, 405])
-def test_a_server_of_which_only_the_chat_is_let_through_is_asked_and_has_an_empty_digest(status):
-    def handle(request):
-        chat = request.url.path == "/api/chat"
-        return httpx.Response(200 if chat else status, json=LINE)
-
-    (reply,) = ask(mocked(handle, MODELS["ollama"]), ["p"], **LIMITS)
-    assert (reply.ok, reply.digest) == (True, "")
-
-
 def test_a_server_that_still_loads_its_model_is_waited_for():
     loading = [httpx.Response(503, json={"error": {"message": "Loading model"}})] * 2
 

@@ -59,7 +59,6 @@ def test_without_a_generator_the_two_ways_to_one_are_named():
     ("asked", "contexts", "options_", "message"),
     [
         ([question("a")], [], {}, "0 contexts for 1 questions"),
-        ([question(" \n", "q9")], [CONTEXT], {}, "'q9' is empty"),
         ([question("a")], "text", {}, "single question or context"),
         ([question("a")], [3], {}, "'q1' is int"),
         (

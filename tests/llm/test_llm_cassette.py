@@ -284,7 +284,9 @@ def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(path):
 # -- digests
 
 
-def test_a_changed_digest_is_an_error_and_one_chosen_by_name_a_miss(fake, recorded, path):
+def test_a_changed_digest_is_an_error_and_of_two_the_models_own_is_taken(
+    fake, recorded, path, tmp_path
+):
     old = [reply.text for reply in run(fake, recorded)[0]]
     fake.models["llama3:8b"] = "f" * 64
     fake.reply = lambda body: "new weights speaking"
@@ -293,12 +295,14 @@ def test_a_changed_digest_is_an_error_and_one_chosen_by_name_a_miss(fake, record
     assert caught.value.kind == "digest"
     assert DIGEST[:12] in str(caught.value)
     assert "ffffffffffff" in str(caught.value)
-    new, calls = run(fake, Cassette(path, digest="f" * 64))
-    assert calls == 3
+    other = Cassette(tmp_path / "other.sqlite")
+    new, _ = run(fake, other)
+    other.export(tmp_path / "other.jsonl")
+    recorded.import_(tmp_path / "other.jsonl")
     with pytest.raises(CallError, match="two digests under one name"):
         run(fake, Cassette(path, mode="replay"))
     for digest, texts in ((DIGEST, old), ("f" * 64, [reply.text for reply in new])):
-        replayed, _ = run(fake, Cassette(path, mode="replay", digest=digest))
+        replayed, _ = run(fake, Cassette(path, mode="replay"), digest=digest)
         assert [reply.text for reply in replayed] == texts
     assert "2 digests under one name" in " ".join(Cassette(path).verify())
 
@@ -334,7 +338,7 @@ def test_export_and_import_carry_every_reply_over(fake, tmp_path):
     assert [other.import_(tmp_path / "a.jsonl") for _ in range(2)] == [3, 0]
     assert other.verify() == []
     replay = Cassette(tmp_path / "b.sqlite", mode="replay")
-    with pytest.raises(ConfigError, match="record mode"):
+    with pytest.raises(DataError, match="record mode"):
         replay.import_(tmp_path / "a.jsonl")
     other.export(tmp_path / "b.jsonl")
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()

@@ -29,7 +29,7 @@ from ragbench.embedding import OllamaEmbedder
 from ragbench.errors import ModelError
 from ragbench.llm import Cassette, Interrupted, Usage, ask, chat_model, model_facts, plan
 from ragbench.llm.context import Transport, proxy_for
-from ragbench.llm.endpoints import TRACING_VARIABLE, window
+from ragbench.llm.endpoints import TRACING_VARIABLE, endpoint_of
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -59,7 +59,9 @@ def test_a_prompt_of_a_plain_chat_ollama_is_refused_and_never_cut(fake):
     (reply,) = ask(plain, ["word " * 5000], **FAST)
     assert (reply.error.kind, fake.calls[0].body["truncate"]) == ("truncated", False)
     ask(plain, ["short"], **FAST)
-    assert window(plain) == 4096
+    endpoint = endpoint_of(plain)
+    endpoint.loaded()
+    assert endpoint.num_ctx == 4096
 
 
 def test_a_local_name_for_a_model_of_the_cloud_gets_no_prompt_unless_asked_for(fake):

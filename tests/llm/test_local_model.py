@@ -79,7 +79,7 @@ def test_a_bad_model_file_is_named_with_what_is_wrong(tmp_path):
     text = tmp_path / "text.gguf"
     text.write_text("no model")
     assert f"llama.cpp cannot load {cut} (100000 bytes)" in one_error(chat_model(f"gguf:{cut}"))
-    assert f"{text} is no GGUF file" in one_error(chat_model(f"gguf:{text}"))
+    assert f"llama.cpp cannot load {text} (8 bytes)" in one_error(chat_model(f"gguf:{text}"))
     assert "absent.gguf: no such file" in one_error(chat_model(f"gguf:{tmp_path / 'absent.gguf'}"))
 
 
