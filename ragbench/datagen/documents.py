@@ -63,30 +63,35 @@ def summarise_schema(writer: Writer, domain: str, seeds: Sequence[str]) -> Schem
             "no seed documents", "two or three short documents of the domain", "pass their texts"
         )
 
-    def read(seeds: Sequence[str], reply: _SchemaReply) -> Schema:
-        names = [reply.about]
-        sections: dict[str, tuple[str, ...]] = {}
-        for section in reply.sections:
-            heading = section.heading.replace("_", " ").strip().capitalize()
-            for name in section.keys:
-                if name in names:
-                    writer.reject(domain, "schema", "a field that was there before", name)
-                else:
-                    names.append(name)
-                    sections[heading] = (*sections.get(heading, ()), name)
-        if len(names) < _MIN_FIELDS:
-            raise Unfit("too few fields", f"{len(names)}, not {_MIN_FIELDS} or more")
-        subdomains = dict.fromkeys(name.strip() for name in reply.subdomains)
-        if domain in subdomains:
-            del subdomains[domain]
-            writer.reject(domain, "schema", "a subdomain that is the domain", domain)
-        return Schema(domain, reply.about, sections, tuple(subdomains))
+    def read(_: Sequence[str], reply: _SchemaReply) -> Schema:
+        return _schema(writer, domain, reply)
 
     def fields(seeds: Sequence[str]) -> Fields:
         return {"domain": domain, "language": LANGUAGE, "documents": "\n\n".join(seeds)}
 
     step = "schema", "rageval_schema"
     return writer.ask(*step, {domain: seeds}, fields, read, _SchemaReply).get(domain)
+
+
+def _schema(writer: Writer, domain: str, reply: _SchemaReply) -> Schema:
+    """Read a reply: each field once, and subdomains that are not the domain."""
+    names = [reply.about]
+    sections: dict[str, tuple[str, ...]] = {}
+    for section in reply.sections:
+        heading = section.heading.replace("_", " ").strip().capitalize()
+        for name in section.keys:
+            if name in names:
+                writer.reject(domain, "schema", "a field that was there before", name)
+            else:
+                names.append(name)
+                sections[heading] = (*sections.get(heading, ()), name)
+    if len(names) < _MIN_FIELDS:
+        raise Unfit("too few fields", f"{len(names)}, not {_MIN_FIELDS} or more")
+    subdomains = dict.fromkeys(name.strip() for name in reply.subdomains)
+    if domain in subdomains:
+        del subdomains[domain]
+        writer.reject(domain, "schema", "a subdomain that is the domain", domain)
+    return Schema(domain, reply.about, sections, tuple(subdomains))
 
 
 # Values
@@ -191,20 +196,21 @@ def write_documents(
         return _section_fields(schema, *item)
 
     texts = writer.ask("document", "rageval_document", items, fields, lambda _, text: text)
-    documents = []
-    for configuration in configurations:
-        asked = [(name, item[1]) for name, item in items.items() if item[0] is configuration]
-        own = {heading: texts.get(name) for name, heading in asked}
-        if None in own.values():
-            continue
-        document = _document(writer, schema, configuration, own)
-        if len(document.stated) < _MIN_SHARE * len(configuration.values):
-            detail = f"{len(document.stated)} of {len(configuration.values)}"
-            reason = "states fewer than half of its values"
-            writer.reject(configuration.id, "document", reason, detail)
-        else:
-            documents.append(document)
-    return documents
+    own: dict[str, dict[str, Any]] = {}
+    for name, (configuration, heading) in items.items():
+        own.setdefault(configuration.id, {})[heading] = texts.get(name)
+    by_id = {configuration.id: configuration for configuration in configurations}
+    complete = [name for name in own if None not in own[name].values()]
+
+    def make(name: str) -> GeneratedDocument:
+        document = _document(writer, schema, by_id[name], own[name])
+        count = len(document.stated)
+        known = len(by_id[name].values)
+        if count < _MIN_SHARE * known:
+            raise Unfit("states fewer than half of its values", f"{count} of {known}")
+        return document
+
+    return list(writer.fit("document", complete, make).values())
 
 
 def _section_fields(schema: Schema, configuration: Configuration, heading: str) -> Fields:

@@ -173,7 +173,7 @@ class Writer:
         read : (item, reply) -> result; it raises `Unfit` where the reply cannot be used.
         form : of a reply; None: text.
         """
-        filled = self._fit(step, items, lambda name: fields(items[name]))
+        filled = self.fit(step, items, lambda name: fields(items[name]))
         asked = [name for name in filled if filled[name] is not None]
         replied = {}
         if asked:
@@ -184,16 +184,16 @@ class Writer:
             replied = dict(zip(asked, replies, strict=True))
 
         def read_one(name: str) -> Any:
-            if name not in replied:
+            reply = replied.get(name)
+            if reply is None:
                 return items[name]
-            reply = replied[name]
             if not reply.ok:
                 raise Unfit("no readable reply", str(reply.error))
             return read(items[name], reply.parsed if form else reply.text)
 
-        return self._fit(step, filled, read_one)
+        return self.fit(step, filled, read_one)
 
-    def _fit(self, step: str, names: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
+    def fit(self, step: str, names: Iterable[str], make: Callable[[str], Any]) -> dict[str, Any]:
         """Make something for each id; what is `Unfit` is rejected."""
         results = {}
         for name in names:

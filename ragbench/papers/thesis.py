@@ -170,14 +170,14 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     check_known("table", [table], TABLES)
     settings = dict(TABLES[table])
     wanted = settings.pop("retrievers", RETRIEVERS)
-    build = retrievers()
-    if who:
-        build = retrievers(who.decompose)
-    settings["match"] = "exact"
-    settings["chunker"] = {"as run": semantic_chunks}
-    settings["retriever"] = {name: build[name] for name in wanted}
-    settings["k"] = {name: TOP_K[name] for name in wanted}
-    settings["cassette"] = False
+    build = retrievers(who and who.decompose)
+    settings |= {
+        "match": "exact",
+        "chunker": {"as run": semantic_chunks},
+        "retriever": {name: build[name] for name in wanted},
+        "k": {name: TOP_K[name] for name in wanted},
+        "cassette": False,
+    }
     if who and who.recording is not None:
         settings["cassette"] = who.recording
     if who and table != "Table 3.1":

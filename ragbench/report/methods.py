@@ -77,7 +77,7 @@ class Methods:
     def bibliography(self) -> str:
         """The entries of BibTeX that are cited, sorted by key."""
         keys = ",".join(_MARK.findall(" ".join(self.paragraphs))).split(",")
-        known = references()
+        known = _references()
         return "\n".join(known[key] for key in sorted(set(keys)))
 
     def with_scores(self, scores: Methods) -> Methods:
@@ -91,7 +91,7 @@ def _cited(text: str) -> str:
     return _MARK.sub(lambda mark: f" [@{mark[1].replace(',', '; @')}]", in_markdown(text))
 
 
-def references() -> dict[str, str]:
+def _references() -> dict[str, str]:
     """Read the shipped ``references.bib``: the text of each entry, by key."""
     text = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
     entries = re.finditer(r"^@\w+\{([^,]+),\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)

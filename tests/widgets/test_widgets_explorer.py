@@ -108,6 +108,9 @@ def test_score_follows_the_slider_and_equals_the_metric():
         end = words(joined)[n - 1] if 0 < n <= 13 else len(joined) * (n > 0)
         assert one.scores["fixed"] == pytest.approx(ir_score(FACTS, joined[:end])), n
     assert "0.793" in one.columns["fixed"].value
+    between = explorer(cutoffs=range(0, 21, 5))  # 7 is none of them
+    assert "IR score at 5 tokens" in between.summary.value
+    assert between.scores == explorer(cutoff=5).scores
 
 
 def test_hits_show_rank_title_and_score():
