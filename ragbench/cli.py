@@ -293,11 +293,18 @@ def _run(experiment: str = ".") -> int:
 
 
 def _metrics(grid: Any) -> list[str]:
-    """Return the metrics that a run can have with its labels, and warn of the others."""
+    """Return the metrics that a run can have with its labels, and warn of the others.
+
+    Those of grades follow the scale of the judge's prompt.
+    """
+    from ragbench.metrics.table import METRICS, grade_metrics
     from ragbench.scoring import without_labels
 
     if not grid.metrics:
         return []
+    scale = sorted({grade for judge in grid.judge for grade in grid.scale(judge)})
+    if scale:
+        METRICS.update(grade_metrics(scale))
     metrics, left_out = without_labels(grid.metrics, ["grade"] if grid.judge else [], grid.labels)
     if left_out:
         warnings.warn(left_out, stacklevel=3)
@@ -326,7 +333,8 @@ def _print_scores(grid: Any, rows: Any, metrics: list[str]) -> None:
 
 
 def _run_summary(rows: Any) -> str:
-    """Mean IR score and share of grade 5, a line per system and a column per N."""
+    """Mean IR score and share of the best grade, a line per system and a column per N."""
+    from ragbench.report.audit import right_words
     from ragbench.stats.tables import fully_right
 
     retrieved = rows[rows["N"] > 0]
@@ -334,7 +342,7 @@ def _run_summary(rows: Any) -> str:
     systems = ["retriever", *(axis for axis in axes if retrieved[axis].nunique() > 1)]
     parts = {
         "mean IR score": retrieved.assign(value=retrieved["ir_score"]),
-        "share of grade 5": rows.assign(value=fully_right(rows["grade"])),
+        right_words(rows): rows.assign(value=fully_right(rows)),
     }
     lines = []
     for name, part in parts.items():

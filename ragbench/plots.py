@@ -25,6 +25,7 @@ from ragbench._lazy import public_names
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.grades import GRADE_COLUMNS
 from ragbench.paths import figures_dir
+from ragbench.records import GRADES
 from ragbench.text.escape import in_csv
 
 __dir__ = public_names(globals())
@@ -388,25 +389,33 @@ def grouped_bars(
     return figure
 
 
+def grade_names(scale: Mapping[int, str]) -> dict[str, str]:
+    """Return the columns of a scale's shares and what a figure calls them, for `stacked_shares`."""
+    if scale == GRADES:
+        return GRADE_NAMES
+    return {f"grade {grade}": meaning for grade, meaning in scale.items()}
+
+
 def stacked_shares(
     table: pd.DataFrame,
     row: str,
-    columns: Sequence[str] = GRADE_COLUMNS,
+    columns: Sequence[str] | Mapping[str, str] = GRADE_COLUMNS,
     title: str = "",
     *,
     panel: str | None = None,
 ) -> Figure:
     """Shares of the five grades as one stacked bar per row, each share written into its part.
 
-    The legend says what the grades mean.
+    The legend says what the grades mean. Of another scale ``columns`` are column -> meaning.
     """
     _need(table, row, panel, *columns)
     panels = _panels(table, panel)
+    names = columns if isinstance(columns, Mapping) else GRADE_NAMES
     rows = _unique(table[row])
     wide = 3.6 if panel else 6.0  # inches of a bar of 1
     figure, axes = _open_rows(rows, len(panels), wide, 0.34 if panel else 0.42)
     for axis, (heading, part) in zip(axes.flat, panels.items(), strict=False):
-        _draw_stack(axis, part[row].map(rows.index).to_numpy(), part[list(columns)], wide)
+        _draw_stack(axis, part[row].map(rows.index).to_numpy(), part[list(columns)], names, wide)
         axis.set_title(_wrapped(heading or title, 11.5 * wide), fontsize=_points(10))
         axis.set(xlim=(0, 1), xlabel=_word("share of answers"))
         axis.grid(axis="y", visible=False)
@@ -414,13 +423,18 @@ def stacked_shares(
     return figure
 
 
-def _draw_stack(axis: Axes, place: np.ndarray, shares: pd.DataFrame, wide: float) -> None:
+def _draw_stack(
+    axis: Axes, place: np.ndarray, shares: pd.DataFrame, names: Mapping[str, str], wide: float
+) -> None:
     left = np.zeros(len(shares))
-    for column, colour in zip(shares, GRADE_COLOURS, strict=False):
+    colours = GRADE_COLOURS
+    if not {*shares} <= {*GRADE_NAMES}:  # another scale: from grey to yellow
+        colours = plt.get_cmap("cividis")(np.linspace(0.25, 1, shares.shape[1]))
+    for column, colour in zip(shares, colours, strict=False):
         label = _label(column)
-        if column in GRADE_NAMES:
+        if column in names:
             words = column.replace("grade", _word("grade"))
-            label = f"{words}: {_word(GRADE_NAMES[column])}"
+            label = _label(f"{words}: {_word(names[column])}")
         values = shares[column].to_numpy(float)
         bars = axis.barh(place, values, 0.75, left, color=colour, label=label)
         # A narrow part's number would touch its neighbour.

@@ -46,7 +46,7 @@ from ragbench.metrics.table import (
 )
 from ragbench.prompts import Prompt
 from ragbench.records import Answer, Question
-from ragbench.stats.tables import grade_numbers
+from ragbench.stats.tables import fully_right, grade_numbers
 
 _WAYS_TO_LABELS = (
     "name one: labels='ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
@@ -359,6 +359,8 @@ def _complete(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
     """Return a metric's value of every row; NaN for one that lacks something."""
+    if name == "fully_right" and "judge_scale" in table and table["judge_scale"].notna().any():
+        return fully_right(table).tolist()
     metric = METRICS[name]
     complete = _complete(table, metric.needs)[list(metric.needs)]
     if metric.all_rows:

@@ -37,12 +37,20 @@ from ragbench.experiment.files import import_code, line_of, read_experiment
 from ragbench.experiment.plan import plan_experiment
 from ragbench.experiment.rows import folder_name
 from ragbench.experiment.run import OPTIONS, Cell, run_experiment
+from ragbench.generation import PROMPTS
+from ragbench.labelling.grades import PROMPT as GRADING
 from ragbench.llm import Cassette, Plan
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import find_numbers
 from ragbench.paths import results_dir
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import fill_prompt, load_prompt, prompt_scale
+from ragbench.records import GRADES
 
+# the prompt of an axis, where none is named, and the fields of one
+_PROMPTS = {
+    "generator": (PROMPTS["with_documents"], ("query", "documents")),
+    "judge": (GRADING, ("question", "reference", "facts", "count", "answers")),
+}
 # beside the runs, see `ragbench.paths`
 _FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")
 
@@ -70,8 +78,9 @@ class Experiment(BaseModel):
     judge : the same for grades; an object of your own has ``grade_all``. None: answers without
         grades.
     prompts : generator -> id or file of its prompt with documents (fields ``{query}``,
-        ``{documents}``), for chat models; one that is not named takes the thesis's. One model under
-        two names is two prompts compared.
+        ``{documents}``), or judge -> that of its grading prompt (fields as in ``ragbench.grade``;
+        the scale stands in its header), for chat models; one that is not named takes the thesis's.
+        One model under two names is two prompts compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
     per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
@@ -196,16 +205,22 @@ class Experiment(BaseModel):
 
     @field_validator("prompts")
     @classmethod
-    def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        generators = info.data["generator"]
-        models = [name for name, generator in generators.items() if is_model(generator)]
-        check_known("chat model in prompts", prompts, models)
+    def _check_prompts(cls, prompts: dict[str, Any], info: ValidationInfo) -> dict[Any, Any]:
+        """Return the prompts by axis and label; of a label on both axes the fields decide."""
+        axes: dict[str, list[str]] = {}
+        for axis in _PROMPTS:
+            for name, value in info.data[axis].items():
+                if is_model(value):
+                    axes.setdefault(name, []).append(axis)
+        check_known("chat model in prompts", prompts, axes)
         usable = {}
         for name, prompt in prompts.items():
             if Path(prompt).suffix:
                 prompt = str(info.data["paths_from"] / Path(prompt).expanduser())
-            fill_prompt(load_prompt(prompt), query="", documents="")
-            usable[name] = prompt
+            text = load_prompt(prompt)
+            axis = axes[name][-1 if "{answers}" in text else 0]
+            fill_prompt(text, **dict.fromkeys(_PROMPTS[axis][1], ""))
+            usable[axis, name] = prompt
         return usable
 
     @field_validator("folder", "tokenizer", "cassette", mode="before")
@@ -254,6 +269,14 @@ class Experiment(BaseModel):
             for k, n, pair in product(self.k[retriever], filter(None, self.N), people):
                 cells.append(Cell(data, chunker, retriever, k, n, *pair))
         return [cell for cell in cells if self.keep is None or self.keep(cell)]
+
+    def prompt(self, axis: str, label: str) -> str:
+        """Return the prompt of a chat model: of a generator that with documents."""
+        return self.prompts.get((axis, label), _PROMPTS[axis][0])
+
+    def scale(self, judge: str) -> dict[int, str]:
+        """Return the grades that a judge can give, and what they mean."""
+        return prompt_scale(self.prompt("judge", judge)) or dict(GRADES)
 
     @property
     def home(self) -> Path:

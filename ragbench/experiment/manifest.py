@@ -20,14 +20,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from pydantic import BaseModel, Field
 
 from ragbench import __version__
+from ragbench.embedding import MiniLM
 from ragbench.errors import ConfigError, DataError
-from ragbench.experiment.rows import MANIFEST, ROWS, Row, no_room, run_folder
+from ragbench.experiment.axes import is_model
+from ragbench.experiment.rows import MANIFEST, ROWS, Row, load_rows, no_room, run_folder
+from ragbench.llm import Cassette
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import sha256_of, written_whole
+from ragbench.prompts import load_prompt
 from ragbench.records import Dataset
+from ragbench.retrieval import RETRIEVERS, make_retriever
+from ragbench.retrieval.text import TOKENIZERS
 from ragbench.text.languages import other_languages
 
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
@@ -120,11 +127,12 @@ class RunFiles:
         self.entry["rows_made"] += len(lines)
         self.failed.update(row.error_kind for row in rows if row.status == "failed")
 
-    def close(self) -> None:
+    def close(self, cassette: Cassette | None) -> None:
         """Let rows and manifest take the place of the earlier ones together, or neither."""
         made = self.entry["rows_made"]
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
+        self.manifest["cassette_sha256"] = replies_sha256(cassette)
         try:
             if made < min(self.rows, self.earlier):
                 what = f"stopped after {made} rows: the earlier rows and their manifest stay"
@@ -213,6 +221,84 @@ def check_rows(folder: Path, manifest: Mapping[str, Any]) -> None:
     if expected is not None and sha256_of(folder / ROWS) != expected:
         got = f"{folder / ROWS} is not what {MANIFEST} beside it describes"
         raise DataError(got, "rows and manifest of one run", "run the experiment again")
+
+
+def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
+    """Return one hash of all that rows are made of, but for the replies of models.
+
+    It is of the manifest, the code of this package, every question, document and cell, and the
+    prompts. None where a function or object of the user's takes part, which may have changed.
+    """
+    experiment = run.experiment
+    people = [*experiment.generator.values(), *experiment.judge.values()]
+    retrievers = experiment.retriever.values()
+    if not all(map(is_model, people)) or not all(map(_is_shipped, retrievers)):
+        return None
+    tokenizer = experiment.tokenizer
+    if tokenizer is not None and not isinstance(tokenizer, Path):
+        return None
+    total = hashlib.sha256()
+    for path in [*sorted(Path(__file__).parents[1].rglob("*.py")), *filter(None, [tokenizer])]:
+        total.update(path.read_bytes())
+    settings = {name: value for name, value in described.items() if name != "git"}
+    prompts = {place: load_prompt(prompt) for place, prompt in experiment.prompts.items()}
+    total.update(f"{json.dumps(settings, default=_as_json)} {prompts}".encode())
+    for name, data in run.data.items():
+        for part in (*data.questions, *data.documents, *experiment.cells(name)):
+            total.update(repr(part).encode(errors="surrogatepass"))
+    return total.hexdigest()
+
+
+def _is_shipped(build: Any) -> bool:
+    """Say whether a retriever is of this package, with plain settings and MiniLM's vectors."""
+    if not isinstance(build, functools.partial) or build.func is not make_retriever:
+        return False
+    tokenizer = build.keywords.get("tokenizer", "auto")
+    words = TOKENIZERS.get("words" if tokenizer == "auto" else tokenizer)
+    parts = [RETRIEVERS[build.args[0]], words]
+    plain = (
+        value is None or isinstance(value, str | int | float) or _is_minilm(value)
+        for value in build.keywords.values()
+    )
+    return all(_is_of_package(part) for part in parts) and all(plain)
+
+
+def _is_minilm(value: Any) -> bool:
+    return isinstance(getattr(value, "embedder", value), MiniLM)
+
+
+def _is_of_package(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == "ragbench"
+
+
+def unchanged_rows(
+    folder: Path, inputs: str | None, rows: int, cassette: Cassette | None
+) -> pd.DataFrame | None:
+    """Return the rows of a folder, if a run would make the same again; None where it may not.
+
+    They are those of the manifest, of the same inputs and replies, all there, and none failed.
+    """
+    if inputs is None:
+        return None
+    try:
+        manifest = load_manifest(folder)
+        check_rows(folder, manifest)
+    except (DataError, OSError):
+        return None
+    last = manifest["runs"][-1]
+    there = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
+    if there != (inputs, rows, {}) or manifest.get("cassette_sha256") != replies_sha256(cassette):
+        return None
+    frame = load_rows(folder)
+    frame["cached"] = frame["cached"].where(frame["cached"].isna(), True)
+    return frame
+
+
+def replies_sha256(cassette: Cassette | None) -> str | None:
+    """Return one hash of the replies on a cassette."""
+    if cassette is None:
+        return None
+    return _sha256(cassette.rows("SELECT key, answer FROM replies ORDER BY key"))
 
 
 def describe(thing: Any) -> dict[str, Any]:

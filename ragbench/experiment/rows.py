@@ -82,7 +82,9 @@ class Row:
     judge_temperature: float | None = None
     judge_seed: int | None = None
     judge_num_ctx: int | None = None
+    judge_prompt: str | None = None
     judge_prompt_sha256: str | None = None
+    judge_scale: dict[int, str] | None = None  # grade -> meaning; None: the thesis's five
     judge_shown: int | None = None
     judge_position: int | None = None
     judge_answer_cut: bool | None = None

@@ -29,7 +29,7 @@ from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
 from ragbench.experiment.axes import AXES, NONE, is_model
 from ragbench.experiment.rows import Row, as_frame
 from ragbench.generation import PROMPTS, generate
-from ragbench.labelling.grades import GRADES, PROMPT, grade, grade_bound
+from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
 from ragbench.llm.endpoints import Endpoint, model_facts
 from ragbench.llm.models import BOUNDS
@@ -157,6 +157,8 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
         for cell in run.experiment.cells(name):
             judges.setdefault(replace(cell, judge=NONE), []).append(cell.judge)
         relevant = judgements(data)
+        scales = {name: run.experiment.scale(name) for name in run.experiment.judge}
+        own = {name: scale for name, scale in scales.items() if scale != GRADES}
         for questions in _blocks(data, run.experiment.cells(name)):
             rows = _retrieve(run, list(judges), list(questions.values()))
             _answer(run, questions, rows)
@@ -165,6 +167,8 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
                 row.relevant = relevant.get(row.question_id)
                 row.judge = names[0]
                 graded += [row, *(replace(row, judge=judge) for judge in names[1:])]
+            for row in graded:
+                row.judge_scale = own.get(row.judge)
             _grade(run, questions, graded)
             yield graded
 
@@ -330,12 +334,11 @@ def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) ->
         if model is None:
             answers = run.kept.ask(name, generator, asked, contexts, run.pool)
         else:
-            prompt = run.experiment.prompts.get(name, PROMPTS["with_documents"])
             answers = generate(
                 generator,
                 asked,
                 contexts,
-                with_documents=prompt,
+                with_documents=run.experiment.prompt("generator", name),
                 ids=[row.place for row in waiting],
                 cassette=run.cassette,
                 **run.options,
@@ -365,6 +368,7 @@ def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> 
     """Let models and objects grade; answers of different generators are not shown together."""
     for name, generator in itertools.product(run.experiment.judge, run.experiment.generator):
         place = (name, generator, "ok")
+        prompt = run.experiment.prompt("judge", name)
         waiting = [row for row in rows if (row.judge, row.generator, row.status) == place]
         model = run.models.get(("judge", name))
         ask = _grade_by_objects if model is None else _grade_by_model
@@ -372,7 +376,8 @@ def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> 
             _take_grade(row, verdict)
             if model is not None:
                 row.take(model.row(), {key: f"judge_{key}" for key in model.row()})
-                row.judge_prompt_sha256 = prompt_hash(PROMPT)
+                row.judge_prompt = Path(prompt).name
+                row.judge_prompt_sha256 = prompt_hash(prompt)
         if model is not None:
             _count(run, "grade", waiting)
 
@@ -393,7 +398,8 @@ def _grade_by_model(
     answers = [_as_answer(row) for row in rows]
     asked = list(questions.values())
     judge = run.experiment.judge[name]
-    return grade(judge, asked, answers, cassette=run.cassette, **options)
+    options |= {"prompt": run.experiment.prompt("judge", name), "cassette": run.cassette}
+    return grade(judge, asked, answers, **options)
 
 
 def _as_answer(row: Row) -> Answer:
@@ -414,6 +420,7 @@ def _grade_by_object(name: str, judge: Any, question: Question, answer: Answer) 
 
 
 def _take_grade(row: Row, verdict: Grade) -> None:
+    scale = row.judge_scale or GRADES
     usage = verdict.meta.get("usage", {})
     # The tokens are a sum over the calls: of no use where one of them was not counted.
     tokens = None if usage.get("uncounted") else usage.get("prompt_tokens")
@@ -422,8 +429,8 @@ def _take_grade(row: Row, verdict: Grade) -> None:
     if verdict.value is None:
         row.judge_raw = verdict.raw or None
         row.fail("grade", verdict.meta["error"], verdict.meta["detail"])
-    elif isinstance(verdict.value, bool) or verdict.value not in tuple(GRADES):
-        got = f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*GRADES]}"
+    elif isinstance(verdict.value, bool) or verdict.value not in tuple(scale):
+        got = f"the judge {row.judge!r} gave {verdict.value!r}, none of the grades {[*scale]}"
         row.fail("grade", "invalid", got)
     else:
         row.grade = int(verdict.value)
@@ -452,9 +459,15 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run = Run(experiment, cassette, options | experiment.options)
         run.meet_models()
         run.build()
+        described = _describe(run)
+        inputs = manifests.inputs_sha256(run, described)
+        earlier = manifests.unchanged_rows(experiment.home, inputs, run.count(), cassette)
+        if earlier is not None:
+            return earlier
         run.embed()
+        described["inputs_sha256"] = inputs
         executor_name = type(executor).__name__ if executor else "threads"
-        files = manifests.RunFiles(experiment.home, _describe(run), run.count(), executor_name)
+        files = manifests.RunFiles(experiment.home, described, run.count(), executor_name)
         run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
         run.kept = KeptAnswers(experiment.home)
         rows: list[Row] = []
@@ -469,7 +482,7 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
             if executor is None:
                 run.pool.shutdown(wait=False, cancel_futures=True)
             _note_windows(run, files.manifest["axes"])
-            files.close()
+            files.close(cassette)
     return as_frame(rows)
 
 
@@ -495,10 +508,14 @@ def _describe(run: Run) -> dict[str, Any]:
     experiment = run.experiment
     seeds = {"order": experiment.order}
     prompts = []
+    grading = {}  # of each judge: its prompt and its scale
     for (axis, name), facts in run.models.items():
         seeds[f"{axis}/{name}"] = facts.row()["seed"]
-        with_documents = experiment.prompts.get(name, PROMPTS["with_documents"])
-        prompts += [PROMPT] if axis == "judge" else [with_documents, PROMPTS["query_only"]]
+        prompts.append(experiment.prompt(axis, name))
+        if axis == "generator":
+            prompts.append(PROMPTS["query_only"])
+        else:
+            grading[name] = {"prompt": Path(prompts[-1]).name, "scale": experiment.scale(name)}
     return {
         "format": manifests.FORMAT,
         "name": experiment.name,
@@ -507,6 +524,7 @@ def _describe(run: Run) -> dict[str, Any]:
         "chunkers": _described(experiment.chunker),
         "parameters": _parameters(experiment),
         "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
+        "grading": grading,
         "seeds": seeds,
         **manifests.environment(),
     }

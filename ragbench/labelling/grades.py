@@ -23,6 +23,7 @@ from ragbench.llm.models import BOUNDS, not_named
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_scale
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
+from ragbench.stats.tables import rows_by_scale
 
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 PROMPT = "thesis_grade"
@@ -33,16 +34,19 @@ _MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 def grade_shares(
     rows: pd.DataFrame,
     by: str = "retriever",
-    scale: Iterable[int] = GRADES,
+    scale: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Count grades by system or budget (thesis, Tables 3.2 and 3.3), of rows with grade, seconds
     and ``by``.
 
-    ``scale``: the grades there are, of another prompt: `ragbench.prompts.prompt_scale`.
+    ``scale``: the grades there are, of another prompt: `ragbench.prompts.prompt_scale`. None:
+    those that the rows name (``judge_scale``), else the thesis's.
 
     Returns ``by``, grade 1 ... grade 5 (shares of the scored answers), seconds (mean), n (scored),
     unscored.
     """
+    if scale is None:
+        scale = sorted({grade for own, _ in rows_by_scale(rows) for grade in own})
     groups = rows.groupby(by, sort=False)
     table = pd.crosstab(rows[by], rows["grade"])
     table = table.reindex(index=groups["seconds"].mean().index, columns=list(scale), fill_value=0)

@@ -26,7 +26,7 @@ from ragbench.experiment.axes import NONE, QUERY_ONLY
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
-from ragbench.stats.tables import fully_right
+from ragbench.stats.tables import fully_right, rows_by_scale
 
 _Bounds = tuple[float, float]
 _Entry = dict[str, Any]
@@ -310,7 +310,16 @@ def audit(run: str | os.PathLike[str] | pd.DataFrame) -> AuditTable:
             entries += part.column_checks()
     if rows is not run:
         entries += _cassette_checks(run_folder(run) / "cassette.sqlite")
-    return _as_table(entries)
+    checks = _as_table(entries)
+    checks["table"] = checks["table"].replace(RIGHT, right_words(rows))
+    return checks
+
+
+def right_words(rows: pd.DataFrame) -> str:
+    """Return what is counted of a run's grades: "share of grade 5", or the best of its scales."""
+    graded = rows[rows["judge"] != NONE]
+    best = sorted({str(max(scale)) for scale, _ in rows_by_scale(graded)}) or ["5"]
+    return f"share of grade {' or '.join(best)}"
 
 
 def _cassette_checks(path: Path) -> Iterator[_Entry]:
@@ -345,10 +354,10 @@ def run_parts(rows: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, list[str]]]:
     """Return contexts, answers and grades of a run, and the columns that tell their cells apart.
 
     Each question is once per cell: of the rows that share a context or an answer one with a score,
-    or a text, counts. Grades have 1.0 for grade 5.
+    or a text, counts. Grades have 1.0 for the best of their scale.
     """
     graded = rows[rows["judge"] != NONE]
-    graded = graded.assign(**{RIGHT: fully_right(graded["grade"])}).reset_index(drop=True)
+    graded = graded.assign(**{RIGHT: fully_right(graded)}).reset_index(drop=True)
     contexts = _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
     answers = _once(rows[rows["generator"] != NONE], ANSWERED, "answer")
     return {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,6 @@ from ragbench.experiment.rows import folder_name, run_folder
 from ragbench.labelling.grades import grade_shares
 from ragbench.llm import Cassette
 from ragbench.metrics.table import claim_result
-from ragbench.plots import GRADE_NAMES
 from ragbench.report import factors
 from ragbench.report.audit import RIGHT, audit, audit_rows, run_parts
 from ragbench.report.methods import (
@@ -41,6 +40,7 @@ from ragbench.report.methods import (
 from ragbench.report.scores import load_scores, score_means
 from ragbench.report.tables import ReportTable
 from ragbench.stats import with_interval
+from ragbench.stats.tables import rows_by_scale
 from ragbench.text.escape import in_csv, in_markdown
 
 MARKER = ".ragbench-export.json"  # of a folder that an export wrote
@@ -159,8 +159,9 @@ def _run_tables(rows: pd.DataFrame, name: str, by: str | None) -> Iterator[Repor
             if len(table):
                 yield _factor_table(table, factor, measure, name)
     graded, by = run_parts(rows)[RIGHT]
-    if len(graded):
-        yield _grades_table(graded, by, f"{name}: shares of the five grades")
+    for number, (scale, places) in enumerate(rows_by_scale(graded), 1):
+        stem = "grades" if number == 1 else f"grades_{number}"
+        yield _grades_table(graded[places], by, scale, stem, name)
     if measures and (rows["N"] > 0).any():
         worst = factors.worst_questions(rows, measures[-1])
         caption = f"{name}: the {len(worst)} questions that the best system does worst"
@@ -191,16 +192,21 @@ def _curves(table: pd.DataFrame, name: str) -> Figure | None:
     return plots.ir_score_curves(drawn, title=name)
 
 
-def _grades_table(graded: pd.DataFrame, by: list[str], caption: str) -> ReportTable:
+def _grades_table(
+    graded: pd.DataFrame, by: list[str], scale: Mapping[int, str], stem: str, name: str
+) -> ReportTable:
+    names = plots.grade_names(scale)
+    number = {5: "five"}.get(len(scale), len(scale))
+    caption = f"{name}: shares of the {number} grades"
     cell = factors.setting_names(graded[by])
     shares = grade_shares(graded.assign(cell=cell), "cell").drop(columns="seconds")
     axes = graded[by].drop_duplicates().reset_index(drop=True)
     shares = pd.concat([axes, shares], axis=1)
     figure = None
     if len(shares) <= _MAX_SYSTEMS:
-        figure = plots.stacked_shares(shares, "cell", [*GRADE_NAMES], "Shares of grades")
+        figure = plots.stacked_shares(shares, "cell", names, "Shares of grades")
     shares = shares.drop(columns="cell")
-    return ReportTable("grades", caption, shares, shares.rename(columns=GRADE_NAMES), figure)
+    return ReportTable(stem, caption, shares, shares.rename(columns=names), figure)
 
 
 def _audit_table(checks: pd.DataFrame, name: str) -> ReportTable:

@@ -43,7 +43,7 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run with every number that can be compared.
 
     Rows without documents are named so. Added are ``system``; ``contained`` (1 where the true
-    answer stands in the answer); ``fully_right`` (1 for grade 5); and ``cluster``: the questions
+    answer stands in the answer); ``fully_right`` (1 for the best grade); and ``cluster``: the questions
     that share a document of their evidence, else those of one topic, else each question is on its
     own.
     """
@@ -51,7 +51,7 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(
         system=system_names(rows),
         contained=measure_answers(rows, contained),
-        fully_right=fully_right(rows["grade"]),
+        fully_right=fully_right(rows),
         cluster=_clusters(rows),
     )
 

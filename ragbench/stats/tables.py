@@ -13,6 +13,7 @@ import pandas as pd
 
 from ragbench.data.relevance import linked_questions
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.records import GRADES
 from ragbench.stats.inputs import Seed, as_paired, group_index
 from ragbench.stats.intervals import Interval, bootstrap_ci, is_share, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis
@@ -64,12 +65,29 @@ def grade_numbers(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray
     return np.where(np.isin(numbers, list(scale)), numbers, np.nan)
 
 
+def rows_by_scale(rows: pd.DataFrame) -> list[tuple[Mapping[int, str], np.ndarray]]:
+    """Return the scales of a run's judges, and which rows each has: ``judge_scale``, else the
+    thesis's five grades.
+    """
+    scales = rows.get("judge_scale", pd.Series(None, rows.index, dtype=object))
+    named = [str(scale) if isinstance(scale, Mapping) else "" for scale in scales]
+    own = dict(zip(named, scales, strict=True)) | {"": GRADES}
+    return [(own[name], np.array(named) == name) for name in dict.fromkeys(named)]
+
+
 def fully_right(grades: Any, scale: Iterable[int] = range(1, 6)) -> np.ndarray:
     """1.0 for the best grade of the scale, 0.0 for the others, NaN for what is no grade.
+
+    ``grades`` : also the rows of a run, each of which has its judge's scale.
 
     >>> fully_right([5, "5", "5.0", 4, 7, "good", None]).tolist()
     [1.0, 1.0, 1.0, 0.0, nan, nan, nan]
     """
+    if isinstance(grades, pd.DataFrame):
+        right = np.full(len(grades), np.nan)
+        for own, places in rows_by_scale(grades):
+            right[places] = fully_right(grades["grade"][places], own)
+        return right
     numbers = grade_numbers(grades, scale)
     return np.where(np.isnan(numbers), np.nan, numbers == max(scale))
 
@@ -137,7 +155,7 @@ def with_measures(rows: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
         do = "take 'fully_right', the share of grade 5, which rows with a grade have"
         raise ConfigError("the mean of 'grade'", "a number: grades are categories", do)
     if "fully_right" in measures and "fully_right" not in rows and "grade" in rows:
-        return rows.assign(fully_right=fully_right(rows["grade"]))
+        return rows.assign(fully_right=fully_right(rows))
     return rows
 
 

@@ -6,11 +6,12 @@ import re
 
 import pandas as pd
 import pytest
-from experiment_parts import Copier
+from experiment_parts import Copier, graded
 from fake_ollama import FakeOllama
 from label_replies import reply as labels
 
 import ragbench as rb
+from ragbench import plots
 from ragbench.cli import main
 from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment, load_manifest
@@ -85,7 +86,8 @@ def test_a_prompt_is_found_beside_the_file_wherever_the_command_is_given(tmp_pat
     (tmp_path / "mine.txt").write_text("In a word: {documents} {query}")
     text = HEAD + "generator: {a: smollm2}\nprompts: {a: mine.txt}\n"
     monkeypatch.chdir("/")
-    assert Experiment.from_yaml(write(tmp_path, text)).prompts == {"a": str(tmp_path / "mine.txt")}
+    prompts = Experiment.from_yaml(write(tmp_path, text)).prompts
+    assert prompts == {("generator", "a"): str(tmp_path / "mine.txt")}
 
 
 def test_a_model_takes_its_options(tmp_path):
@@ -325,6 +327,94 @@ def test_the_export_of_a_run_has_its_scores_and_none_of_earlier_rows(scored, cap
     write(scored, SCORED.replace("[0, 5, 50]", "[0, 6, 50]") + "generator: copier\n")
     assert "scores.csv is of other rows" in exported()
     assert not (to / "tables" / "means.csv").exists()
+
+
+GRADING = """---
+Scale:
+0: wrong
+1: partly right
+2: nearly right
+3: right
+---
+Question: {question} True: {reference} {facts}
+Grade {count} answers: {answers}"""
+
+
+def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_methods(
+    scored, capsys
+):
+    def reply(body):
+        right = "Ely" in body["messages"][-1]["content"].partition("answers: ")[2]
+        return graded(body, 3 if right else 1) or "Ely."
+
+    (scored / "mine.txt").write_text(GRADING, encoding="utf-8")
+    with FakeOllama(reply=reply) as server:
+        model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
+        text = SCORED + f"generator: {{same: {model}}}\njudge: {{same: {model}}}\n"
+        text += "prompts: {same: mine.txt}\nmetrics: [fully_right, grade]\n"
+        path = write(scored, text)
+        grid = Experiment.from_yaml(path)
+        # A label of both axes: the fields say whose prompt it is.
+        assert grid.prompt("judge", "same") == str(scored / "mine.txt")
+        assert grid.prompt("generator", "same") == "thesis_with_documents"
+        assert main(["run", str(path)]) == 0
+        assert "share of grade 3 at N tokens (0 rows without)" in capsys.readouterr().out
+        planned = grid.plan()
+        assert (planned["grading"].cached, planned["grading"].calls) == (6, 6)
+        (scored / "mine.txt").write_text(GRADING.replace("2: nearly right\n", ""))
+        assert grid.plan()["grading"].cached == 0
+        (scored / "mine.txt").write_text(GRADING)
+    rows = rb.load_rows(scored / "out")
+    assert set(rows["grade"]) == {3}
+    assert set(rows["judge_prompt"]) == {"mine.txt"}
+    scale = {0: "wrong", 1: "partly right", 2: "nearly right", 3: "right"}
+    assert rows["judge_scale"].tolist() == [scale] * 6
+    scores = pd.read_csv(scored / "out" / "scores.csv")
+    assert scores["fully_right"].eq(1).all()
+    assert {"grade 0", "grade 3"} <= {*scores}
+    assert "grade 5" not in scores
+    assert rb.score(rows, ["fully_right"])["fully_right"].eq(1).all()
+    assert rb.means(rows, "N", "fully_right")["mean"].eq(1).all()
+    assert main(["export", str(scored / "out"), "--to", str(scored / "report")]) == 0
+    tables = scored / "report" / "tables"
+    shares = pd.read_csv(tables / "grades.csv")
+    assert [name for name in shares if name.startswith("grade ")] == [
+        "grade 0",
+        "grade 1",
+        "grade 2",
+        "grade 3",
+    ]
+    assert shares["grade 3"].eq(1).all()
+    heads = (tables / "grades.md").read_text().splitlines()[2]
+    assert re.search(r"wrong +\| partly right +\| nearly right +\| right ", heads)
+    overview = pd.read_csv(tables / "overview.csv")
+    assert overview.loc[overview["metric"] == "fully_right", "mean"].eq(1).all()
+    audited = pd.read_csv(tables / "audit.csv")
+    assert "share of grade 3" in set(audited["table"])
+    assert "share of grade 5" not in set(audited["table"])
+    methods = (scored / "report" / "methods.md").read_text()
+    assert "mine.txt: 0 wrong, 1 partly right, 2 nearly right, 3 right." in methods
+    assert "five categories" not in methods
+    assert (scored / "report" / "figures" / "grades.pdf").is_file()
+
+
+def test_the_bars_of_another_scale_have_its_words_and_a_colour_each():
+    shares = pd.DataFrame({"system": ["a"], **{f"grade {n}": [1 / 7] for n in range(7)}})
+    names = plots.grade_names({n: f"word {n}" for n in range(7)})
+    (axis,) = plots.stacked_shares(shares, "system", names).axes
+    bars = [patch.get_facecolor() for patch in axis.patches]
+    assert len(set(bars)) == 7
+    words = [text.get_text() for text in axis.figure.legends[0].get_texts()]
+    assert words == [f"grade {n}: word {n}" for n in range(7)]
+
+
+def test_prompts_of_judges_that_cannot_work_are_named(tmp_path):
+    (tmp_path / "mine.txt").write_text("Grade {answers} of {question}")
+    text = HEAD + "generator: {g: 'ollama:x'}\njudge: {j: 'ollama:x'}\n"
+    with pytest.raises(ConfigError, match=r"no field \{reference\}"):
+        Experiment.from_yaml(write(tmp_path, text + "prompts: {j: mine.txt}\n"))
+    with pytest.raises(ConfigError, match="chat model in prompts 'k'"):
+        Experiment.from_yaml(write(tmp_path, text + "prompts: {k: mine.txt}\n"))
 
 
 def test_pairs_of_many_systems_are_not_compared_unasked():

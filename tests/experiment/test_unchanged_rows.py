@@ -1,0 +1,170 @@
+"""Rows whose inputs are those of the manifest are read; whatever could change them makes them anew."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from experiment_parts import Copier, Named, live, people, towns, whole
+from fake_ollama import FakeOllama
+
+from ragbench.chunking import token_chunks
+from ragbench.experiment import Experiment, load_manifest
+from ragbench.retrieval import make_retriever
+from ragbench.retrieval.text import TOKENIZERS
+from ragbench.text.tokens import minilm_dir
+
+BM25 = {"BM25": partial(make_retriever, "BM25", tokenizer="english")}
+
+
+def grid(folder, **changes):
+    settings = {
+        "data": {"people": people(3)},
+        "chunker": {"whole": whole},
+        "retriever": BM25,
+        "k": 2,
+        "N": (4, 20),
+        "folder": folder,
+    }
+    return Experiment("made", **(settings | changes))
+
+
+def runs(folder):
+    return len(load_manifest(folder)["runs"])
+
+
+@pytest.fixture
+def first(tmp_path):
+    """The rows of a run, and that a second one of the same inputs made none."""
+    rows = grid(tmp_path).run(progress=False)
+    assert grid(tmp_path).run(progress=False).equals(rows)
+    assert runs(tmp_path) == 1
+    return rows
+
+
+def with_question(**changes):
+    data = people(3)
+    return {
+        "people": replace(
+            data, questions=(replace(data.questions[0], **changes), *data.questions[1:])
+        )
+    }
+
+
+def with_document(**changes):
+    data = people(3)
+    return {
+        "people": replace(
+            data, documents=(replace(data.documents[0], **changes), *data.documents[1:])
+        )
+    }
+
+
+CHANGES = {
+    "a question": {"data": with_question(text="Where was Person1 Lee born?")},
+    "a column of a question": {"data": with_question(meta={"Sprache": "de"})},
+    "a reference": {"data": with_question(references=("Another fact.",))},
+    "a document": {"data": with_document(text="Person0 Lee was born in Ely and York.")},
+    "the chunker": {"chunker": {"whole": partial(token_chunks, size=4)}},
+    "N": {"N": (4, 21)},
+    "fewer N": {"N": 4},
+    "k": {"k": 1},
+    "the words of a retriever": {
+        "retriever": {"BM25": partial(make_retriever, "BM25", tokenizer="plain")}
+    },
+    "another retriever": {"retriever": {"SIM": partial(make_retriever, "SIM")}},
+    "how tokens count": {"begin_token": True},
+    "how texts are matched": {"match": "subsequence"},
+    "the cells": {"keep": lambda cell: cell.N == 4},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_rows_of_other_inputs_are_made_anew(tmp_path, first, change):
+    rows = grid(tmp_path, **change).run(progress=False)
+    assert runs(tmp_path) == 2
+    assert rows.equals(grid(tmp_path / "elsewhere", **change).run(progress=False))
+
+
+def test_a_tokenizer_file_that_changed_makes_rows_anew(tmp_path, first):
+    file = tmp_path / "tokenizer.json"
+    text = (minilm_dir() / "tokenizer.json").read_text()
+    for content, expected in ((text, 2), (text, 2), (text + "\n", 3)):
+        file.write_text(content)
+        grid(tmp_path, tokenizer=file).run(progress=False)
+        assert runs(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"retriever": {"named": Named}},
+        {"generator": {"copier": Copier()}},
+        {"tokenizer": str.split},
+    ],
+    ids=["a retriever", "a generator", "a tokenizer"],
+)
+def test_what_the_users_own_code_makes_is_made_anew(tmp_path, axes):
+    for count in (1, 2):
+        if "tokenizer" in axes:
+            axes = {"retriever": {"own": partial(make_retriever, "BM25", **axes)}}
+        grid(tmp_path, **axes).run(progress=False)
+        assert runs(tmp_path) == count
+
+
+def test_words_of_ones_own_under_a_name_are_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setitem(TOKENIZERS, "mine", str.split)
+    own = {"own": partial(make_retriever, "BM25", tokenizer="mine")}
+    for count in (1, 2):
+        grid(tmp_path, retriever=own).run(progress=False)
+        assert runs(tmp_path) == count
+
+
+def test_rows_that_are_damaged_or_not_all_there_are_made_anew(tmp_path, first):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(path.read_text().replace("Ely", "Bly"))
+    assert grid(tmp_path).run(progress=False).equals(first)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    assert grid(tmp_path).run(progress=False).equals(first)
+    assert runs(tmp_path) == 3
+
+
+def models(folder, server, **changes):
+    return live(folder, server, retriever=BM25, tokenizer=None, **changes)
+
+
+def test_rows_of_models_are_read_while_prompts_judges_and_replies_are_the_same(tmp_path):
+    with FakeOllama(reply=towns) as server:
+        rows = models(tmp_path, server).run(progress=False)
+        again = models(tmp_path, server).run(progress=False)
+        assert again.drop(columns="cached").equals(rows.drop(columns="cached"))
+        assert again["cached"].all()
+        assert runs(tmp_path) == 1
+        mine = tmp_path / "mine.txt"
+        for count, text in ((2, "From {documents}: {query}"), (3, "By {documents}: {query}")):
+            mine.write_text(text)
+            changed = models(tmp_path, server, prompts={"llama": mine}).run(progress=False)
+            assert runs(tmp_path) == count
+            assert changed.loc[changed["N"] > 0, "prompt"].eq("mine.txt").all()
+        other = {"judge": {"llama": server.model(seed=9, num_ctx=4096)}}
+        changed = models(tmp_path, server, **other).run(progress=False)
+        assert set(changed["judge_seed"]) == {9}
+        assert runs(tmp_path) == 4
+
+
+def test_a_changed_reply_and_a_failed_row_are_never_answered_by_old_rows(tmp_path):
+    with FakeOllama(reply=towns) as server:
+        models(tmp_path, server, judge=None).run(progress=False)
+        with sqlite3.connect(tmp_path / "cassette.sqlite") as db:
+            db.execute("DELETE FROM replies WHERE key = (SELECT min(key) FROM replies)")
+        asked = len(server.calls)
+        models(tmp_path, server, judge=None).run(progress=False)
+        assert (len(server.calls) - asked, runs(tmp_path)) == (1, 2)
+        manifest = json.loads((tmp_path / "manifest.json").read_text())
+        manifest["runs"][-1]["failed"] = {"timeout": 1}
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+        models(tmp_path, server, judge=None).run(progress=False)
+        assert runs(tmp_path) == 3
