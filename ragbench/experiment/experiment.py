@@ -82,7 +82,7 @@ class Experiment(BaseModel):
         the scale stands in its header), for chat models; one that is not named takes the thesis's.
         One model under two names is two prompts compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
-    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
+    per_prompt, order : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
     cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
     concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, else 4.
@@ -130,7 +130,6 @@ class Experiment(BaseModel):
     keep: Callable[[Cell], bool] | None = None
     per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one"
     order: int | None = 0
-    max_chars: PositiveInt = 4000
     tokenizer: Any = None
     begin_token: bool = False
     match: str = "substring"

@@ -393,7 +393,7 @@ def _grade_by_objects(
 def _grade_by_model(
     run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
 ) -> Iterable[Grade]:
-    names = ("per_prompt", "order", "max_chars")
+    names = ("per_prompt", "order")
     options = {key: getattr(run.experiment, key) for key in names} | run.options
     answers = [_as_answer(row) for row in rows]
     asked = list(questions.values())
@@ -552,7 +552,7 @@ def _described(things: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _parameters(experiment: Any) -> dict[str, Any]:
-    names = ("k", "N", "per_prompt", "order", "max_chars", "begin_token", "match", "concurrency")
+    names = ("k", "N", "per_prompt", "order", "begin_token", "match", "concurrency")
     tokenizer = experiment.tokenizer
     if tokenizer is not None:  # a file or a function
         tokenizer = getattr(tokenizer, "name", getattr(tokenizer, "__name__", "own"))

@@ -98,7 +98,7 @@ _CHECKS: Mapping[str, _Check] = {
         RIGHT,
         ("judge_answer_cut",),
         lambda cut: cut.eq(True),
-        "longer than max_chars: graded by their beginning",
+        "longer than 4,000 characters: graded by their beginning",
     ),
     "mixed judges": _Check(RIGHT, ("judge_digest", "judge"), _mixed, "other weights, same name"),
 }

@@ -43,9 +43,9 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a run with every number that can be compared.
 
     Rows without documents are named so. Added are ``system``; ``contained`` (1 where the true
-    answer stands in the answer); ``fully_right`` (1 for the best grade); and ``cluster``: the questions
-    that share a document of their evidence, else those of one topic, else each question is on its
-    own.
+    answer stands in the answer); ``fully_right`` (1 for the best grade); and ``cluster``: the
+    questions that share a document of their evidence, else those of one topic, else each question
+    is on its own.
     """
     rows = rows.assign(retriever=rows["retriever"].replace(QUERY_ONLY, NO_DOCUMENTS))
     return rows.assign(

@@ -55,7 +55,7 @@ _CITED = {
 }
 _NO_SETTING = ("retriever", "class", "factory", "state", "chunks")
 # Settings of a run which no other sentence says.
-_SETTINGS = ("match", "max_chars", "order", "per_prompt")
+_SETTINGS = ("match", "order", "per_prompt")
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 

@@ -135,7 +135,6 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
         "k": {"a": [2], "b": [2]},
         "match": "substring",
         "per_prompt": "one",
-        "max_chars": 4000,
         "concurrency": None,
         "options": QUICK,
         "tokenizer": "words",

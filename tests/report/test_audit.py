@@ -207,8 +207,9 @@ def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
     assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.5, 1.0)
 
 
-def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
-    frame = run_live_and_audit(tmp_path, max_chars=26, N=(0,))
+def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.labelling.grades._MAX_CHARS", 26)
+    frame = run_live_and_audit(tmp_path, N=(0,))
     assert load_rows(tmp_path)["answer"].str.len().gt(26).sum() == 1
     assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)
 

@@ -667,16 +667,14 @@ def test_languages_and_changed_settings_are_in_methods_and_in_what_may_be_claime
         "generator": {"copier": Copier()},
     }
     grid["judge"] = {"double": JudgeDouble()}
-    rb.Experiment("german", data=data, folder=tmp_path / "run", max_chars=500, **grid).run(
-        progress=False
-    )
+    rb.Experiment("german", data=data, folder=tmp_path / "run", order=7, **grid).run(progress=False)
     export(tmp_path / "run", tmp_path / "out")
     text = (tmp_path / "out" / "methods.md").read_text(encoding="utf-8").replace("\\", "")
     methods, claims = text.split("## What may be claimed")
-    assert "Settings that are not ragbench's defaults: max_chars = 500." in methods
+    assert "Settings that are not ragbench's defaults: order = 7." in methods
     foreign = "at least 1 of the 2 questions of mills (German 1) and 1 of the 1 documents of mills (German 1)"
     assert f"Language: {foreign} are not in English." in claims
-    assert "only where max_chars = 500 there too" in claims
+    assert "only where order = 7 there too" in claims
 
 
 def test_methods_name_the_intervals_that_the_tables_have(live_run):
