@@ -21,19 +21,20 @@ from ragbench.data.tables import Table, is_missing, read_list
 from ragbench.errors import DataError
 from ragbench.records import as_id
 
-# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker, FlashRAG, PyTerrier-RAG.
+# Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker; then FlashRAG, PyTerrier-RAG,
+# RAGBench, MTRAG.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "question_id": ("query_id", "id", "_id", "qid"),
-    "system": (),
+    "question_id": ("query_id", "id", "_id", "qid", "task_id"),
+    "system": ("generation_model_name", "model_id"),
     "question": ("user_input", "query", "input"),
-    "answer": ("response", "actual_output", "pred", "qanswer"),
+    "answer": ("response", "actual_output", "pred", "qanswer", "predictions", "model_response"),
     "reference": (
         *("ground_truth", "ground_truths", "gt_answer", "expected_output"),
-        *("golden_answers", "gold_answer"),
+        *("golden_answers", "gold_answer", "targets"),
     ),
     "chunks": (
         *("retrieved_contexts", "contexts", "retrieval_context", "retrieved_context"),
-        "retrieval_result",
+        *("retrieval_result", "documents"),
     ),
     "references": ("reference_contexts", "facts"),
     "keypoints": (),
@@ -47,9 +48,7 @@ _DEEPEVAL = {**COLUMNS, "context": ("joined_context",), "references": ("context"
 
 
 def _inner(item: Any) -> Any:
-    """Return the text of a passage that is a mapping: in RAGChecker "text", in FlashRAG
-    "contents".
-    """
+    """Return the text of a passage or turn that is a mapping: "text", in FlashRAG "contents"."""
     texts = [item.get("text"), item.get("contents")] if isinstance(item, Mapping) else []
     return next((text for text in texts if isinstance(text, str)), item)
 
@@ -59,6 +58,12 @@ def _one_text(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1:
         value = _inner(value[0])
     return as_id(value) if isinstance(value, bool | int | float) else value
+
+
+def _last_turn(value: Any) -> Any:
+    """Return a conversation's last turn; MTRAG keeps them as {"speaker", "text"}."""
+    turns = isinstance(value, list) and value and isinstance(value[-1], Mapping)
+    return _inner(value[-1]) if turns else value
 
 
 def _no_empty_text(value: Any) -> Any:
@@ -85,7 +90,7 @@ class _Row(BaseModel):
     """What the columns hold that are read here."""
 
     system: _Text = None
-    question: _Text = None
+    question: Annotated[_Text, BeforeValidator(_last_turn)] = None
     answer: _MaybeEmpty = None
     reference: Annotated[list[str] | _Text, OfWords, BeforeValidator(_one_text)] = None
     chunks: _Texts = None

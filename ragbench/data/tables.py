@@ -64,6 +64,8 @@ class Table(NamedTuple):
             source = source.results
         if hasattr(source, "to_pandas"):
             source = source.to_pandas()
+        if _has_fields(source):
+            source = [source]
         if isinstance(source, pd.DataFrame):
             frame = source.reset_index(drop=True)
         elif isinstance(source, Mapping) or not isinstance(source, Iterable):
@@ -159,6 +161,11 @@ def _plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
+def _has_fields(row: Any) -> bool:
+    is_object = isinstance(row, BaseModel | RagResult) or dataclasses.is_dataclass(row)
+    return is_object and not isinstance(row, type)
+
+
 def _as_dict(row: Any, name: str) -> dict:
     """Return a row by name: of an object, as ragas and DeepEval keep theirs, the fields that hold
     something.
@@ -167,12 +174,9 @@ def _as_dict(row: Any, name: str) -> dict:
         return dict(row)
     if isinstance(row, RagResult):
         return _of_result(row)
-    if isinstance(row, BaseModel):
-        values = dict(row)
-    elif dataclasses.is_dataclass(row) and not isinstance(row, type):
-        values = dataclasses.asdict(row)
-    else:
+    if not _has_fields(row):
         raise _no_table(row, name)
+    values = dict(row) if isinstance(row, BaseModel) else dataclasses.asdict(row)
     return {name: value for name, value in values.items() if value is not None}
 
 

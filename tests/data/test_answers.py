@@ -54,6 +54,26 @@ PYTERRIER = {
     "qanswer": ANSWER,
     "gold_answer": [TRUTH],
 }
+RAGBENCH = {
+    "id": "7",
+    "question": QUESTION,
+    "documents": PASSAGES,
+    "response": ANSWER,
+    "generation_model_name": "gpt-3.5-turbo-0125",
+    "documents_sentences": [[["0a", PASSAGES[0]]]],
+    "adherence_score": True,
+}
+MTRAG = {
+    "task_id": "7",
+    "input": [
+        {"speaker": "user", "text": "Is it old?"},
+        {"speaker": "agent", "text": "Yes."},
+        {"speaker": "user", "text": QUESTION},
+    ],
+    "contexts": [{"document_id": str(i), "text": text} for i, text in enumerate(PASSAGES)],
+    "targets": [{"speaker": "agent", "text": TRUTH}],
+    "predictions": [{"text": ANSWER}],
+}
 RAGCHECKER = {
     "results": [
         {
@@ -141,8 +161,8 @@ def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file
 
 @pytest.mark.parametrize(
     ("row", "lacks"),
-    [(FLASHRAG, set()), (PYTERRIER, {"chunks"})],
-    ids=["FlashRAG", "PyTerrier-RAG"],
+    [(FLASHRAG, set()), (PYTERRIER, {"chunks"}), (RAGBENCH, {"reference"}), (MTRAG, set())],
+    ids=["FlashRAG", "PyTerrier-RAG", "RAGBench", "MTRAG"],
 )
 @pytest.mark.parametrize("kind", ["frame", "dicts", "a.jsonl", "a.json"])
 @pytest.mark.filterwarnings("ignore:.*put right")
@@ -159,6 +179,7 @@ def test_what_else_other_workbenches_keep_of_a_row_stays():
     flash = read_answers([FLASHRAG])
     assert flash.loc[0, ["metadata", "metric_score"]].tolist() == [{"split": "dev"}, {"em": 0.0}]
     assert read_answers([PYTERRIER]).at[0, "context"] == " ".join(PASSAGES)
+    assert read_answers([RAGBENCH]).at[0, "system"] == "gpt-3.5-turbo-0125"
     # a column output that is no mapping is none of FlashRAG's
     assert read_answers([OURS | {"output": "text"}]).at[0, "output"] == "text"
 
@@ -171,8 +192,8 @@ def test_mtrags_answers_are_scored_as_they_are():
 
 
 @pytest.mark.parametrize("made", [Sample(**RAGAS), TestCase(**DEEPEVAL)])
-def test_objects_with_fields_are_rows_and_empty_fields_are_no_columns(made):
-    for source in ([made], (made for _ in range(1))):
+def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_columns(made):
+    for source in (made, [made], (made for _ in range(1))):
         frame = read_answers(source)
         assert ours(frame) == OURS
         assert {*frame.columns} == {*OURS, "question_id"}
