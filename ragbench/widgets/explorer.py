@@ -47,8 +47,7 @@ class RetrievalExplorer(Panel):
 
     Parameters
     ----------
-    questions : a `ragbench.Dataset`, `ragbench.Question` records, or plain strings (which have no
-        supporting facts).
+    questions : a `ragbench.Dataset` or `ragbench.Question` records.
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default MiniLM's WordPiece.
     k : chunks per retriever, one number or one by name.
@@ -65,7 +64,7 @@ class RetrievalExplorer(Panel):
 
     def __init__(
         self,
-        questions: Dataset | Sequence[Question | str],
+        questions: Dataset | Sequence[Question],
         retrievers: Mapping[str, Any],
         tokenizer: Any = None,
         k: int | Mapping[str, int] = 10,
@@ -197,17 +196,12 @@ def _column() -> ipywidgets.HTML:
     return column
 
 
-def _as_questions(questions: Dataset | Sequence[Question | str]) -> list[Question]:
-    if isinstance(questions, Dataset):
-        questions = questions.questions
-    listed = [] if isinstance(questions, str) else list(questions)
-    if not listed or not all(isinstance(one, str | Question) for one in listed):
+def _as_questions(questions: Dataset | Sequence[Question]) -> list[Question]:
+    listed = list(getattr(questions, "questions", questions))
+    if not listed or not all(isinstance(one, Question) for one in listed):
         got = f"questions is {questions!r:.60}"
-        raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
-    return [
-        Question(str(number), one, "") if isinstance(one, str) else one
-        for number, one in enumerate(listed, 1)
-    ]
+        raise ConfigError(got, "at least one Question", "pass dataset.questions")
+    return listed
 
 
 class _ScoredHits:

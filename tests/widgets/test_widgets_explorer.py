@@ -209,13 +209,9 @@ def test_a_typed_question_is_searched_and_has_no_score():
     assert one.question.id == "q2"
 
 
-def test_plain_strings_and_a_dataset_serve_as_questions():
-    plain = RetrievalExplorer(["Who is Ann?"], {"fixed": Fixed()}, tokenizer=words)
-    assert plain.question.text == "Who is Ann?"
-    assert np.isnan(plain.scores["fixed"])
-    one = RetrievalExplorer(
-        Dataset("towns", tuple(QUESTIONS), ()), {"fixed": Fixed()}, tokenizer=words
-    )
+def test_a_dataset_serves_as_questions():
+    data = Dataset("towns", tuple(QUESTIONS), ())
+    one = RetrievalExplorer(data, {"fixed": Fixed()}, tokenizer=words)
     assert one.question == QUESTIONS[0]
     assert len(one.chooser.options) == 3
 
