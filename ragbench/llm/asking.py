@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -29,6 +28,7 @@ from ragbench.llm.structured import (
     read_reply,
     repair_messages,
     repeats,
+    sent_schema,
     without_thinking,
 )
 
@@ -402,7 +402,7 @@ class _Job:
         back.
         """
         messages = task.messages
-        schema = json.loads(task.json_schema) if task.json_schema else None
+        schema = sent_schema(task.schema)
         is_repair = False
         while self.over is None:
             task.attempts += 1

@@ -173,18 +173,21 @@ def repair_messages(
 
 
 def json_schema_of(schema: Any) -> str:
-    """Return the schema that goes to the server, as canonical JSON text; "" for None."""
+    """Return the schema as canonical JSON text, for the key; "" for None."""
     if schema is None:
         return ""
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return _schema_text(schema)
+        return canonical_schema(sent_schema(schema))
     right = "a pydantic BaseModel class (or one per prompt)"
     raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
 
 
 @lru_cache(maxsize=4096)
-def _schema_text(schema: Any) -> str:
-    return canonical_schema(schema.model_json_schema())
+def sent_schema(schema: Any) -> dict[str, Any] | None:
+    """Return the schema that goes to the server: fields in their order, in which a model must write
+    them (a reason before its verdict).
+    """
+    return None if schema is None else schema.model_json_schema()
 
 
 def canonical_schema(schema: Mapping[str, Any] | None) -> str:

@@ -152,6 +152,16 @@ def test_the_schema_goes_to_the_server_as_json_schema():
     assert (reply.ok, reply.text, reply.repairs, reply.usage.calls) == (True, GOOD, 0, 1)
 
 
+class Explained(BaseModel):
+    why: str
+    verdict: Literal["yes", "no"]
+
+
+def test_fields_of_a_schema_are_sent_in_their_order_since_a_grammar_keeps_to_it():
+    _, calls = talk(['{"why": "w", "verdict": "yes"}'], schema=Explained)
+    assert list(calls[0].body["format"]["properties"]) == ["why", "verdict"]
+
+
 @pytest.mark.parametrize("bad", ["I say covered", '{"label": "covered', '{"label": "maybe"}'])
 @pytest.mark.parametrize("then", [GOOD, "still none"])
 def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad, then):
