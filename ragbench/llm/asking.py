@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -253,7 +252,6 @@ class _Job:
                 self._ask_missing(concurrency)
             except KeyboardInterrupt:
                 self.stop(self.endpoint.fail("interrupted", "not answered yet"))
-                self._check_model()
                 kept = "in .replies"
                 if self.cassette is not None:
                     kept = f"recorded on {self.cassette.path.name}, run again to go on"
@@ -355,20 +353,9 @@ class _Job:
             self.cassette.withdraw(task.key for task in self.tasks if task.attempts)
 
     def _asked(self, task: _Task) -> Reply | None:
-        """Ask for one reply; None where the server is to be asked no more."""
-        try:
-            return self._answer(task)
-        except CallError as error:
-            if error.kind not in HOST_FAILURES:
-                return self._reply(task, error)
-            self.endpoint.dead = self.endpoint.dead or error
-            return None
-        except Exception as unnamed:  # of a validator, for instance
-            said = f"{type(unnamed).__name__} while it was read: {unnamed}"
-            return self._reply(task, self.endpoint.fail("unusable", said))
-
-    def _answer(self, task: _Task) -> Reply:
-        """Ask for one reply, and again where that may help. Raises CallError."""
+        """Ask for one reply, and again where that may help; None where the server is to be asked
+        no more.
+        """
         pause = wait_random_exponential(self.backoff_s, max=_LONGEST_PAUSE_S)
 
         def wait(state: RetryCallState) -> float:
@@ -377,10 +364,20 @@ class _Job:
 
         # A pause ends when the run does.
         settings = {"sleep": self.stopped.wait, "reraise": True}
-        reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
-        if not self.endpoint.answered:
-            self.endpoint.answered = self.endpoint.spoke = True
-            self.endpoint.loaded()
+        endpoint = self.endpoint
+        try:
+            reply = Retrying(retry=self._again, wait=wait, **settings)(self._attempt, task)
+        except CallError as error:
+            if error.kind not in HOST_FAILURES:
+                return self._reply(task, error)
+            endpoint.dead = endpoint.dead or error
+            return None
+        except Exception as unnamed:  # of a validator, for instance
+            said = f"{type(unnamed).__name__} while it was read: {unnamed}"
+            return self._reply(task, endpoint.fail("unusable", said))
+        if not endpoint.answered:
+            endpoint.answered = endpoint.spoke = True
+            endpoint.loaded()
         return reply
 
     def _again(self, state: RetryCallState) -> bool:
@@ -406,9 +403,8 @@ class _Job:
         is_repair = False
         while self.over is None:
             task.attempts += 1
-            start = time.perf_counter()
             received = self.endpoint.call(messages, schema)
-            task.spent += received.usage(time.perf_counter() - start)
+            task.spent += received.usage
             self._check_count(messages, received)
             parsed, text, problem = self._judge(received, task.schema)
             if not problem:
@@ -425,7 +421,7 @@ class _Job:
     def _check_count(self, messages: list[dict], received: Received) -> None:
         """Say once where a server counts far fewer tokens than a prompt has."""
         sent = estimate_tokens("".join(str(message["content"]) for message in messages))
-        counted = received.prompt_tokens
+        counted = received.usage.prompt_tokens
         if counted and sent > _LONG and counted < sent / 2 and not self.cut_prompt_said:
             self.cut_prompt_said = True
             do = "give num_ctx, and name a model of Ollama ollama:NAME"
@@ -436,27 +432,31 @@ class _Job:
         """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
         endpoint = self.endpoint
         text = received.text
-        thought = bool(received.thinking.strip())
         if problem := _broken(received, endpoint.num_ctx):
             kind, what = problem
             raise endpoint.fail(kind, what, raw=text)
         if schema is not None and is_json(text):
             return read_reply(text, schema)  # a whole value, and white space up to the limit
         if received.finish in CUT_SHORT and not (self.keep_cut and schema is None):
-            limits = f"num_predict={endpoint.num_predict}, num_ctx={endpoint.num_ctx}"
-            what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
-            if thought and not text.strip():
-                what += ", all of them thinking: switch it off (reasoning=False)"
+            what = self._cut_off(received)
             if schema is None:
                 raise endpoint.fail("truncated", what, raw=text)
             return None, "", what
         said = without_thinking(text)
         if not said:
-            thought = thought or said is None
-            what = "nothing but thinking, no answer after it" if thought else "an empty answer"
+            what = "an empty answer"
+            if said is None or received.thinking.strip():
+                what = "nothing but thinking, no answer after it"
             do = "raise num_predict, or switch thinking off (reasoning=False)"
             raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
         return (None, said, "") if schema is None else read_reply(text, schema)
+
+    def _cut_off(self, received: Received) -> str:
+        limits = f"num_predict={self.endpoint.num_predict}, num_ctx={self.endpoint.num_ctx}"
+        what = f"the reply was cut off after {received.usage.output_tokens} tokens ({limits})"
+        if received.thinking.strip() and not received.text.strip():
+            what += ", all of them thinking: switch it off (reasoning=False)"
+        return what
 
     def _reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
         """Build the reply to a task: an answer, or the failure that ``error`` is."""
@@ -520,8 +520,9 @@ class _Job:
 def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
     """Say what is wrong with a prompt that filled the window, or a reply without its end."""
     length = len(received.text)
-    if num_ctx and received.prompt_tokens and received.prompt_tokens >= num_ctx:
-        what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
+    counted = received.usage.prompt_tokens
+    if num_ctx and counted >= num_ctx:
+        what = f"the prompt fills the window: {counted} tokens, num_ctx is {num_ctx}"
         return "truncated", what
     if not received.finish and repeats(received.text):
         return "truncated", f"the reply repeats itself, and ends after {length} characters"

@@ -34,9 +34,8 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(plain / 4) + len(text) - plain
 
 
-def proxy_for(host: str) -> str | None:
+def _proxy_for(url: httpx.URL) -> str | None:
     """Return the proxy that the environment names for an address; this machine needs none."""
-    url = httpx.URL(host)
     if url.host in ("localhost", "::1") or url.host.startswith("127."):
         return None
     if urllib.request.proxy_bypass(url.host):
@@ -48,8 +47,8 @@ def proxy_for(host: str) -> str | None:
 class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Under the clients of a model: completes requests, bounds replies in size and time.
 
-    ``options`` (proxy, verify) are of httpx's transport, which is made at the first request: a
-    proxy or certificate that cannot be used troubles no replay. The timeout of a request holds
+    ``verify`` is of httpx's transport, which is made at the first request: a proxy or certificate
+    that cannot be used troubles no replay. The timeout of a request holds
     until the first byte of its reply, and from there to the last one. ``port`` gives that of a
     server which is started at the first request.
     """
@@ -59,19 +58,19 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         inner: httpx.BaseTransport | None = None,
         *,
         port: Callable[[], int] | None = None,
-        **options: Any,
+        verify: Any = True,
     ) -> None:
         self._inner = inner
         self._async: httpx.AsyncBaseTransport | None = None
         self._port = port
-        self._options = options
+        self._verify = verify
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request."""
-        if self._inner is None:
-            self._inner = _opened(httpx.HTTPTransport, self._options)
         timeout = self._complete(request, request.read())
+        if self._inner is None:
+            self._inner = _opened(httpx.HTTPTransport, request.url, self._verify)
         request.extensions["trace"] = self._note_connection
         response = self._inner.handle_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -90,9 +89,9 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request of ``ainvoke``; `ask` makes none."""
-        if self._async is None:
-            self._async = _opened(httpx.AsyncHTTPTransport, self._options)
         self._complete(request, await request.aread())
+        if self._async is None:
+            self._async = _opened(httpx.AsyncHTTPTransport, request.url, self._verify)
         return await self._async.handle_async_request(request)
 
     def _complete(self, request: httpx.Request, content: bytes) -> dict[str, float | None]:
@@ -189,13 +188,14 @@ def _trusted(file: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _opened(kind: Any, options: dict[str, Any]) -> Any:
+def _opened(kind: Any, url: httpx.URL, verify: Any) -> Any:
     certificates = os.environ.get("SSL_CERT_FILE")
+    proxy = _proxy_for(url)
     try:
-        if options.get("verify", True) is True:
-            options = {**options, "verify": _trusted(certificates)}
+        if verify is True:
+            verify = _trusted(certificates)
         limits = httpx.Limits(max_connections=None, keepalive_expiry=5.0)
-        return kind(limits=limits, **options)
+        return kind(limits=limits, verify=verify, proxy=proxy)
     except (ImportError, OSError, ValueError) as error:  # a package for SOCKS, a certificate's file
-        what = f"proxy {options.get('proxy')}, SSL_CERT_FILE {certificates}"
+        what = f"proxy {proxy}, SSL_CERT_FILE {certificates}"
         raise httpx.ConnectError(f"{type(error).__name__}: {error}; {what}") from None

@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -46,29 +47,18 @@ _NO_TEMPLATE = "{{ .Prompt }}"  # what Ollama makes of a model file without one
 
 @dataclass(slots=True)
 class Received:
-    """One whole reply; ``finish`` is "" where the server sent no end mark, a count None where it
-    gives none.
-    """
+    """One whole reply; ``finish`` is "" where the server sent no end mark."""
 
     text: str = ""
     thinking: str = ""
     finish: str = ""
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    prompt_seconds: float = 0.0
-    output_seconds: float = 0.0
+    usage: Usage = field(default_factory=lambda: _usage(None, None, 0.0, 0.0))
 
-    def usage(self, seconds: float) -> Usage:
-        """Return the tokens and the time of the call: the server's own time, where it says it."""
-        return Usage(
-            calls=1,
-            prompt_tokens=self.prompt_tokens or 0,
-            output_tokens=self.output_tokens or 0,
-            uncounted=int(self.prompt_tokens is None or self.output_tokens is None),
-            prompt_seconds=self.prompt_seconds,
-            output_seconds=self.output_seconds,
-            seconds=self.prompt_seconds + self.output_seconds or seconds,
-        )
+
+def _usage(read: int | None, written: int | None, *seconds: float) -> Usage:
+    """Return the tokens (None: not counted) and the server's own time, where it says it."""
+    uncounted = int(read is None or written is None)
+    return Usage(1, read or 0, written or 0, uncounted, *seconds, sum(seconds))
 
 
 class Endpoint:
@@ -101,8 +91,7 @@ class Endpoint:
         self.deadline_s = deadline_s or fields.get("deadline_s") or DEADLINE_S
         self.pinned_digest = fields.get("digest")
         self.secrets = secret_strings(fields)
-        options = {name: value for name, value in fields.items() if not _NO_OPTION.search(name)}
-        self.options = without_secrets({k: v for k, v in options.items() if _is_plain(v)})
+        self.options = _plain_options(fields)
 
     @property
     def model(self) -> str:
@@ -135,11 +124,15 @@ class Endpoint:
         """Send one request and wait for its last byte. Raises CallError."""
         # LANGSMITH_TRACING of the environment would send every prompt out.
         traced = None if os.environ.get(TRACING_VARIABLE) else False
+        start = time.perf_counter()
         try:
             with tracing_context(enabled=traced):
-                return self.complete(messages, schema)
+                got = self.complete(messages, schema)
         except Exception as error:
             raise self.named(error) from None
+        if not got.usage.seconds:
+            got.usage = replace(got.usage, seconds=time.perf_counter() - start)
+        return got
 
     def complete(self, messages: Sequence[dict], schema: dict | None) -> Received:
         """Send one request; raises whatever the client raises."""
@@ -208,7 +201,8 @@ def _received(message: Any) -> Received:
     reasons = [meta.get(name) for name in ("finish_reason", "stop_reason", "done_reason")]
     thinking = str((message.additional_kwargs or {}).get("reasoning_content") or "")
     finish = str(next(filter(None, reasons), "stop"))
-    return Received(text, thinking, finish, counts.get("input_tokens"), counts.get("output_tokens"))
+    used = _usage(counts.get("input_tokens"), counts.get("output_tokens"), 0.0, 0.0)
+    return Received(text, thinking, finish, used)
 
 
 def _set_fields(chat: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -315,12 +309,11 @@ class _OllamaEndpoint(Endpoint):
             got.thinking += part.message.thinking or ""
             if part.done:
                 got.finish = part.done_reason or "stop"
-                got.output_tokens = part.eval_count
                 # From 0.30 on it counts what its cache did not have: no number is better than a
                 # wrong one.
-                got.prompt_tokens = None if self._counts_cached else part.prompt_eval_count
-                got.prompt_seconds = (part.prompt_eval_duration or 0) / 1e9
-                got.output_seconds = (part.eval_duration or 0) / 1e9
+                read = None if self._counts_cached else part.prompt_eval_count
+                seconds = (part.prompt_eval_duration or 0) / 1e9, (part.eval_duration or 0) / 1e9
+                got.usage = _usage(read, part.eval_count, *seconds)
                 break
         with contextlib.suppress(Exception):  # what comes after it is no part of the reply, but
             deque(parts, maxlen=0)  # a connection is kept where all of it was read
@@ -433,6 +426,12 @@ _NO_OPTION = re.compile(
     r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
     re.IGNORECASE,
 )
+
+
+def _plain_options(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a model's fields can change a reply."""
+    plain = {name: value for name, value in fields.items() if _is_plain(value)}
+    return without_secrets({k: v for k, v in plain.items() if not _NO_OPTION.search(k)})
 
 
 def _is_plain(value: Any) -> bool:

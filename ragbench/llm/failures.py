@@ -156,11 +156,18 @@ def from_exception(error: BaseException) -> tuple[str, str, int]:
     if status >= 300:
         page = "a web page: " if words.lower().startswith(("<!doctype", "<html")) else ""
         return _from_status(status, words), f"HTTP {status}: {page}{words}", status
+    return _from_names(chain, words)
+
+
+def _from_names(chain: list[BaseException], words: str) -> tuple[str, str, int]:
     names = " ".join(type(link).__name__ for link in chain)
     kind = next((kind for kind, pattern in _BY_NAME.items() if re.search(pattern, names)), "server")
     if kind == "broken":
-        return "server", f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})", 0
-    return kind, f"no connection ({words})" if kind == "down" else words, 0
+        kind = "server"
+        words = f"the reply broke off or is no JSON ({_one_line(str(chain[-1]))})"
+    elif kind == "down":
+        words = f"no connection ({words})"
+    return kind, words, 0
 
 
 def _status(error: BaseException) -> int:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
-from ragbench.llm.context import Transport, proxy_for
+from ragbench.llm.context import Transport
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
 DEADLINE_S = 600.0
@@ -22,7 +22,6 @@ OLLAMA_HOST = "http://localhost:11434"
 # Most tokens of a reply, by what a step asks for, where the model names no bound of its own.
 BOUNDS = {"label": 64, "text": 512, "document": 2048}
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
-_PROVIDERS = ("ollama", "openai", "gguf")
 TWO_WAYS = (
     "name one: 'ollama:llama3:8b' (docs/models.md says how to install Ollama), or "
     "'smollm2', the small model in the box"
@@ -95,58 +94,67 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
-    limits = {
+    ours = {
+        "host": host,
         "temperature": temperature,
         "seed": seed,
         "num_ctx": num_ctx,
+        "num_predict": num_predict,
+        "api_key": api_key,
         "deadline_s": deadline_s,
         "digest": digest,
+        "cloud": cloud,
     }
     if isinstance(spec, Mapping):
-        given = {**limits, "host": host, "num_predict": num_predict, "api_key": api_key}
-        given |= {"cloud": cloud, **options, **spec}
-        return chat_model(str(given.pop("use", "")), **given)
+        options |= {name: value for name, value in spec.items() if name not in ours}
+        ours |= {name: value for name, value in spec.items() if name in ours}
+        spec = str(options.pop("use", ""))
+    return _make(spec, ours, options)
+
+
+def _make(spec: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
     provider, _, name = spec.partition(":")
-    host = options.pop("base_url", host)
+    ours["host"] = options.pop("base_url", ours["host"])
     if spec == SMOLLM2:
         provider = "gguf"
         name = SMOLLM2
-        limits["digest"] = digest or SMOLLM2_SHA256
-    if provider not in _PROVIDERS:
-        if api_key is not None:
-            options["api_key"] = api_key
-        return _other(spec, provider, name, temperature, options)
+        ours["digest"] = ours["digest"] or SMOLLM2_SHA256
+    if provider not in ("ollama", "openai", "gguf"):
+        if ours["api_key"] is not None:
+            options["api_key"] = ours["api_key"]
+        return _other(spec, provider, name, ours["temperature"], options)
     if not name:
         do = "say which model, for example 'ollama:llama3:8b'"
         raise ConfigError(f"model '{provider}:'", " or ".join(NAMES), do)
-    for limit in ("deadline_s", "num_ctx"):
-        if limits[limit] is not None and not limits[limit] > 0:
-            do = "leave it out for the default"
-            raise ConfigError(f"{limit}={limits[limit]}", "a number above 0", do)
-    if provider != "openai":
-        limits["num_ctx"] = num_ctx or NUM_CTX
+    if provider != "openai" and ours["num_ctx"] is None:
+        ours["num_ctx"] = NUM_CTX
     if provider == "ollama":
-        limits |= {"num_predict": num_predict, "cloud": cloud}
-        return _ollama(name, host, api_key, limits, options)
-    limits["max_tokens"] = num_predict
+        return _ollama(name, ours, options)
+    del ours["cloud"]
+    ours["max_tokens"] = ours.pop("num_predict")
     make = _local if provider == "gguf" else _openai
-    return make(name, host, api_key, limits, options)
+    return make(name, ours, options)
 
 
 def _made(kind: Any, settings: dict, options: dict) -> Any:
     """Make a model of a class; ConfigError for an option that the class lacks."""
     known = {field.alias for field in kind.model_fields.values() if field.alias}
     check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *known})
+    for limit in ("deadline_s", "num_ctx"):
+        if settings[limit] is not None and settings[limit] <= 0:
+            do = "leave it out for the default"
+            raise ConfigError(f"{limit}={settings[limit]}", "a number above 0", do)
     return kind(**settings | options)
 
 
-def _ollama(name: str, host: str | None, api_key: str | None, limits: dict, options: dict) -> Any:
-    if name.endswith((":cloud", "-cloud")) and not limits["cloud"]:
+def _ollama(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
+    if name.endswith((":cloud", "-cloud")) and not ours["cloud"]:
         what = f"ollama:{name} sends prompts to ollama.com"
         raise ConfigError(what, "a model on this machine", "pass cloud=True if that is meant")
     client = options.pop("client_kwargs", None) or {}
-    base_url, client = ollama_settings(host, client, limits["deadline_s"], api_key)
-    settings = {"model": name, "base_url": base_url, "client_kwargs": client, **limits}
+    address = (ours.pop("host"), client, ours["deadline_s"], ours.pop("api_key"))
+    base_url, client = ollama_settings(*address)
+    settings = {"model": name, "base_url": base_url, "client_kwargs": client, **ours}
     return _made(OllamaChat, settings, options)
 
 
@@ -165,27 +173,29 @@ def ollama_settings(
         headers.setdefault("authorization", f"Bearer {key}")
     wire = client.get("transport")
     if not isinstance(wire, Transport):
-        wire = Transport(wire, verify=client.get("verify", True), proxy=proxy_for(address))
+        wire = Transport(wire, verify=client.get("verify", True))
     settings = {"headers": headers, "timeout": httpx.Timeout(timeout_s, connect=10.0)}
     # Another address would get the prompts, and every header but Authorization.
     return address, {"follow_redirects": False, **client, **settings, "transport": wire}
 
 
-def _local(name: str, host: str | None, _: str | None, limits: dict, options: dict) -> Any:
-    if host is not None:
+def _local(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
+    if (host := ours.pop("host")) is not None:
         options["host"] = host  # which is refused
     file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
-    server = local.server_for(file, limits["num_ctx"])
+    server = local.server_for(file, ours["num_ctx"])
     about = {"model": file.name, "api_key": server.key, "server": server}
     about["base_url"] = f"http://{local.LABEL}/v1"
-    return _openai_chat({**about, "wire": Transport(port=server.port), **limits}, options)
+    return _openai_chat({**ours, **about, "wire": Transport(port=server.port)}, options)
 
 
-def _openai(name: str, host: str | None, api_key: str | None, limits: dict, options: dict) -> Any:
-    settings = {"model": name, "api_key": api_key or os.environ.get("OPENAI_API_KEY"), **limits}
-    if url := host or os.environ.get("OPENAI_BASE_URL"):
+def _openai(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
+    url = ours.pop("host") or os.environ.get("OPENAI_BASE_URL")
+    settings = {"model": name, **ours}
+    settings["api_key"] = ours["api_key"] or os.environ.get("OPENAI_API_KEY")
+    if url:
         settings["base_url"] = full_address(url, 80, "/v1")
-        settings["wire"] = Transport(proxy=proxy_for(settings["base_url"]))
+        settings["wire"] = Transport()
         # Servers of one's own often need no key, but the client insists on one.
         settings["api_key"] = settings["api_key"] or "not-needed"
     if settings["api_key"] is None:
@@ -272,8 +282,7 @@ def full_address(host: str, port: int, path: str = "") -> str:
         url = httpx.URL(written)
     except httpx.InvalidURL:
         url = httpx.URL()
-    is_known = url.host and not url.userinfo and url.scheme in ("http", "https")
-    if not is_known or (url.port or 0) > 65535:
+    if not url.host or url.userinfo or url.scheme not in ("http", "https"):
         expected = "an address such as http://localhost:11434, without user and password"
         do = "check the spelling; a password goes into a header, see docs/models.md"
         raise ConfigError(f"host={host.rsplit('@', 1)[-1]!r}", expected, do)

@@ -160,14 +160,17 @@ class _Recorded:
             return None
         took = [answer["seconds"] for answer in latest]
         used = sum((Usage.from_dict(answer["usage"]) for answer in latest), Usage())
-        seconds = math.fsum(took) / len(took)
-        how = "their mean"
-        if used.prompt_seconds and used.output_seconds and not used.uncounted:
-            ((read, written),) = self.rows(_MEAN_TOKENS)
-            reading = used.prompt_tokens / used.prompt_seconds
-            writing = used.tokens_per_second
-            seconds = read / reading + written / writing
-            how = f"{read:.0f} tokens read at {reading:.0f}/s"
-            how += f", {written:.0f} written at {writing:.1f}/s"
+        seconds, how = self._by_tokens(used) or (math.fsum(took) / len(took), "their mean")
         spread = f"{min(took):.1f} to {max(took):.1f}, the latest {len(took)} recorded"
         return seconds, f"{seconds:.1f} s a call ({how}; {spread})"
+
+    def _by_tokens(self, used: Usage) -> tuple[float, str] | None:
+        """Return the seconds that the mean tokens of the step take at the speed of some replies."""
+        if not used.prompt_seconds or not used.output_seconds or used.uncounted:
+            return None
+        ((read, written),) = self.rows(_MEAN_TOKENS)
+        reading = used.prompt_tokens / used.prompt_seconds
+        writing = used.tokens_per_second
+        how = f"{read:.0f} tokens read at {reading:.0f}/s"
+        how += f", {written:.0f} written at {writing:.1f}/s"
+        return read / reading + written / writing, how

@@ -77,10 +77,10 @@ def _after_drafts(text: str) -> str | None:
 
 def is_json(text: str) -> bool:
     """Whether a text is one JSON object or array: a tag inside is a word of it."""
-    return json_values(text)[:1] == [text.strip()]
+    return _json_values(text)[:1] == [text.strip()]
 
 
-def json_values(text: str) -> list[str]:
+def _json_values(text: str) -> list[str]:
     """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
     What lies inside a value that breaks off at the end of the text is not looked at: a part of a
@@ -113,7 +113,7 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
-    candidates = json_values(answer)
+    candidates = _json_values(answer)
     if answer[:1] in ("{", "[", '"'):
         candidates.insert(0, answer)
     fitting = []

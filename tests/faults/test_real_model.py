@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -109,35 +108,6 @@ def test_a_server_killed_in_mid_run_costs_no_row_and_no_recorded_call(tmp_path):
     assert 4 <= len(before["recorded"]) < ROWS  # the kill fell into the run
     assert not before["recorded"] & set(calls(tmp_path)[before["asked"] + 1 :])
     assert ROWS <= len(calls(tmp_path)) <= ROWS + 4
-
-
-def test_a_client_killed_in_mid_run_goes_on_where_it_was(tmp_path):
-    for kill_at in (5, 6):
-        known = recorded(tmp_path)
-        asked = len(calls(tmp_path))
-        client = subprocess.Popen([sys.executable, __file__, str(tmp_path)])
-        try:
-            until(
-                lambda at=asked + kill_at, client=client: (
-                    len(calls(tmp_path)) >= at or client.poll() is not None
-                )
-            )
-        finally:
-            client.kill()
-            client.wait()
-        assert client.returncode == -signal.SIGKILL  # in mid-run
-        assert known <= recorded(tmp_path)
-        assert not known & set(calls(tmp_path)[asked:])
-    known = recorded(tmp_path)
-    asked = len(calls(tmp_path))
-    assert 4 <= len(known) < ROWS
-    subprocess.run([sys.executable, __file__, str(tmp_path)], check=True)
-    assert_whole(tmp_path)
-    assert not known & set(calls(tmp_path)[asked:])
-    assert Counter(calls(tmp_path)[asked:]).most_common(1)[0][1] == 1
-    again = len(calls(tmp_path))
-    drill(tmp_path)[0].run(progress=False)
-    assert len(calls(tmp_path)) == again
 
 
 SLOTS = """

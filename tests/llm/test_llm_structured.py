@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from ragbench.llm import ask, label_schema
-from ragbench.llm.structured import json_values, read_reply, without_thinking
+from ragbench.llm.structured import _json_values, read_reply, without_thinking
 
 
 class Verdict(BaseModel):
@@ -76,13 +76,13 @@ def test_anything_else_is_named_and_never_guessed(text, words):
 
 
 def test_no_value_is_taken_from_inside_a_value_that_breaks_off():
-    assert json_values('x {"a": [1, 2], "b": {"label": "covered"}') == []
-    assert json_values('[1, 2] and {"a": 3}') == ["[1, 2]", '{"a": 3}']
+    assert _json_values('x {"a": [1, 2], "b": {"label": "covered"}') == []
+    assert _json_values('[1, 2] and {"a": 3}') == ["[1, 2]", '{"a": 3}']
 
 
 def test_brackets_inside_a_value_are_no_openings_that_count():
     many = json.dumps([[n] for n in range(300)])
-    assert json_values(f"{many} or [1]") == [many, "[1]"]
+    assert _json_values(f"{many} or [1]") == [many, "[1]"]
 
 
 @settings(max_examples=200, deadline=None)
