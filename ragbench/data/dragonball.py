@@ -9,6 +9,7 @@ here. The seven question types go by one name in both languages, the paper's (Ta
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ragbench.data.files import each_record, read_jsonl, shared_file
 from ragbench.errors import DataError, check_known
@@ -17,11 +18,7 @@ from ragbench.text.sentences import LANGUAGES
 
 DOMAINS = ("finance", "law", "medicine")
 _DOCUMENTS = "dragonball_docs.jsonl"
-_QUESTIONS = (
-    "dragonball_queries.jsonl",
-    "dragonball_queries.jsonl.gz",
-    "dragonball_queries_rebuilt.jsonl.gz",
-)
+_QUESTIONS = ("dragonball_queries.jsonl", "dragonball_queries_rebuilt.jsonl.gz")
 ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
 QUESTION_TYPES = {
     "factual": ("Factual Question", "事实性问题"),
@@ -47,8 +44,8 @@ def load_dragonball(
 
     Parameters
     ----------
-    path : the release's folder, or a questions file beside the documents. Default:
-        ``RAGBENCH_DATA/rageval``, the release before the rebuilt file.
+    path : the release's folder. Default: ``RAGBENCH_DATA/rageval``; the release's questions go
+        before the rebuilt ones.
     language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
@@ -61,8 +58,16 @@ def load_dragonball(
     wanted = {"language": language, "domain": domain}
     check_known("language", {language} - {None}, LANGUAGES)
     check_known("domain", {domain} - {None}, DOMAINS)
-    file = _questions_file(path)
-    texts = file.parent / _DOCUMENTS
+    do = (
+        "pass the folder of the RAGEval release (non-commercial licence), or make a set: "
+        "`ragbench data generate`"
+    )
+    folder = shared_file(path, "rageval", name="DRAGONBall", do=do)
+    file = next((folder / name for name in _QUESTIONS if (folder / name).is_file()), None)
+    if file is None:
+        got = f"the folder {folder} has no questions file"
+        raise DataError(got, f"one of {', '.join(_QUESTIONS)}", "check the path")
+    texts = folder / _DOCUMENTS
     documents = each_record(texts, read_jsonl(texts), _document)
     questions = each_record(file, read_jsonl(file), _question)
     ids = {document.id for document in documents}
@@ -72,31 +77,16 @@ def load_dragonball(
             do = f"check that {_DOCUMENTS} belongs to this questions file"
             raise DataError(got, "the doc_id of a document", do)
 
-    def is_wanted(record: Question | Document) -> bool:
-        return all(value in (None, record.meta[name]) for name, value in wanted.items())
-
     setting = "rebuilt" if "rebuilt" in file.name else "release"
-    return Dataset(
-        "dragonball",
-        tuple(filter(is_wanted, questions)),
-        tuple(filter(is_wanted, documents)),
-        meta={"file": file.name, "setting": setting, **wanted},
-    )
+    meta = {"file": file.name, "setting": setting, **wanted}
+    return Dataset("dragonball", _only(questions, wanted), _only(documents, wanted), meta=meta)
 
 
-def _questions_file(path: str | Path | None) -> Path:
-    do = (
-        "pass the folder of the RAGEval release (non-commercial licence), or make a set: "
-        "`ragbench data generate`"
-    )
-    given = shared_file(path, "rageval", name="DRAGONBall", do=do)
-    if not given.is_dir():
-        return given
-    for name in _QUESTIONS:
-        if (given / name).is_file():
-            return given / name
-    got = f"the folder {given} has no questions file"
-    raise DataError(got, f"one of {', '.join(_QUESTIONS)}", "check the path")
+def _only(records: list[Any], wanted: dict[str, str | None]) -> tuple[Any, ...]:
+    for name, value in wanted.items():
+        if value is not None:
+            records = [record for record in records if record.meta[name] == value]
+    return tuple(records)
 
 
 def load_dragonball_answers(
