@@ -4,7 +4,7 @@ it needs.
 `ModelRagas` has the four steps of a model and the three metrics: three calls per example, and one
 per statement (in the paper one for all statements, which small models label by their place). The
 paper asks n times for a question: at temperature 0 n equal prompts would give n equal questions.
-How far a model agrees with the way WikiEval was made: `ragbench.papers.ragas`.
+How far a model agrees with the way WikiEval was made: notebook 30.
 """
 
 from __future__ import annotations

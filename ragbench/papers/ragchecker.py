@@ -2,9 +2,9 @@
 to the generator.
 
 `grid` is the experiment, `clapnq_grid` a smaller one on one of the paper's ten sets. `results`
-turns rows into records whose claims a model takes out and checks (`ragbench.ragchecker_labels`);
-`scores` turns the labels into the eleven metrics. `gold_scores` needs no model: what the
-retriever's metrics come to where claims are sentences of documents.
+turns rows into records whose claims a model takes out and checks (`ragbench.ragchecker_labels`).
+Notebook 23 turns the labels into the eleven metrics, and has what the retriever's metrics come to
+where claims are sentences of documents.
 """
 
 from __future__ import annotations
@@ -140,11 +140,9 @@ def clapnq_grid(generator: Any = None, questions: int = 50, **options: Any) -> E
 
 
 def row_ids(rows: pd.DataFrame) -> pd.Series:
-    return (
-        rows[["question_id", "chunker", "retriever", "k", "generator"]]
-        .astype(str)
-        .agg("/".join, axis=1)
-    )
+    """Name the place of each row in the grid, as the ids of `results`."""
+    axes = ["question_id", "chunker", "retriever", "k", "generator"]
+    return rows[axes].astype(str).agg("/".join, axis=1)
 
 
 def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
