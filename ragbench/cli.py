@@ -24,7 +24,7 @@ import yaml
 import ragbench as rb  # its modules load when they are first used
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.notebooks import SERIES, create_project, run_all
-from ragbench.paths import project_root, published_figures
+from ragbench.paths import project_root, published_figures, results_dir
 
 _COMMANDS: dict[str, Callable[..., int | None]] = {}
 # What an argument is, by its name; one of several commands means the same in all.
@@ -39,7 +39,7 @@ _HELP = {
     "experiment": "YAML file, or folder with experiment.yaml (default: this one)",
     "folder": "made by ragbench init (default: the checkout, or this folder)",
     "labels": "the model that makes labels which metrics need: ollama:llama3:8b, smollm2",
-    "limit": "first so many questions only, for a quick look",
+    "limit": "first so many questions only, for a quick look that no ledger records",
     "metrics": "names such as lexical, ragchecker, faithfulness",
     "min_documents": "documents that evidence must come from (default 1; two-hop: 2)",
     "model": "such as ollama:llama3:8b, or smollm2, which only shows how it works",
@@ -414,11 +414,20 @@ def _reproduce(
     paper: str | None = None, *, publish: bool = False, limit: int | None = None
 ) -> None:
     """Run the notebooks and rebuild the ledger."""
+    if limit and publish:
+        do = "leave one of them out"
+        raise ConfigError("--publish with --limit", "published numbers are of all questions", do)
+    if limit:  # a look is no measurement: its ledger is another one
+        os.environ["RAGBENCH_FIGURES"] = str(results_dir("limited"))
     if publish:
         os.environ["RAGBENCH_FIGURES"] = str(published_figures())
     if paper is None:
         rb.papers.begin_ledger()
     run_all(paper, publish=publish, parameters={"LIMIT": limit} if limit else None)
+    if limit:
+        looked = os.path.relpath(results_dir("notebooks"))
+        print(f"\na look at {limit} questions, which no ledger records: {looked}")
+        return
     path = rb.papers.write_markdown()
     print("\nNumbers beside the papers', by table:")
     print(rb.papers.summary(paper if paper in rb.papers.PAPERS else None))

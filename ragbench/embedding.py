@@ -62,6 +62,8 @@ class MiniLM(_Arrays):
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
 
+    dimension = _DIMENSION
+
     def __repr__(self) -> str:
         return "MiniLM()"
 
@@ -369,8 +371,9 @@ class CachedEmbeddings(_Arrays):
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
             kept |= self._compute(missing, queries, db)
-        lengths = {len(value) // 4 for value in kept.values()}
-        if len(lengths) > 1:
+        lengths = {len(value) / 4 for value in kept.values()}
+        known = getattr(self.embedder, "dimension", max(lengths))
+        if len(lengths) > 1 or max(lengths) % 1 or known not in lengths:
             got = f"{self.model_id} has vectors of lengths {sorted(lengths)}"
             do = f"delete {self.path}, or give the model another model_id"
             raise ModelError(got, "one length", do)

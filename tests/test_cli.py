@@ -19,7 +19,7 @@ from generated_parts import CONFIGURATIONS, DOCUMENTS, FACTUAL, LOST, SCHEMA
 from label_replies import reply
 
 import ragbench
-from ragbench import cli, datagen, doctor
+from ragbench import cli, datagen, doctor, papers
 from ragbench.datagen import GeneratedSet, Rejected
 from ragbench.metrics.table import METRICS
 from ragbench.paths import packaged_data
@@ -208,6 +208,23 @@ def test_data_validate_prints_problems_and_fails(command, tmp_path):
     assert "1 problems, 1 notes\n" in out
     write_lines(bad, {"query": "Where?", "gold": "Ely", "references": ["Ely"]})
     command("validate", bad, "--columns", "question=query", "answer=gold")
+
+
+def test_a_limited_look_leaves_the_ledger_as_it_is(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    cell = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5]})
+    papers.record("thesis", "Table 3.1", cell, by="all questions")
+    before = (tmp_path / "figures" / "ledger.csv").read_bytes()
+
+    def run_all(paper, publish, parameters):
+        assert parameters == {"LIMIT": 20}
+        papers.record("thesis", "Table 3.1", cell, by="twenty questions")
+
+    monkeypatch.setattr(cli, "run_all", run_all)
+    assert "no ledger records" in command("reproduce", "thesis", "--limit", "20")
+    assert (tmp_path / "figures" / "ledger.csv").read_bytes() == before
+    assert "--publish" in command("reproduce", "--limit", "20", "--publish", status=2)
 
 
 def test_interrupt_says_that_work_is_kept(command, monkeypatch):

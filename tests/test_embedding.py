@@ -2,6 +2,7 @@
 vector cache.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import math
@@ -291,6 +292,17 @@ def test_vectors_of_another_length_than_those_on_disk_are_refused(tmp_path):
     CachedEmbeddings(Letters([[1.0, 2.0]]), folder=tmp_path).embed_array(["a"])
     with pytest.raises(ModelError, match=r"letters has vectors of lengths \[2, 3\]"):
         CachedEmbeddings(Letters([[1.0, 2.0, 3.0]]), folder=tmp_path).embed_array(["a", "bb"])
+
+
+def test_vectors_that_something_cut_are_refused(tmp_path):
+    model = Letters([[1.0, 2.0, 3.0]])
+    cached = CachedEmbeddings(model, folder=tmp_path)
+    cached.embed_array(["a"])
+    with contextlib.closing(sqlite3.connect(cached.path)) as db, db:
+        db.execute("UPDATE vectors SET value = substr(value, 1, 4)")
+    model.dimension = 3
+    with pytest.raises(ModelError, match=r"(?s)lengths \[1.0\].*delete .*letters"):
+        cached.embed_array(["a"])
 
 
 def test_a_model_that_does_not_say_all_that_changes_its_vectors_needs_an_id(tmp_path):

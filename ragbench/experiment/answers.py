@@ -14,8 +14,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from ragbench.errors import DataError
-from ragbench.experiment.rows import no_room
+from ragbench.experiment.rows import no_room, open_file
 from ragbench.generation import generate
 from ragbench.records import Answer, Question
 
@@ -35,11 +34,10 @@ class KeptAnswers:
         self.path = folder / "answers.jsonl"
         self._lasting = False  # whether a generator has a key
         self._kept: dict[str, Answer] = {}
-        try:
-            lines = self.path.read_bytes().splitlines() if self.path.exists() else []
-        except OSError as error:
-            got = f"{self.path} cannot be read: {error.strerror}"
-            raise DataError(got, "a file of answers", "check its rights, or delete it") from None
+        lines = []
+        if self.path.exists():
+            with open_file(self.path) as file:
+                lines = file.read().splitlines()
         for line in lines:
             # one that a killed run did not finish
             with contextlib.suppress(ValueError, TypeError, RecursionError):

@@ -21,13 +21,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from ragbench import __version__
 from ragbench.embedding import MiniLM
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment.axes import is_model
-from ragbench.experiment.rows import MANIFEST, ROWS, Row, load_rows, no_room, run_folder
+from ragbench.experiment.rows import (
+    MANIFEST,
+    ROWS,
+    Row,
+    load_rows,
+    no_room,
+    open_file,
+    run_folder,
+)
 from ragbench.llm import Cassette
 from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import sha256_of, written_whole
@@ -103,12 +111,8 @@ class RunFiles:
         self.manifest = manifest | {"runs": [*_earlier_runs(folder, manifest["name"]), self.entry]}
         self.earlier = 0
         if (folder / ROWS).exists():
-            try:
-                with (folder / ROWS).open("rb") as file:
-                    self.earlier = sum(1 for _ in file)
-            except OSError as error:
-                got = f"{folder / ROWS} cannot be read: {error.strerror}"
-                raise DataError(got, "a file of rows", "check its rights, or delete it") from None
+            with open_file(folder / ROWS) as file:
+                self.earlier = sum(1 for _ in file)
         self.path = folder / (f"{ROWS}.part" if self.earlier else ROWS)
         self._sha256 = hashlib.sha256()
         if not self.earlier:  # what it writes may be read meanwhile
@@ -210,8 +214,12 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError, RecursionError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            (first, *_) = error.errors(include_url=False)
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         expected = "the manifest that a run writes"
-        raise DataError(f"{path} cannot be read: {error}", expected, "run it again") from None
+        raise DataError(f"{path} cannot be read: {why}", expected, "run it again") from None
     return manifest
 
 

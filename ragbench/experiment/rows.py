@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pandas as pd
@@ -162,6 +162,15 @@ def no_room(file: object, reason: str | None) -> DataError:
     return DataError(f"{file} cannot be written: {reason}", "room, and a file to write to", do)
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file that a run wrote; DataError where that cannot be done."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        got = f"{path} cannot be read: {error.strerror}"
+        raise DataError(got, "a file of a run", "check its rights, or delete it") from None
+
+
 def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Return rows as a data frame, whole numbers as ``Int64``, with the columns of ``meta``."""
     columns = {}
@@ -192,7 +201,7 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
     path = run_folder(run) / ROWS
     rows = []
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number, line in enumerate(file, 1):
             digest.update(line)
             if not line.endswith(b"\n"):  # a run under way, or killed

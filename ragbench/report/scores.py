@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -25,13 +26,14 @@ def score_means(table: pd.DataFrame) -> pd.DataFrame:
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:
     """Write a table from `ragbench.score` beside the rows that it was computed from.
 
-    ``scores.json`` says how it was made, and holds the sha256 of these rows.
+    ``scores.json`` says how it was made, and holds the sha256 of these rows and of the scores.
     """
     path = folder / _SCORES
-    cells = table.drop(columns="claim_labels", errors="ignore")
+    cells = table.drop(columns="claim_labels", errors="ignore").to_csv(index=False)
     facts = table.attrs | {"rows_sha256": sha256_of(folder / ROWS)}
+    facts["scores_sha256"] = hashlib.sha256(cells.encode()).hexdigest()
     text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    for place, content in ((path, cells.to_csv(index=False)), (path.with_suffix(".json"), text)):
+    for place, content in ((path, cells), (path.with_suffix(".json"), text)):
         with written_whole(place) as part:
             part.write_text(content, encoding="utf-8", newline="")
     return path
@@ -48,6 +50,8 @@ def load_scores(folder: Path) -> pd.DataFrame | None:
         facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         if facts.pop("rows_sha256", None) != sha256_of(folder / ROWS):
             return None
+        if facts.pop("scores_sha256", None) not in (None, sha256_of(path)):
+            raise ValueError("it was cut or edited")
         table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         got = f"{path} or the .json beside it cannot be read: {error}"

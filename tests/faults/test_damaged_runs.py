@@ -1,7 +1,7 @@
 """The folder of a run after something damaged one of its files: an error that names the file."""
 
-import contextlib
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -105,16 +105,39 @@ def test_a_folder_in_the_place_of_a_runs_file_is_named(tmp_path, name):
 
 @pytest.mark.parametrize("damage", list(DAMAGES)[:5])
 @pytest.mark.parametrize("name", ["scores.csv", "scores.json"])
-def test_damaged_scores_are_named_or_left_out(whole, tmp_path, name, damage):
+def test_damaged_scores_are_named(whole, tmp_path, name, damage):
     for file, content in whole.items():
         (tmp_path / file).write_bytes(content)
     save_scores(pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]}), tmp_path)
     file = tmp_path / name
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    readable = name == "scores.csv" and damage in ("half", "no object", "deep")  # a table, if odd
-    named = pytest.raises(rb.errors.DataError, match=r"scores\.csv")
-    with contextlib.nullcontext() if readable else named:
+    with pytest.raises(rb.errors.DataError, match=r"scores\.csv"):
         load_scores(tmp_path)
+
+
+def test_a_score_that_was_changed_is_said_and_not_exported(whole, tmp_path):
+    for file, content in whole.items():
+        (tmp_path / file).write_bytes(content)
+    path = save_scores(
+        pd.DataFrame({"question_id": ["q1"], "system": ["s"], "f1": [0.5]}), tmp_path
+    )
+    assert load_scores(tmp_path)["f1"].tolist() == [0.5]
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+    with pytest.raises(rb.errors.DataError, match="cut or edited"):
+        load_scores(tmp_path)
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("name", ["rows.jsonl", "answers.jsonl"])
+def test_a_file_without_rights_is_named(whole, tmp_path, name):
+    for file, content in whole.items():
+        (tmp_path / file).write_bytes(content)
+    (tmp_path / name).touch()
+    (tmp_path / name).chmod(0)
+    if os.access(tmp_path / name, os.R_OK):
+        pytest.skip("root reads every file")
+    with pytest.raises(rb.errors.DataError, match=rf"{name} cannot be read: Permission denied"):
+        small_run(tmp_path, generator={"copy": lambda question, context: "Ada"})
 
 
 def test_one_more_table_has_the_means_by_a_column_of_the_questions_file(tmp_path):
