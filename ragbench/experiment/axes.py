@@ -121,7 +121,7 @@ def parse_model(key: str, value: Any, folder: Path = Path()) -> Any:
 
 def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder: Path) -> Any:
     if isinstance(value, str | Mapping):
-        return _named(f"{axis}.{label}", axis, value, models, folder)
+        value = _named(f"{axis}.{label}", axis, value, models, folder)
     expected, methods = _OBJECTS[axis]
     if isinstance(value, Dataset) or any(hasattr(value, method) for method in methods):
         return value

@@ -193,6 +193,12 @@ def test_an_object_of_your_own_gets_a_name(tmp_path, monkeypatch):
         write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")
     ).generator
     assert axis["s"].mark == "?"
+    monkeypatch.setitem(GENERATORS, "quote", lambda: lambda question, context: context)
+    quoting = Experiment.from_yaml(write(tmp_path, HEAD + "generator: quote\n")).generator["quote"]
+    assert quoting.answer("Who?", "Ada.") == "Ada."
+    monkeypatch.setitem(GENERATORS, "three", lambda: 3)
+    with pytest.raises(ConfigError, match="generator 'three' is int"):
+        Experiment.from_yaml(write(tmp_path, HEAD + "generator: three\n"))
     with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
         Experiment.from_yaml(write(tmp_path, HEAD + "generator: shouts\n"))
 
