@@ -6,6 +6,7 @@ results are agreement with the construction, never with people.
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -80,10 +81,10 @@ def wikieval_pairs(rows: pd.DataFrame, dimension: Dimension) -> list[Pair]:
     relevance ``answer`` and ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
     """
     check_known("dimension", [dimension], DIMENSIONS)
-    pairs = rows[["id", "question"]].copy()
-    for column, name in zip(("better", "worse", "context"), _COMPARED[dimension], strict=True):
-        pairs[column] = rows[name].map(_text) if name else ""
-    return [Pair(*pair) for pair in pairs.itertuples(index=False)]
+    nothing = [""] * len(rows)
+    texts = [rows[name].map(_text) if name else nothing for name in _COMPARED[dimension]]
+    cells = zip(rows["id"], rows["question"], *texts, strict=True)
+    return list(itertools.starmap(Pair, cells))
 
 
 def _text(value: str | tuple[str, ...]) -> str:
