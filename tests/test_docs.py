@@ -279,6 +279,8 @@ def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
     # the folder that docs/models.md names
     classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1))
     (tmp_path / "short.txt").write_text("{documents} {query}")
+    grading = ROOT / "ragbench" / "prompts" / "thesis_grade.txt"
+    (tmp_path / "my-grade.txt").write_text(grading.read_text(encoding="utf-8"), encoding="utf-8")
     for block in blocks(f"docs/{page}", "yaml"):
         keys = re.findall(r"^(\w+):", block, re.M)  # a key that is written twice shows two ways
         for told in [block] if len(keys) == len({*keys}) else block.splitlines():
