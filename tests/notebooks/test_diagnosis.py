@@ -502,3 +502,21 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     assert not [
         line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())
     ]
+
+
+def test_a_figure_shows_means_intervals_and_the_papers_value_on_a_scale_of_its_own():
+    means_of = {"mean": [0.50, 0.51], "low": [0.49, 0.48], "high": [0.52, 0.54]}
+    ours = pd.DataFrame({"value": [5, 20], "metric": "recall", "system": "BM25"} | means_of)
+    paper = pd.DataFrame({"value": [20, 40], "metric": "f1_score", "mean": [0.7, 0.9]})
+    figure = BOOK.draw_settings(ours, [5, 20], paper=paper, xlabel="k")
+    first, second = figure.axes
+    assert [axis.get_title() for axis in (first, second)] == ["recall", "f1 score"]
+    (bars,) = first.containers
+    np.testing.assert_allclose(np.asarray(bars.lines[0].get_ydata(), float), ours["mean"])
+    ends = [segment[:, 1] for segment in bars.lines[2][0].get_segments()]
+    np.testing.assert_allclose(ends, ours[["low", "high"]])
+    assert second.lines[0].get_xydata().tolist() == [[1, 0.7]]  # 40 is no value here
+    for axis in (first, second):
+        low, high = axis.get_ylim()
+        assert high - low == pytest.approx(0.2)  # a point of difference does not fill a panel
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"BM25", "paper"}
