@@ -40,7 +40,7 @@ def compare_scores(
     cluster : which questions stand or fall together, and are resampled and flipped together.
         Default: what the columns of the table say (see `ragbench.stats.tables.known_clusters`); or
         a column such as topic; None: each question is on its own.
-    options : for `ragbench.stats.compare_pairs`: ``difference``, ``power``, ``alpha``, ``seed`` ...
+    options : for `ragbench.stats.compare_pairs`: ``difference``, ``resamples``, ``seed``.
 
     Returns
     -------

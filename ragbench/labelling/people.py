@@ -257,24 +257,26 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     table = a.merge(b, on=["item", "aspect"], suffixes=("_a", "_b"))
     if not kind.aspects:
         table["aspect"] = _POOLED
-    weights = "quadratic" if kind.ordered else None
     rows = []
     for aspect in kind.aspects or [_POOLED]:
         labels = table[table["aspect"] == aspect]
-        first = labels["label_a"]
-        second = labels["label_b"]
-        equal = binomial_ci(int((first == second).sum()), len(labels))
-        beyond_chance = kappa(
-            first, second, weights=weights, labels=list(kind.labels), resamples=resamples
-        )
-        row = {"aspect": aspect, "n": len(labels)}
-        row |= equal.columns("agreement") | beyond_chance.columns("kappa")
-        row["within_one"] = math.nan
-        if kind.ordered:
-            steps = first.astype(float) - second.astype(float)
-            row["within_one"] = steps.abs().le(1).mean()
-        rows.append(row)
+        rows.append({"aspect": aspect, **_agreement(labels, kind, resamples)})
     return pd.DataFrame(rows)
+
+
+def _agreement(labels: pd.DataFrame, kind: _LabelKind, resamples: int) -> dict[str, float]:
+    """Compare the columns label_a and label_b."""
+    first = labels["label_a"]
+    second = labels["label_b"]
+    options = {"labels": list(kind.labels), "resamples": resamples}
+    within_one = math.nan
+    if kind.ordered:
+        options["weights"] = "quadratic"
+        steps = first.astype(float) - second.astype(float)
+        within_one = steps.abs().le(1).mean()
+    equal = binomial_ci(int((first == second).sum()), len(labels))
+    intervals = equal.columns("agreement") | kappa(first, second, **options).columns("kappa")
+    return {"n": len(labels), **intervals, "within_one": within_one}
 
 
 class Session:

@@ -11,12 +11,12 @@ sentence, as substrings, in one of two variants:
 The sentences of one reference may match in different passages: Eq 1's text can be read as asking
 for one passage that holds them all, the evaluation that made the published numbers does not. EIR
 counts the words of references that matched as a whole; the released code counts every sentence that
-matched (notebook 41). Without references both score 0 there; here the value is NaN unless
-``empty=0.0`` is asked for.
+matched (notebook 41). Without references both score 0 there; here the value is NaN.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,6 @@ VARIANTS: Mapping[str, bool] = {"normalised": True, "paper": False}
 # The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
 _PREFIX = re.compile(r"\A\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
 _TOKENS = {"en": re.compile(r"[a-z0-9]+"), "zh": re.compile(r"[a-z0-9]+|[^\W_]")}
-_NAN = float("nan")
 
 
 def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
@@ -57,14 +56,14 @@ def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
     counts = Counter(verdicts)
     return {
         # Eq 3-5: keypoints of a verdict, of all keypoints
-        "completeness": _share(counts["covered"], len(verdicts), _NAN),
-        "hallucination": _share(counts["contradicted"], len(verdicts), _NAN),
-        "irrelevance": _share(counts["neither"], len(verdicts), _NAN),
+        "completeness": _share(counts["covered"], len(verdicts)),
+        "hallucination": _share(counts["contradicted"], len(verdicts)),
+        "irrelevance": _share(counts["neither"], len(verdicts)),
     }
 
 
-def _share(part: float, whole: float, empty: float) -> float:
-    return part / whole if whole else empty
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
 
 
 def reference_recall(
@@ -72,23 +71,21 @@ def reference_recall(
     passages: Sequence[str],
     language: _Language = "en",
     variant: _Variant = "normalised",
-    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> float:
     """Share of the true references of which every sentence stands in some passage; 0 without
-    passages.
+    passages, NaN without references.
 
     Parameters
     ----------
     variant : see the module.
-    empty : value without references (the released evaluation gives 0.0).
     prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be
         cut off.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
-    return _recall(_search(references, passages, language, variant, prefix), empty)
+    return _recall(_search(references, passages, language, variant, prefix))
 
 
 def effective_information_rate(
@@ -96,19 +93,17 @@ def effective_information_rate(
     passages: Sequence[str],
     language: _Language = "en",
     variant: _Variant = "normalised",
-    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> float:
     """Words of the matched references over the words of all passages.
 
-    Parameters are those of `reference_recall`; ``empty`` is the value without references or without
-    a word. The result is above 1 only where references repeat each other or passages overlap them
-    more than once.
+    Parameters are those of `reference_recall`; NaN without references or without a word. The result
+    is above 1 only where references repeat each other or passages overlap them more than once.
 
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
     """
-    return _eir(_search(references, passages, language, variant, prefix), empty)
+    return _eir(_search(references, passages, language, variant, prefix))
 
 
 class _Search(NamedTuple):
@@ -119,15 +114,15 @@ class _Search(NamedTuple):
     retrieved: int  # words of all passages
 
 
-def _recall(search: _Search, empty: float) -> float:
+def _recall(search: _Search) -> float:
     """Eq 1: 1/n sum_i [reference i is found]."""
-    return _share(sum(search.found), len(search.found), empty)
+    return _share(sum(search.found), len(search.found))
 
 
-def _eir(search: _Search, empty: float) -> float:
+def _eir(search: _Search) -> float:
     """Eq 2: words of the references that are found / words of the passages."""
     found = [words for words, found in zip(search.words, search.found, strict=True) if found]
-    return _share(sum(found), search.retrieved if search.words else 0, empty)
+    return _share(sum(found), search.retrieved if search.words else 0)
 
 
 def passage_table(
@@ -135,7 +130,6 @@ def passage_table(
     passages: Sequence[Sequence[str]],
     language: _Language | Sequence[_Language] = "en",
     variant: _Variant = "normalised",
-    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> pd.DataFrame:
@@ -152,8 +146,8 @@ def passage_table(
             search = _search(*one, variant, prefix)
         except DataError as error:
             raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
-        recall = _recall(search, empty)
-        rows.append((recall, _eir(search, empty), len(search.found), search.retrieved))
+        recall = _recall(search)
+        rows.append((recall, _eir(search), len(search.found), search.retrieved))
     return pd.DataFrame(rows, columns=["recall", "eir", "references", "words"])
 
 
@@ -197,12 +191,11 @@ def answer_rouge_l(
     references: Sequence[str],
     language: _Language = "en",
     tokenizer: Callable[[str], Sequence[str]] | None = None,
-    empty: float = _NAN,
     *,
     variant: Literal["words", "released"] = "words",
 ) -> np.ndarray:
     """ROUGE-L F1 of answers against true answers, in English or Chinese: float array, shape (n,),
-    in [0, 1].
+    in [0, 1]; NaN where one has no token (the released evaluation gives 0).
 
     Parameters
     ----------
@@ -211,8 +204,6 @@ def answer_rouge_l(
         and digits, in Chinese.
     tokenizer : your own, for instance ``jieba.lcut``, whose words the released evaluation took for
         Chinese.
-    empty : value where the answer or the reference has no token (the released evaluation gives
-        0.0).
     variant : ``"words"``: the longest common subsequence of words. ``"released"``: the package
         rouge 1.0.1, which the released code calls for English: sentences end at full stops, words
         at blanks; counted are the *distinct* words, in common when a longest common subsequence of
@@ -234,23 +225,23 @@ def answer_rouge_l(
     scores = []
     for answer, reference in zip(answers, references, strict=True):
         if variant == "released":
-            scores.append(_distinct_rouge_l(answer, reference, empty))
+            scores.append(_distinct_rouge_l(answer, reference))
             continue
         a = tokens(answer)
         b = tokens(reference)
         # F1 of precision common / len(a) and recall common / len(b)
-        scores.append(2 * lcs_length(a, b) / (len(a) + len(b)) if len(a) and len(b) else empty)
+        scores.append(2 * lcs_length(a, b) / (len(a) + len(b)) if len(a) and len(b) else math.nan)
     return np.array(scores, float)
 
 
-def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:
+def _distinct_rouge_l(answer: str, reference: str) -> float:
     """ROUGE-L of the package rouge 1.0.1, which counts distinct words (a blank sentence is a word
     there too).
     """
     a = _sentences_of_words(answer)
     b = _sentences_of_words(reference)
     if not a or not b:
-        return empty
+        return math.nan
     common: set[str] = set()
     for true in b:
         for sentence in a:

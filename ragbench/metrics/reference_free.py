@@ -1,7 +1,7 @@
 """RAGAS's three metrics (Es et al. 2023, section 3), from labels and vectors.
 
 Where nothing can be said (an answer without statements, no generated question, a zero vector, an
-empty context, a reply that could not be read) the value is NaN unless the caller names another.
+empty context, a reply that could not be read) the value is NaN.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ class ExtractedSentences:
     insufficient: bool  # it copied nothing, or wrote just "Insufficient Information"
 
 
-def faithfulness(verdicts: Sequence[Any], *, empty: float = _NAN) -> float:
+def faithfulness(verdicts: Sequence[Any]) -> float:
     """Share of an answer's statements that its context supports: F = |V| / |S|.
 
     Parameters
     ----------
     verdicts : one per statement: True or False, 1 or 0, "Yes" or "No"; None (or NaN) where the
         reply could not be read, which makes the score NaN, since it would decide.
-    empty : value without statements.
 
     Source: RAGAS, section 3 (faithfulness). Paper value: 0.95 agreement with people on WikiEval
     (Table 1).
@@ -54,10 +53,10 @@ def faithfulness(verdicts: Sequence[Any], *, empty: float = _NAN) -> float:
     supported = [_as_verdict(verdict) for verdict in as_list(verdicts, "verdicts", object)]
     if None in supported:
         return _NAN
-    return supported.count(True) / len(supported) if supported else empty
+    return supported.count(True) / len(supported) if supported else _NAN
 
 
-def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _NAN) -> float:
+def answer_relevance(question_vec: Any, generated_vecs: Any) -> float:
     """Mean cosine between a question and the questions that its answer would answer: AR = 1/n sum_i
     sim(q, q_i).
 
@@ -65,7 +64,8 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
     ----------
     question_vec : shape (d,), of any length.
     generated_vecs : shape (n, d), one row per generated question.
-    empty : value without generated questions, or where a vector is zero and so has no direction.
+
+    NaN without generated questions, or where a vector is zero and so has no direction.
 
     Later releases of RAGAS take 0 for an answer that one of the generated questions calls evasive;
     Eq 1 knows no such thing (notebook 30 has both).
@@ -82,7 +82,7 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
         do = "embed the texts first, the question as one vector"
         raise DataError(got, "one vector of finite numbers", do)
     if not generated.size or not question.any() or not generated.any(axis=1).all():
-        return empty
+        return _NAN
     if question.size != generated.shape[1]:
         got = f"vectors of {question.size} and of {generated.shape[1]} numbers"
         raise DataError(got, "as many in both", "embed both with one model")
@@ -90,7 +90,7 @@ def answer_relevance(question_vec: Any, generated_vecs: Any, *, empty: float = _
     return float(np.clip(cosines, -1.0, 1.0).mean())
 
 
-def context_relevance(extracted: int | None, sentences: int, *, empty: float = _NAN) -> float:
+def context_relevance(extracted: int | None, sentences: int) -> float:
     """Share of a context's sentences that a question needs: CR = extracted / all sentences, in [0,
     1].
 
@@ -99,7 +99,6 @@ def context_relevance(extracted: int | None, sentences: int, *, empty: float = _
     extracted : how many the model copied (`match_sentences` counts them); None (an unread reply) is
         NaN.
     sentences : how many the context has.
-    empty : value for a context without sentences.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
 
@@ -111,7 +110,7 @@ def context_relevance(extracted: int | None, sentences: int, *, empty: float = _
     if extracted > sentences:
         got = f"{extracted} extracted of {sentences} sentences"
         raise DataError(got, "at most all of them", "count each sentence once")
-    return extracted / sentences if sentences else empty
+    return extracted / sentences if sentences else _NAN
 
 
 def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> ExtractedSentences:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import Seed, as_paired, group_index, percentiles, same_length
-from ragbench.stats.intervals import Interval, binomial_ci, without_bounds
+from ragbench.stats.intervals import Interval, binomial_ci
 
 BAYESIAN = "Bayesian bootstrap"
 _SPREAD = 2  # items (or groups) spread over all cells of a table of labels
@@ -21,11 +21,10 @@ def kappa(
     a: Sequence[Any],
     b: Sequence[Any],
     *,
-    weights: Literal["linear", "quadratic"] | None = None,
+    weights: Literal["quadratic"] | None = None,
     labels: Sequence[Hashable] | None = None,
     groups: Any = None,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
     """Cohen's kappa of two judges, in [-1, 1].
@@ -35,8 +34,8 @@ def kappa(
     Parameters
     ----------
     a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
-    weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for
-        ordered labels, whose disagreement is their distance, or its square.
+    weights : None for categories (the thesis's grades are such); "quadratic" for ordered labels,
+        whose disagreement is the square of their distance.
     labels : the possible labels in order, needed for weights unless they are numbers, whose
         distance is their difference.
     groups : labels, shape (n,): items of one group (the answers to one question) belong together.
@@ -51,41 +50,40 @@ def kappa(
     Source: Cohen (1960); weighted: Cohen (1968); interval: Rubin (1981), The Annals of Statistics
     9. The values are those of scikit-learn's ``cohen_kappa_score``, which has no interval.
     """
-    check_known("weights", [weights or "linear"], ("linear", "quadratic"))
+    check_known("weights", [weights or "quadratic"], ["quadratic"])
     same_length(a=a, b=b)
     pairs = pd.DataFrame({"a": np.asarray(a, object), "b": np.asarray(b, object)})
     present = pairs.notna().all(axis=1).to_numpy()
     pairs = pairs[present]
     missing = int((~present).sum())
     if pairs.empty:
-        return without_bounds(float("nan"), 0, missing, level)
+        return Interval.without_bounds(float("nan"), 0, missing)
     names = pd.factorize(pairs.stack(), sort=True)[1] if labels is None else list(labels)
     index, n_groups = group_index(groups, len(present), present)
     counts = _tables(pairs, names, index, n_groups)
     cost = _costs(names, weights, ordered=labels is not None)
     estimate = float(_kappas(counts.sum(axis=0, keepdims=True), cost)[0])
     clusters = None if groups is None else index
-    interval = without_bounds(estimate, len(pairs), missing, level, clusters)
+    interval = Interval.without_bounds(estimate, len(pairs), missing, clusters)
     if n_groups < 2 or not resamples or np.isnan(estimate):
         return interval
-    low, high = percentiles(_kappas(_weighted_tables(counts, resamples, seed), cost), level)
+    low, high = percentiles(_kappas(_weighted_tables(counts, resamples, seed), cost))
     return replace(interval, low=min(low, estimate), high=max(high, estimate), method=BAYESIAN)
 
 
 def _costs(names: Sequence[Any], weights: str | None, *, ordered: bool) -> np.ndarray:
-    """What each pair of labels counts as disagreement: 1 unless equal, distance, or its square."""
+    """What each pair of labels counts as disagreement: 1 unless equal, or distance squared."""
+    if weights is None:
+        return 1 - np.eye(len(names))
     places = np.arange(len(names), dtype=float)
-    if weights and not ordered:
+    if not ordered:
         try:
             places = np.array(names, dtype=float)
         except ValueError:
             got = f"weights={weights!r} for labels without a given order: {list(names)}"
             do = "pass labels=('low', 'mid', 'high')"
             raise ConfigError(got, "their order, from least to most", do) from None
-    distance = np.abs(np.subtract.outer(places, places))
-    if weights is None:
-        return (distance > 0).astype(float)
-    return distance if weights == "linear" else distance**2
+    return np.subtract.outer(places, places) ** 2
 
 
 def _tables(
@@ -140,9 +138,7 @@ class PairwiseAgreement:
     losses: int
 
 
-def pairwise_agreement(
-    better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0
-) -> PairwiseAgreement:
+def pairwise_agreement(better: Any, worse: Any, *, seed: Seed = 0) -> PairwiseAgreement:
     """Share of pairs in which a metric scores the item that people prefer higher (a missing side
     leaves a pair out).
 
@@ -157,7 +153,7 @@ def pairwise_agreement(
     n = present.size
     wins = int((present > 0).sum())
     ties = int((present == 0).sum())
-    expected = replace(binomial_ci(wins + ties / 2, n, level), n_missing=margins.size - n)
+    expected = replace(binomial_ci(wins + ties / 2, n), n_missing=margins.size - n)
     broken = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + broken) / n if n else float("nan")
     return PairwiseAgreement(expected, random, wins, ties, n - wins - ties)

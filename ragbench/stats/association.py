@@ -18,7 +18,7 @@ from ragbench.stats.inputs import (
     resampled,
     same_length,
 )
-from ragbench.stats.intervals import Interval, without_bounds
+from ragbench.stats.intervals import Interval
 
 Method = Literal["pearson", "spearman", "kendall"]
 
@@ -30,7 +30,6 @@ def correlation(
     *,
     groups: Any = None,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
     """Correlation of two variables with a percentile bootstrap interval, all in [-1, 1].
@@ -53,11 +52,11 @@ def correlation(
         y = np.unique(y, return_inverse=True)[1]
     compute = _METHODS[method]
     clusters = None if groups is None else index
-    interval = without_bounds(compute(x, y), x.size, present.size - x.size, level, clusters)
+    interval = Interval.without_bounds(compute(x, y), x.size, present.size - x.size, clusters)
     if np.isnan(interval.estimate):
         return interval
     draws = [compute(x[i], y[i]) for i in resampled(index, n_groups, resamples, seed)]
-    low, high = percentiles(np.array(draws), level)
+    low, high = percentiles(np.array(draws))
     return replace(interval, low=low, high=high)
 
 

@@ -18,6 +18,7 @@ Seed = int | np.random.Generator
 # Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number
 # of points.
 _DRAWS = 2_000_000
+TAIL = (1 - 0.95) / 2  # below an interval, and above it
 
 
 def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
@@ -56,12 +57,11 @@ def as_floats(values: Any, name: str = "values") -> np.ndarray:
 
 def same_length(**arrays: Any) -> None:
     """DataError unless all arguments have the same length."""
-    if len({len(array) for array in arrays.values()}) > 1:
-        got = "lengths that differ: " + ", ".join(
-            f"{name} {len(array)}" for name, array in arrays.items()
-        )
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise DataError(
-            got,
+            f"lengths that differ: {listed}",
             "one value per question in each, in the same order",
             "use NaN where a value is missing",
         )
@@ -79,13 +79,6 @@ def as_complete(**sides: Any) -> tuple[list[np.ndarray], np.ndarray]:
     arrays = as_paired(**sides)
     present = ~np.isnan(sum(arrays))
     return [array[present] for array in arrays], present
-
-
-def as_tail(level: float) -> float:
-    """Return the share below an interval of a confidence level."""
-    if not 0 < level < 1:
-        raise ConfigError(f"level {level!r}", "a confidence level between 0 and 1, e.g. 0.95")
-    return (1 - level) / 2
 
 
 def group_index(
@@ -139,15 +132,14 @@ def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> I
             yield np.repeat(np.arange(index.size), times[index])
 
 
-def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
-    """Percentile bounds of bootstrap samples; NaN ones are left out.
+def percentiles(samples: np.ndarray) -> tuple[float, float]:
+    """95% percentile bounds of bootstrap samples; NaN ones are left out.
 
     NaN when none is left, and when all are equal: the sample then does not tell how the statistic
     would spread.
     """
-    tail = as_tail(level)
     defined = samples[~np.isnan(samples)]
     if not defined.size or np.ptp(defined) < 1e-12:
         return float("nan"), float("nan")
-    low, high = np.quantile(defined, [tail, 1 - tail]).tolist()
+    low, high = np.quantile(defined, [TAIL, 1 - TAIL]).tolist()
     return low, high

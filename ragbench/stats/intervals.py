@@ -12,10 +12,10 @@ from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import (
+    TAIL,
     Seed,
     as_floats,
     as_paired,
-    as_tail,
     group_counts,
     group_index,
     percentiles,
@@ -38,7 +38,7 @@ _OVER_CLUSTERS = {EXACT: EXACT_CLUSTERS, T: T_CLUSTERS, BOOTSTRAP: BOOTSTRAP_CLU
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence interval.
+    """An estimate with its 95% confidence interval.
 
     ``n`` values were used, ``n_missing`` were left out because they are missing. Bounds are NaN
     where no interval can be given (fewer than two values, equal values that are no shares, or none
@@ -53,7 +53,6 @@ class Interval:
     high: float
     n: int
     n_missing: int = 0
-    level: float = 0.95
     clusters: int = 0
     effective: float = float("nan")
     method: str = ""
@@ -69,6 +68,18 @@ class Interval:
     def text(self, spec: str = ".3f") -> str:
         """Return the `interval_text` of estimate and bounds."""
         return interval_text(self.estimate, self.low, self.high, spec)
+
+    @classmethod
+    def without_bounds(
+        cls, estimate: float, n: int, n_missing: int, cluster: np.ndarray | None = None
+    ) -> Interval:
+        """Make one whose bounds are NaN; ``cluster`` numbers the cluster of each value."""
+        nan = float("nan")
+        interval = cls(estimate, nan, nan, n, n_missing)
+        if cluster is None or not n:
+            return interval
+        sizes = np.bincount(cluster)
+        return replace(interval, clusters=sizes.size, effective=effective_number(sizes))
 
     def columns(self, name: str) -> dict[str, float]:
         """Return estimate and bounds as a table's columns: ``name``, ``name_low``,
@@ -106,18 +117,6 @@ def is_share(values: Any) -> bool:
     return set(numbers[~np.isnan(numbers)]) == {0.0, 1.0}
 
 
-def without_bounds(
-    estimate: float, n: int, n_missing: int, level: float, cluster: np.ndarray | None = None
-) -> Interval:
-    """Return an interval whose bounds are NaN; ``cluster`` numbers the cluster of each value."""
-    nan = float("nan")
-    interval = Interval(estimate, nan, nan, n, n_missing, level)
-    if cluster is None or not n:
-        return interval
-    sizes = np.bincount(cluster)
-    return replace(interval, clusters=sizes.size, effective=effective_number(sizes))
-
-
 def bootstrap_ci(
     values: Any,
     statistic: Callable[[np.ndarray], Any] = np.mean,
@@ -125,7 +124,6 @@ def bootstrap_ci(
     groups: Any = None,
     share: bool | None = None,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
     """Interval of the mean of one sample, or of another statistic.
@@ -163,7 +161,7 @@ def bootstrap_ci(
         raise DataError("a share of values that are not all 0 or 1", "0 and 1", "leave share out")
     fraction = not (values < 0).any() and not (values > 1).any()
     options = {"share": share, "fraction": fraction}
-    return _interval(values, statistic, groups, resamples, level, seed, **options)
+    return _interval(values, statistic, groups, resamples, seed, **options)
 
 
 def paired_bootstrap_difference(
@@ -172,16 +170,15 @@ def paired_bootstrap_difference(
     *,
     groups: Any = None,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: Seed = 0,
 ) -> Interval:
     """Mean of ``a - b`` over the same questions, as `bootstrap_ci`; a pair with a missing side is
     left out.
 
-    The interval excludes zero when the systems differ at this level. Differences are no shares.
+    The interval excludes zero when the systems differ at the level 0.05. Differences are no shares.
     """
     a, b = as_paired(a=a, b=b)
-    return _interval(a - b, np.mean, groups, resamples, level, seed)
+    return _interval(a - b, np.mean, groups, resamples, seed)
 
 
 def _interval(
@@ -189,7 +186,6 @@ def _interval(
     statistic: Callable[[np.ndarray], Any],
     groups: Any,
     resamples: int,
-    level: float,
     seed: Seed,
     *,
     share: bool = False,
@@ -201,7 +197,7 @@ def _interval(
     index, n_groups = group_index(groups, values.size, present)
     estimate = float(statistic(kept)) if kept.size else float("nan")
     clusters = None if groups is None else index
-    interval = without_bounds(estimate, kept.size, int((~present).sum()), level, clusters)
+    interval = Interval.without_bounds(estimate, kept.size, int((~present).sum()), clusters)
     if not resamples or n_groups < 2:
         return interval
     if statistic is np.mean and share:
@@ -215,7 +211,7 @@ def _interval(
     else:
         method = BOOTSTRAP
         draws = _draws(kept, statistic, index, resamples, seed)
-        low, high = percentiles(draws, level)
+        low, high = percentiles(draws)
     if np.isnan(low):
         method = ""
     elif interval.clusters not in (0, interval.n):
@@ -227,7 +223,7 @@ def _exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> tu
     ones = kept.sum()
     sizes = np.bincount(index)
     if sizes.max() == 1:
-        return _clopper_pearson(ones, kept.size, as_tail(interval.level))
+        return _clopper_pearson(ones, kept.size)
     effective = effective_number(sizes)
     return share_bounds(
         interval.estimate,
@@ -235,8 +231,7 @@ def _exact_bounds(interval: Interval, kept: np.ndarray, index: np.ndarray) -> tu
         variance=_jackknife_variance(kept, index),
         rarer=min(ones, kept.size - ones),
         effective=effective,
-        quantile=t_quantile(effective, interval.level),
-        level=interval.level,
+        quantile=t_quantile(effective),
     )
 
 
@@ -244,7 +239,7 @@ def _t_bounds(
     interval: Interval, kept: np.ndarray, index: np.ndarray, *, cut: bool
 ) -> tuple[float, float]:
     standard_error = np.sqrt(_jackknife_variance(kept, index))
-    half = t_quantile(effective_number(np.bincount(index)), interval.level) * standard_error
+    half = t_quantile(effective_number(np.bincount(index))) * standard_error
     low = interval.estimate - half
     high = interval.estimate + half
     if cut:
@@ -290,7 +285,6 @@ def share_bounds(
     rarer: float,
     effective: float,
     quantile: float,
-    level: float,
 ) -> tuple[float, float]:
     """Return the exact binomial bounds of a share, for an effective number of values.
 
@@ -316,16 +310,15 @@ def share_bounds(
     if 0 < p < 1 and not np.isnan(variance):
         measured = variance / (p * (1 - p) / n)
         effect = (rarer * measured + LENT * effect) / (rarer + LENT)
-    tail = as_tail(level)
-    n = n / effect * (ndtri(tail) / quantile) ** 2
-    return _clopper_pearson(n * p, n, tail)
+    n = n / effect * (ndtri(TAIL) / quantile) ** 2
+    return _clopper_pearson(n * p, n)
 
 
-def _clopper_pearson(successes: float, n: float, tail: float) -> tuple[float, float]:
+def _clopper_pearson(successes: float, n: float) -> tuple[float, float]:
     """By the beta quantiles themselves: scipy.stats.binomtest takes no fractions."""
     failures = n - successes
-    low = float(betaincinv(successes, failures + 1, tail)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, failures, 1 - tail)) if failures > 0 else 1.0
+    low = float(betaincinv(successes, failures + 1, TAIL)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, failures, 1 - TAIL)) if failures > 0 else 1.0
     return low, high
 
 
@@ -336,22 +329,22 @@ def effective_number(sizes: np.ndarray) -> float:
     return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else float("nan")
 
 
-def t_quantile(clusters: float, level: float) -> float:
+def t_quantile(clusters: float) -> float:
     """Return Student's t for an interval over so many clusters, of one degree of freedom less."""
-    return float(-stdtrit(clusters - 1, as_tail(level)))
+    return float(-stdtrit(clusters - 1, TAIL))
 
 
 def p_of_no_difference(difference: Interval) -> float:
     """Two-sided p-value of a difference of 0, from its symmetric t interval over clusters.
 
-    The half-width of the interval divided by t is the standard error. The p-value is below 1 minus
-    the level exactly where the interval excludes 0.
+    The half-width of the interval divided by t is the standard error. The p-value is below 0.05
+    exactly where the interval excludes 0.
 
     Parameters
     ----------
-    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its level and
-        its clusters minus 1 degrees of freedom are taken from the record. `bootstrap_ci` has other
-        degrees of freedom.
+    difference : from `ppi_difference`, or from `ppi_shares` with clusters and ``of``. Its clusters
+        minus 1 degrees of freedom are taken from the record. `bootstrap_ci` has other degrees of
+        freedom.
 
     Returns
     -------
@@ -366,11 +359,11 @@ def p_of_no_difference(difference: Interval) -> float:
         got = f"an interval by {difference.method!r}, {aside:.3g} off its estimate"
         do = "take a difference with clusters, as of ppi_difference"
         raise DataError(got, f"a symmetric one by {T_CLUSTERS!r}", do)
-    error = half / t_quantile(difference.clusters, difference.level)
+    error = half / t_quantile(difference.clusters)
     return float(2 * stdtr(difference.clusters - 1, -abs(difference.estimate) / error))
 
 
-def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
+def binomial_ci(successes: float, n: int) -> Interval:
     """Exact (Clopper-Pearson) interval of a share; NaN throughout for n = 0.
 
     Parameters
@@ -381,10 +374,9 @@ def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
 
     Source: Clopper & Pearson (1934), Biometrika 26.
     """
-    tail = as_tail(level)
     if n < 0 or not 0 <= successes <= n:
         raise ConfigError(f"{successes!r} successes of {n!r}", "0 <= successes <= n")
     if n == 0:
-        return Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
-    low, high = _clopper_pearson(successes, n, tail)
-    return Interval(successes / n, low, high, int(n), 0, level, method=EXACT)
+        return Interval.without_bounds(float("nan"), 0, 0)
+    low, high = _clopper_pearson(successes, n)
+    return Interval(successes / n, low, high, int(n), method=EXACT)

@@ -19,10 +19,10 @@ from scipy.special import betaincinv, ndtri
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import (
+    TAIL,
     as_complete,
     as_floats,
     as_paired,
-    as_tail,
     group_index,
     same_length,
 )
@@ -34,7 +34,6 @@ from ragbench.stats.intervals import (
     effective_number,
     share_bounds,
     t_quantile,
-    without_bounds,
 )
 
 Weight = float | Literal["tuned"]
@@ -48,7 +47,6 @@ def ppi_mean(
     judged_labelled: Any,
     judged_unlabelled: Any,
     *,
-    level: float = 0.95,
     weight: Weight = 1.0,
 ) -> Interval:
     """Prediction-powered mean: many judge grades, corrected by few human ones.
@@ -77,39 +75,37 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses
     it with 150 to 300 human labels (thesis §1.2).
     """
-    (human, judge), _ = as_complete(labelled=labelled, judged_labelled=judged_labelled)
+    (y, judged), _ = as_complete(labelled=labelled, judged_labelled=judged_labelled)
     rest = as_floats(judged_unlabelled, "judged_unlabelled")
     rest = rest[~np.isnan(rest)]
-    n = human.size
+    n = y.size
     N = rest.size
     if not n or not N:
         got = f"{n} items with human and judge values, {N} with the judge's alone"
         raise DataError(got, "at least one of each", "with human labels only use bootstrap_ci")
-    f = np.concatenate([judge, rest])
+    f = np.concatenate([judged, rest])
     if _as_weight(weight) == "tuned":
-        shared = np.cov(human, judge)[0, 1] if n > 1 else 0.0
+        shared = np.cov(y, judged)[0, 1] if n > 1 else 0.0
         weight = _best_weight(shared, (1 + n / N) * f.var())
-    is_share = _is_share(human, f)
     (interval,) = ppi_shares(
-        np.concatenate([human, np.full(N, np.nan)])[:, None],
+        np.concatenate([y, np.full(N, np.nan)])[:, None],
         f[:, None],
         np.zeros(n + N),
-        of=None if is_share else np.ones(n + N),
+        of=None if _is_share(y, f) else np.ones(n + N),
         clusters=np.arange(n + N),
         weight=weight * (n + N) / N,  # there the judge's mean is over all items
-        level=level,
     )
     missing = len(labelled) - n + len(judged_unlabelled) - N
     if n < 2 or N < 2:
-        return without_bounds(interval.estimate, n, missing, level)
+        return Interval.without_bounds(interval.estimate, n, missing)
     method = T if interval.method == T_CLUSTERS else interval.method
     return replace(interval, n_missing=missing, clusters=0, effective=float("nan"), method=method)
 
 
-def _is_share(human: np.ndarray, f: np.ndarray) -> bool:
+def _is_share(y: np.ndarray, f: np.ndarray) -> bool:
     """Whether labels are 0 and 1, and the judge within them; both occur."""
-    seen = np.concatenate([human, f])
-    return bool(np.isin(human, (0, 1)).all() and seen.min() == 0 and seen.max() == 1)
+    seen = np.concatenate([y, f])
+    return bool(np.isin(y, (0, 1)).all() and seen.min() == 0 and seen.max() == 1)
 
 
 def _as_weight(weight: Weight) -> Weight:
@@ -198,7 +194,6 @@ def ppi_shares(
     of: Any = None,
     clusters: Any = None,
     weight: Weight = "tuned",
-    level: float = 0.95,
 ) -> list[Interval]:
     """Estimate shares of categories: judge grades of all items, corrected by labels of some.
 
@@ -239,19 +234,19 @@ def ppi_shares(
     p = _estimate(sample, w)
     cluster = None
     if clusters is None:
-        low, high, method = _bounds_of_these(sample, p, w, level)
+        low, high, method = _bounds_of_these(sample, p, w)
     else:
         cluster, n_clusters = group_index(clusters, len(sample.stratum))
         if n_clusters < 2:
             do = "leave clusters out: the interval is then for these items"
             raise DataError(f"{n_clusters} cluster", "at least 2", do)
-        low, high, method = _bounds_of_like(sample, p, w, cluster, level)
+        low, high, method = _bounds_of_like(sample, p, w, cluster)
     n = int(sample.labelled.sum())
     intervals = []
-    for bounds in zip(p.tolist(), low.tolist(), high.tolist(), strict=True):
-        interval = without_bounds(bounds[0], n, len(sample.y) - n, level, cluster)
-        if not np.isnan(bounds[1]):
-            interval = replace(interval, low=bounds[1], high=bounds[2], method=method)
+    for estimate, below, above in np.array([p, low, high]).T.tolist():
+        interval = Interval.without_bounds(estimate, n, len(sample.y) - n, cluster)
+        if not np.isnan(below):
+            interval = replace(interval, low=below, high=above, method=method)
         intervals.append(interval)
     return intervals
 
@@ -263,21 +258,19 @@ def _read(values: Any, predictions: Any, strata: Any, of: Any) -> _Sample:
     if y.ndim != 2 or y.shape != f.shape:
         got = f"values {y.shape}, predictions {f.shape}"
         raise DataError(got, "the same two dimensions", "one column a category")
-    share = of is None
-    of = np.ones(len(y)) if share else np.asarray(of, dtype=float)
-    same_length(values=y, strata=strata, of=of)
     labelled = ~np.isnan(y).all(axis=1)
     if np.isnan(y[labelled]).any() or np.isnan(f).any():
         got = "half a label, or a missing prediction"
         raise DataError(got, "whole labels or none; every prediction", "check both")
+    share = of is None and bool(np.isin(y[labelled], (0, 1)).all())
+    of = np.ones(len(y)) if of is None else np.asarray(of, dtype=float)
+    same_length(values=y, strata=strata, of=of)
     names, stratum, N_h = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     n_h = np.bincount(stratum[labelled], minlength=names.size)
     if not n_h.all():
         got = f"no label in stratum {str(names[n_h == 0][0])!r}"
         raise DataError(got, "labels in every stratum", "label some of it")
-    share = share and bool(np.isin(y[labelled], (0, 1)).all())
-    y = np.nan_to_num(y)
-    return _Sample(y, f, of, labelled, stratum, N_h[:, None], n_h[:, None], share)
+    return _Sample(np.nan_to_num(y), f, of, labelled, stratum, N_h[:, None], n_h[:, None], share)
 
 
 def _covariance(sample: _Sample, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -314,7 +307,7 @@ def _estimate(sample: _Sample, w: float) -> np.ndarray:
 _Bounds = tuple[np.ndarray, np.ndarray, str]
 
 
-def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float, level: float) -> _Bounds:
+def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float) -> _Bounds:
     """For these items, of which some were sampled.
 
     variance = (1/N^2) sum over strata of factor_h * var_h(y - w * f)
@@ -324,19 +317,19 @@ def _bounds_of_these(sample: _Sample, p: np.ndarray, w: float, level: float) -> 
     within = np.where(sampled, sample.factor * _covariance(sample, rest, rest), 0.0)
     N = sample.of.sum()
     if sample.share:
-        return _joined_jeffreys(sample, p, np.nansum(within, axis=0) / N**2, level)
+        return _joined_jeffreys(sample, p, np.nansum(within, axis=0) / N**2)
     variance = within.sum(axis=0) / N**2
     if sampled.any():
         variance = np.where(variance > 0, variance, np.nan)
-    half = -ndtri(as_tail(level)) * np.sqrt(variance)
+    half = -ndtri(TAIL) * np.sqrt(variance)
     return p - half, p + half, NORMAL
 
 
-def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray, level: float) -> _Bounds:
+def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray) -> _Bounds:
     """A share of these items: Jeffreys' bounds of its strata, joined.
 
         low = p - sqrt(gain * sum over strata of scale_h (p_h - low_h)^2 + added), high alike
-        scale_h = W_h^2 (1 - n_h / N_h)
+        scale_h = W_h^2 (1 - n_h / N_h) = n_h factor_h / N^2
         binomial = sum over strata of scale_h p_h (1 - p_h) / (n_h - 1)
         gain = variance / binomial where the judge makes it less; with few labels of the rarer
                kind nearer to 1, as if `_LENT_LABELS` more had gained nothing
@@ -346,52 +339,40 @@ def _joined_jeffreys(sample: _Sample, p: np.ndarray, variance: np.ndarray, level
 
     Source: Zou & Donner (2008) for joining; Brown, Cai & DasGupta (2001) for Jeffreys' interval.
     """
-    tail = as_tail(level)
-    N_h = sample.N_h
     n_h = sample.n_h
     p_h = sample.mean_h(sample.y)
     a = n_h * p_h + 0.5
     b = n_h * (1 - p_h) + 0.5
-    low_h = np.where(p_h > 0, betaincinv(a, b, tail), 0.0)
-    high_h = np.where(p_h < 1, betaincinv(a, b, 1 - tail), 1.0)
-    scale = (N_h / N_h.sum()) ** 2 * (1 - n_h / N_h)
-    binomial = (scale * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)).sum(axis=0)
-    less = binomial > variance
-    gain = np.divide(variance, binomial, out=np.ones_like(binomial), where=less)
+    low_h = np.where(p_h > 0, betaincinv(a, b, TAIL), 0.0)
+    high_h = np.where(p_h < 1, betaincinv(a, b, 1 - TAIL), 1.0)
+    scale_h = sample.factor / sample.N_h.sum() ** 2 * n_h
+    binomial = (scale_h * p_h * (1 - p_h) / np.maximum(n_h - 1, 1)).sum(axis=0)
+    gain = np.minimum(np.divide(variance, binomial, where=binomial > 0, out=np.ones_like(p)), 1)
     gain = (sample.rarer * gain + _LENT_LABELS) / (sample.rarer + _LENT_LABELS)
-    added = ndtri(tail) ** 2 * np.maximum(variance - binomial, 0)
-    low = p - np.sqrt(gain * (scale * (p_h - low_h) ** 2).sum(axis=0) + added)
-    high = p + np.sqrt(gain * (scale * (high_h - p_h) ** 2).sum(axis=0) + added)
+    added = ndtri(TAIL) ** 2 * np.maximum(variance - binomial, 0)
+    low = p - np.sqrt(gain * (scale_h * (p_h - low_h) ** 2).sum(axis=0) + added)
+    high = p + np.sqrt(gain * (scale_h * (high_h - p_h) ** 2).sum(axis=0) + added)
     return np.clip(low, 0, 1), np.clip(high, 0, 1), JEFFREYS
 
 
-def _bounds_of_like(
-    sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarray, level: float
-) -> _Bounds:
+def _bounds_of_like(sample: _Sample, p: np.ndarray, w: float, cluster: np.ndarray) -> _Bounds:
     """For items like these: a share's exact binomial, else Student's t, over clusters.
 
     Source: Korn & Graubard (1998) for the share, of as many labels as would have the estimate's
     variance; see `ragbench.stats.intervals.share_bounds`.
     """
     variance = _jackknife_variance(sample, w, cluster)
-    quantile = t_quantile(int(cluster.max()) + 1, level)
+    quantile = t_quantile(int(cluster.max()) + 1)
     if not sample.share:
         half = quantile * np.sqrt(np.where(variance > 0, variance, np.nan))
         return p - half, p + half, T_CLUSTERS
     n = sample.labelled.sum()
     mass = np.bincount(cluster[sample.labelled], sample.inverse_pi[sample.labelled, 0])
+    effective = effective_number(mass[mass > 0])
     bounds = []
     for share, spread, rarer in zip(np.clip(p, 0, 1), variance, sample.rarer, strict=True):
-        low_high = share_bounds(
-            share,
-            n,
-            variance=spread,
-            rarer=rarer,
-            effective=effective_number(mass[mass > 0]),
-            quantile=quantile,
-            level=level,
-        )
-        bounds.append(low_high)
+        options = {"variance": spread, "rarer": rarer, "effective": effective}
+        bounds.append(share_bounds(share, n, quantile=quantile, **options))
     low, high = np.array(bounds).T
     return low, high, EXACT_CLUSTERS
 
@@ -435,7 +416,6 @@ def ppi_difference(
     strata: Any = None,
     cluster: Any = None,
     weight: Weight = "tuned",
-    level: float = 0.95,
 ) -> Interval:
     """Estimate the mean of system a minus that of system b: a judge's scores of all questions,
     labels of some (PPI++).
@@ -464,6 +444,5 @@ def ppi_difference(
         of=np.ones(questions),  # a difference, also where all are 0 or 1
         clusters=np.arange(questions) if cluster is None else cluster,
         weight=weight,
-        level=level,
     )
     return difference

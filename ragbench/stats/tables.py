@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ _INTERVAL = {
     "clusters": "clusters",
     "effective": "effective",
 }
-_MEASURED = (
+
+
+_COMPARED = (
     "mean a",
     "mean b",
     "difference",
@@ -122,8 +125,8 @@ def means(
     rows = with_measures(rows.reset_index(drop=True), columns)
     check_known("column", [*by, *columns], rows.columns)
     cluster = _together(rows, groups)
-    shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     options = {"resamples": resamples, "seed": seed}
+    shares = {name: name in YES_OR_NO or is_share(rows[name]) for name in columns}
     intervals: dict[tuple, Interval] = {}
     for key, part in _parts(rows, by):
         labels = None if cluster is None else cluster[part.index]
@@ -136,7 +139,7 @@ def means(
         table = table.drop(columns=["clusters", "effective"])  # each question once
     if isinstance(measures, str):
         table = table.drop(columns="metric")
-    table.attrs["intervals"] = sorted({i.method for i in intervals.values()} - {""})
+    table.attrs["intervals"] = sorted({interval.method for interval in intervals.values()} - {""})
     return table
 
 
@@ -297,8 +300,6 @@ def compare_pairs(
     *,
     groups: Mapping[tuple, Any] | None = None,
     difference: float | None = None,
-    power: float = 0.8,
-    alpha: float = 0.05,
     resamples: int = 2000,
     seed: Seed = 0,
 ) -> pd.DataFrame:
@@ -312,57 +313,56 @@ def compare_pairs(
     groups : by key, a label per question: questions of one label are resampled and their signs
         flipped together.
     difference : the smallest difference that matters to you, for ``needed``.
-    power, alpha : of detectable and needed. resamples : of the bootstrap. seed : of the bootstrap
-        and the test.
+    resamples : of the bootstrap. seed : of the bootstrap and the test.
 
     Returns
     -------
     DataFrame, one row per key: ``names``, mean a, mean b (over questions with both scores),
     difference (a - b), low, high (95%), p, p_holm (for all rows together), n, missing (questions
     without a score of either), detectable (the smallest difference that as many questions find with
-    a chance of ``power``, tested at ``alpha`` over the number of rows), needed (questions that find
+    a chance of 0.8, tested at 0.05 over the number of rows), needed (questions that find
     ``difference`` so; NaN without one). With ``groups`` needed counts clusters, and the table ends
     with clusters (their number) and effective (see `Interval`).
     """
     groups = groups or {}
     pairs = {key: as_paired(a=a, b=b) for key, (a, b) in scores.items()}
     tests = sum(not np.isnan(a - b).all() for a, b in pairs.values())
-    of_power = {"difference": difference, "power": power, "alpha": alpha / max(tests, 1)}
+    options = {"alpha": 0.05 / max(tests, 1), "resamples": resamples, "seed": seed}
     rows = []
     methods = set()
     for key, (a, b) in pairs.items():
-        labels = groups.get(key)
-        if labels is not None:  # numbered once, with one warning of those that have none
-            labels, _ = group_index(labels, a.size, sort=True)
-        interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
-        test = paired_permutation_test(a, b, cluster=labels, seed=seed)
-        row = dict(zip(names, key, strict=True)) | _side_by_side(a, b, interval)
-        rows.append(row | {"p": test.p_value} | _power_columns(a, b, labels, **of_power))
-        methods.add(interval.method)
+        compared = _compared(a, b, groups.get(key), difference, **options)
+        methods.add(compared.pop("method"))
+        rows.append(compared | dict(zip(names, key, strict=True)))
     counts = ("clusters", "effective") if groups else ()
-    table = pd.DataFrame(rows, columns=[*names, *_MEASURED, *counts])
+    table = pd.DataFrame(rows, columns=[*names, *_COMPARED, *counts])
     table["p_holm"] = holm(table["p"])
     table.attrs["intervals"] = sorted(methods - {""})
     return table
 
 
-def _side_by_side(a: np.ndarray, b: np.ndarray, interval: Interval) -> dict[str, float]:
-    """Return the means of both over the questions that both have, and their difference."""
+def _compared(
+    a: np.ndarray,
+    b: np.ndarray,
+    labels: Any,
+    difference: float | None,
+    *,
+    alpha: float,
+    resamples: int,
+    seed: Seed,
+) -> dict[str, Any]:
+    """Compare one pair: the columns `_COMPARED` and ``method``, that of the interval."""
+    if labels is not None:  # numbered once, with one warning of those that have none
+        labels, _ = group_index(labels, a.size, sort=True)
+    interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
+    test = paired_permutation_test(a, b, cluster=labels, seed=seed)
+    plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, alpha=alpha)
     both = pd.DataFrame({"mean a": a, "mean b": b}).dropna()
     return both.mean().to_dict() | {
+        **asdict(interval),
         "difference": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "n": interval.n,
         "missing": interval.n_missing,
-        "clusters": interval.clusters,
-        "effective": interval.effective,
+        "p": test.p_value,
+        "detectable": plan.detectable,
+        "needed": np.nan if difference is None else plan.needed,
     }
-
-
-def _power_columns(
-    a: np.ndarray, b: np.ndarray, labels: Any, difference: float | None, **options: float
-) -> dict[str, float]:
-    plan = power_analysis(a, b, difference=difference or 0.0, cluster=labels, **options)
-    needed = np.nan if difference is None else plan.needed
-    return {"detectable": plan.detectable, "needed": needed}

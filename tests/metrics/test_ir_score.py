@@ -389,7 +389,7 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), DataError, "no/such.json is not"),
     (lambda: ir_score_curve(["a"], "a", [1], 3), "a tokenizer of type int"),
     (lambda: joined_cutoffs("abc", [1], words), DataError, "chunk_texts is one text"),
-    (lambda: joined_cutoffs(["ab\ud800"], [1], wordpiece()), DataError, "cannot be tokenised"),
+    (lambda: joined_cutoffs(["ab\ud800"], [1], wordpiece()), DataError, "lone surrogate"),
 )
 
 

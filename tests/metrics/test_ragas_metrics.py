@@ -29,7 +29,6 @@ def test_faithfulness_is_the_share_of_supported_statements():
         == 0.5
     )
     assert math.isnan(faithfulness([]))
-    assert faithfulness([], empty=0.0) == 0.0
 
 
 def test_an_unread_verdict_makes_the_score_undefined():
@@ -58,7 +57,7 @@ def test_answer_relevance_equals_a_loop_over_questions(seed, dimension, n):
 def test_zero_vectors_and_no_questions_are_undefined():
     assert math.isnan(answer_relevance([1.0, 0.0], []))
     assert math.isnan(answer_relevance([1.0, 0.0], [[1.0, 0.0], [0.0, 0.0]]))
-    assert answer_relevance([0.0, 0.0], [[1.0, 0.0]], empty=0.0) == 0.0
+    assert math.isnan(answer_relevance([0.0, 0.0], [[1.0, 0.0]]))
 
 
 def test_very_large_and_very_small_vectors_have_a_direction():
@@ -83,7 +82,6 @@ def copies(extracted, sentences=SENTENCES):
 
 def test_context_relevance_is_extracted_over_all_sentences():
     assert context_relevance(3, 8) == 0.375
-    assert context_relevance(0, 0, empty=0.0) == 0.0
     assert math.isnan(context_relevance(0, 0))
     assert math.isnan(context_relevance(None, 4))
 
