@@ -210,6 +210,20 @@ def test_data_validate_prints_problems_and_fails(command, tmp_path):
     command("validate", bad, "--columns", "question=query", "answer=gold")
 
 
+@pytest.mark.parametrize(("system", "quoted"), [("nt", '"my thesis"'), ("posix", "'my thesis'")])
+def test_a_command_to_type_is_quoted_for_the_systems_shell(
+    command, monkeypatch, tmp_path, system, quoted
+):
+    (tmp_path / "my thesis").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "create_project", lambda name: tmp_path / name)
+    monkeypatch.setattr(doctor, "checks", list)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.name", system)
+        said = command("init", "my thesis")
+    assert said.endswith(f"ragbench lab {quoted}\n")
+
+
 def test_a_limited_look_leaves_the_ledger_as_it_is(command, monkeypatch, tmp_path):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))

@@ -181,6 +181,20 @@ def test_the_interval_of_a_share_joins_jeffreys_bounds_of_its_strata():
     assert (got.estimate, got.low, got.high) == pytest.approx((0.2, low, high))
 
 
+def test_a_judge_who_is_always_wrong_widens_both_sides_of_a_share_alike():
+    from scipy.stats import beta
+
+    labelled = np.arange(40) < 20
+    truth = np.where(labelled, np.arange(40) < 8, NAN).astype(float)[:, None]
+    wrong = np.where(labelled, np.arange(40) >= 8, np.arange(40) % 2).astype(float)[:, None]
+    (got,) = ppi_shares(truth, wrong, [0] * 40, weight=1.0)
+    low, high = beta.ppf([0.025, 0.975], 8.5, 12.5)
+    below = (got.estimate - got.low) ** 2 - 0.5 * (0.4 - low) ** 2  # half has its label
+    above = (got.high - got.estimate) ** 2 - 0.5 * (high - 0.4) ** 2
+    assert below == pytest.approx(above)
+    assert above > 0.05
+
+
 def test_a_judge_who_knows_narrows_the_interval_of_a_share():
     labelled = np.arange(40) % 2 == 0
     truth = np.where(labelled, np.arange(40) < 12, NAN).astype(float)[:, None]
