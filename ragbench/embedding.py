@@ -506,14 +506,6 @@ def warn_of_language(embedder: Embeddings, texts: Sequence[str]) -> None:
         )
 
 
-def unread_share(embedder: Embeddings, texts: Sequence[str]) -> float:
-    """Return the share of the texts' characters that the model does not read; 0 where it does not
-    cut.
-    """
-    measure = getattr(getattr(embedder, "embedder", embedder), "unread_share", None)
-    return measure(texts) if measure else 0.0
-
-
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
     distinct = list(dict.fromkeys(t for t in texts if t.strip()))

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tenacity import RetryCallState, Retrying, wait_random_exponential
@@ -22,16 +23,15 @@ from ragbench.llm.models import BOUNDS
 from ragbench.llm.reply import CUT_SHORT, FINISHED, Reply, Usage
 from ragbench.llm.structured import (
     as_messages,
+    canonical_schema,
     is_json,
-    json_schema_of,
     read_reply,
-    repair_messages,
-    repeats,
-    sent_schema,
     without_thinking,
 )
 
 log = logging.getLogger("ragbench.llm")
+_LOOP_TIMES = 8  # of one piece at the end of a text
+_MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 _BAR_FROM = 20
 _LONG = 200  # tokens of a prompt whose count is looked at
 _MOST_UNUSABLE = 20
@@ -152,7 +152,7 @@ def _tasks(prompts: Any, schema: Any, ids: Any) -> list[_Task]:
             raise ConfigError(got, "one per prompt", f"check {what}")
     tasks = []
     for place, (prompt, form, name) in enumerate(zip(prompts, schemas, names, strict=True)):
-        tasks.append(_Task(place, str(name), as_messages(prompt), form, json_schema_of(form)))
+        tasks.append(_Task(place, str(name), as_messages(prompt), form, _json_schema_of(form)))
     return tasks
 
 
@@ -399,7 +399,7 @@ class _Job:
         back.
         """
         messages = task.messages
-        schema = sent_schema(task.schema)
+        schema = _sent_schema(task.schema)
         is_repair = False
         while self.over is None:
             task.attempts += 1
@@ -415,7 +415,7 @@ class _Job:
                 what = f"after one repair try: {problem}"
                 raise self.endpoint.fail(kind, what, raw=received.text)
             is_repair = task.repaired = True
-            messages = repair_messages(messages, received.text, problem, task.json_schema)
+            messages = _repair_messages(messages, received.text, problem, task.json_schema)
         raise self.endpoint.fail("interrupted", "not answered yet")
 
     def _check_count(self, messages: list[dict], received: Received) -> None:
@@ -524,7 +524,7 @@ def _broken(received: Received, num_ctx: int | None) -> tuple[str, str] | None:
     if num_ctx and counted >= num_ctx:
         what = f"the prompt fills the window: {counted} tokens, num_ctx is {num_ctx}"
         return "truncated", what
-    if not received.finish and repeats(received.text):
+    if not received.finish and _repeats(received.text):
         return "truncated", f"the reply repeats itself, and ends after {length} characters"
     if not received.finish:
         return "server", f"the stream ended after {length} characters, without its end mark"
@@ -544,3 +544,46 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
         names = ("kind", "got", "expected", "do", "status")
         answer["error"] = {name: getattr(stored, name) for name in names}
     return answer
+
+
+def _repeats(text: str) -> bool:
+    """Whether a text ends in one piece of at most 400 characters, over and over; white space
+    counts.
+    """
+    sizes = range(1, 401)
+    return bool(text) and any(text.endswith(text[-size:] * _LOOP_TIMES) for size in sizes)
+
+
+def _repair_messages(
+    messages: Sequence[dict], written: str, problem: str, json_schema: str
+) -> list[dict]:
+    """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
+    the schema.
+    """
+    if len(written) > _MOST_DRAFT:
+        written = written[:_MOST_DRAFT] + " [...]"
+    ask = (
+        f"Your last message cannot be used: {problem}.\n"
+        "Answer the same task again. Write one complete JSON value that fits the JSON schema "
+        "below, and nothing before "
+        f"or after it.\n\nJSON schema:\n{json_schema}"
+    )
+    return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
+
+
+def _json_schema_of(schema: Any) -> str:
+    """Return the schema as canonical JSON text, for the key; "" for None."""
+    if schema is None:
+        return ""
+    if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
+        return canonical_schema(_sent_schema(schema))
+    right = "a pydantic BaseModel class (or one per prompt)"
+    raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
+
+
+@lru_cache(maxsize=4096)
+def _sent_schema(schema: Any) -> dict[str, Any] | None:
+    """Return the schema that goes to the server: fields in their order, in which a model must write
+    them (a reason before its verdict).
+    """
+    return None if schema is None else schema.model_json_schema()

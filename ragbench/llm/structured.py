@@ -27,8 +27,6 @@ _DRAFT = re.compile(
     rf"\A\s*(?:(?:{_BEGIN.pattern}).*?|(?:(?!{_BEGIN.pattern}).)*?)(?:{_END.pattern})",
     re.IGNORECASE | re.DOTALL,
 )
-_LOOP_TIMES = 8  # of one piece at the end of a text
-_MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 # For lists without a number of their own: small models fill an open list until they run out of
 # tokens.
 MOST_ITEMS = 50
@@ -145,49 +143,6 @@ def _in_words(error: ValueError) -> str:
         where = ".".join(str(step) for step in item["loc"]) or "the JSON"
         parts.append(f"{where}: {item['msg']}")
     return "; ".join(parts)
-
-
-def repeats(text: str) -> bool:
-    """Whether a text ends in one piece of at most 400 characters, over and over; white space
-    counts.
-    """
-    sizes = range(1, 401)
-    return bool(text) and any(text.endswith(text[-size:] * _LOOP_TIMES) for size in sizes)
-
-
-def repair_messages(
-    messages: Sequence[dict], written: str, problem: str, json_schema: str
-) -> list[dict]:
-    """Build the one second try: the conversation so far (a long draft in part), what was wrong, and
-    the schema.
-    """
-    if len(written) > _MOST_DRAFT:
-        written = written[:_MOST_DRAFT] + " [...]"
-    ask = (
-        f"Your last message cannot be used: {problem}.\n"
-        "Answer the same task again. Write one complete JSON value that fits the JSON schema "
-        "below, and nothing before "
-        f"or after it.\n\nJSON schema:\n{json_schema}"
-    )
-    return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
-
-
-def json_schema_of(schema: Any) -> str:
-    """Return the schema as canonical JSON text, for the key; "" for None."""
-    if schema is None:
-        return ""
-    if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return canonical_schema(sent_schema(schema))
-    right = "a pydantic BaseModel class (or one per prompt)"
-    raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
-
-
-@lru_cache(maxsize=4096)
-def sent_schema(schema: Any) -> dict[str, Any] | None:
-    """Return the schema that goes to the server: fields in their order, in which a model must write
-    them (a reason before its verdict).
-    """
-    return None if schema is None else schema.model_json_schema()
 
 
 def canonical_schema(schema: Mapping[str, Any] | None) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PositiveInt, PrivateAttr
 
-from ragbench.embedding import as_array, unread_share, warn_of_language
+from ragbench.embedding import as_array, warn_of_language
 from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever, ranked
@@ -48,7 +48,8 @@ class Dense(Index):
             raise ConfigError(got, "a LangChain Embeddings", "pass for instance ragbench.MiniLM()")
         super().__init__(chunks, embedder=embedder, title=title, k=k)
         warn_of_language(embedder, [chunk.text for chunk in self._chunks])
-        self._unread = round(unread_share(embedder, self.texts), 3)
+        measure = getattr(getattr(embedder, "embedder", embedder), "unread_share", None)
+        self._unread = round(measure(self.texts), 3) if measure else 0.0
         if self._unread:
             warnings.warn(
                 f"{self._unread:.1%} of the chunks' tokens lie beyond the 256 that "
