@@ -26,13 +26,11 @@ class KeptAnswers:
     """The answers of a run's functions and objects, in ``answers.jsonl`` beside the rows.
 
     An answer is found again by the generator's label and source, question and context, until the
-    run is whole: then `close` drops it. A generator with a text ``key`` (``answer.key = "v2"``)
-    keeps its answers for good; give it another key when anything behind it changes.
+    run is whole: then `close` drops it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "answers.jsonl"
-        self._lasting = False  # whether a generator has a key
         self._kept: dict[str, Answer] = {}
         lines = []
         if self.path.exists():
@@ -53,13 +51,11 @@ class KeptAnswers:
         pool: Executor,
     ) -> list[Answer]:
         """Return an answer to each question and context: those kept, and the others made now."""
-        key = getattr(generator, "key", "")
-        self._lasting = self._lasting or bool(key)
-        version = key or _version(generator)
+        version = _version(generator)
         jobs = list(zip(questions, contexts, strict=True))
         names = [_digest(label, version, question.text, context) for question, context in jobs]
         there = self._kept.keys() & names
-        if there and not key:
+        if there:
             what = f"{len(there)} answers of {label!r} are kept from a run that was stopped"
             warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
         missing = {name: job for name, job in zip(names, jobs, strict=True) if name not in there}
@@ -81,8 +77,8 @@ class KeptAnswers:
             raise no_room(self.path, error.strerror) from None
 
     def close(self, *, whole: bool) -> None:
-        """Drop the answers once the run is whole, unless a generator has a key."""
-        if whole and not self._lasting:
+        """Drop the answers once the run is whole."""
+        if whole:
             self.path.unlink(missing_ok=True)
 
 

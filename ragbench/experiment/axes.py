@@ -126,8 +126,7 @@ def _entry(axis: str, label: str, value: Any, models: Mapping[str, Any], folder:
     if isinstance(value, Dataset) or any(hasattr(value, method) for method in methods):
         return value
     if axis == "generator" and callable(value):
-        # its ``key``, if it has one, is for `KeptAnswers`
-        return SimpleNamespace(name=label, answer=value, key=getattr(value, "key", ""))
+        return SimpleNamespace(name=label, answer=value)
     got = f"{axis} {label!r} is {type(value).__name__}"
     raise ConfigError(got, expected, "see docs/experiment.md")
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, ValidationError
 from ragbench import __version__
 from ragbench.embedding import MiniLM
 from ragbench.errors import ConfigError, DataError
-from ragbench.experiment.axes import is_model
+from ragbench.experiment.axes import AXES, is_model
 from ragbench.experiment.rows import (
     MANIFEST,
     ROWS,
@@ -36,18 +36,80 @@ from ragbench.experiment.rows import (
     open_file,
     run_folder,
 )
+from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette
 from ragbench.llm.failures import redact, sounds_secret
+from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import sha256_of, written_whole
-from ragbench.prompts import load_prompt
+from ragbench.prompts import load_prompt, prompt_hash
 from ragbench.records import Dataset
 from ragbench.retrieval import RETRIEVERS, make_retriever
 from ragbench.retrieval.text import TOKENIZERS
 from ragbench.text.languages import other_languages
 
 CHECKOUT = Path(__file__).parents[2]  # where this package is not installed
-FORMAT = "ragbench-run-1"
 _SAMPLE, _MAX_CHARS = 500, 1000  # documents whose language is looked at, and characters of each
+
+
+def describe_run(run: Any) -> dict[str, Any]:
+    """Return what the manifest says of a run: what could change its rows."""
+    experiment = run.experiment
+    seeds = {"order": experiment.order}
+    prompts = []
+    grading = {}  # of each judge: its prompt and its scale
+    for (axis, name), facts in run.models.items():
+        seeds[f"{axis}/{name}"] = facts.row()["seed"]
+        prompts.append(experiment.prompt(axis, name))
+        if axis == "generator":
+            prompts.append(PROMPTS["query_only"])
+        else:
+            grading[name] = {"prompt": Path(prompts[-1]).name, "scale": experiment.scale(name)}
+    return {
+        "format": "ragbench-run-1",
+        "name": experiment.name,
+        "axes": _axes(run),
+        "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
+        "chunkers": _described(experiment.chunker),
+        "parameters": _parameters(experiment),
+        "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
+        "grading": grading,
+        "seeds": seeds,
+        **environment(),
+    }
+
+
+def _axes(run: Any) -> dict[str, dict[str, Any]]:
+    axes = {
+        "data": _described(run.data),
+        "chunker": _described(run.chunks),
+        "retriever": _described(run.retrievers),
+        "generator": _described(run.experiment.generator),
+        "judge": _described(run.experiment.judge),
+    }
+    for (axis, name), facts in run.models.items():
+        axes[axis][name] = facts.to_dict()
+    return axes
+
+
+def _described(things: Mapping[Any, Any]) -> dict[str, Any]:
+    described = {}
+    for place, thing in things.items():
+        name = place if isinstance(place, str) else "/".join(place)
+        described[name] = _describe(thing)
+    return described
+
+
+def _parameters(experiment: Any) -> dict[str, Any]:
+    names = ("k", "N", "per_prompt", "order", "begin_token", "match", "concurrency")
+    tokenizer = experiment.tokenizer
+    if tokenizer is not None:  # a file or a function
+        tokenizer = getattr(tokenizer, "name", getattr(tokenizer, "__name__", "own"))
+    return {
+        **{name: getattr(experiment, name) for name in names},
+        "options": _told(experiment.options),
+        "tokenizer": tokenizer or "all-MiniLM-L6-v2 WordPiece",
+        "form": MATCHES[experiment.match][1],
+    }
 
 
 def environment() -> dict[str, Any]:
@@ -136,7 +198,7 @@ class RunFiles:
         made = self.entry["rows_made"]
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
-        self.manifest["cassette_sha256"] = replies_sha256(cassette)
+        self.manifest["cassette_sha256"] = _replies_sha256(cassette)
         try:
             if made < min(self.rows, self.earlier):
                 what = f"stopped after {made} rows: the earlier rows and their manifest stay"
@@ -239,14 +301,18 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     """
     experiment = run.experiment
     people = [*experiment.generator.values(), *experiment.judge.values()]
-    retrievers = experiment.retriever.values()
-    if not all(map(is_model, people)) or not all(map(_is_shipped, retrievers)):
-        return None
-    tokenizer = experiment.tokenizer
-    if tokenizer is not None and not isinstance(tokenizer, Path):
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    if experiment.tokenizer is not None:
+        files.append(experiment.tokenizer)
+    known = [
+        *map(is_model, people),
+        *map(_is_shipped, experiment.retriever.values()),
+        isinstance(files[-1], Path),
+    ]
+    if not all(known):
         return None
     total = hashlib.sha256()
-    for path in [*sorted(Path(__file__).parents[1].rglob("*.py")), *filter(None, [tokenizer])]:
+    for path in files:
         total.update(path.read_bytes())
     settings = {name: value for name, value in described.items() if name != "git"}
     prompts = {place: load_prompt(prompt) for place, prompt in experiment.prompts.items()}
@@ -295,21 +361,21 @@ def unchanged_rows(
         return None
     last = manifest["runs"][-1]
     there = (manifest.get("inputs_sha256"), last.get("rows_made"), last["failed"])
-    if there != (inputs, rows, {}) or manifest.get("cassette_sha256") != replies_sha256(cassette):
+    if there != (inputs, rows, {}) or manifest.get("cassette_sha256") != _replies_sha256(cassette):
         return None
     frame = load_rows(folder)
     frame["cached"] = frame["cached"].where(frame["cached"].isna(), True)
     return frame
 
 
-def replies_sha256(cassette: Cassette | None) -> str | None:
+def _replies_sha256(cassette: Cassette | None) -> str | None:
     """Return one hash of the replies on a cassette."""
     if cassette is None:
         return None
     return _sha256(cassette.rows("SELECT key, answer FROM replies ORDER BY key"))
 
 
-def describe(thing: Any) -> dict[str, Any]:
+def _describe(thing: Any) -> dict[str, Any]:
     """Return what is known of a value of an axis, ready for JSON.
 
     Counts and hashes of a data set or of a list of chunks. Else ``settings()`` where there is one;
@@ -322,16 +388,16 @@ def describe(thing: Any) -> dict[str, Any]:
         fields = ([chunk.id, chunk.doc_id, chunk.title, chunk.text] for chunk in thing)
         return {"chunks": len(thing), "sha256": _sha256(fields)}
     if isinstance(thing, functools.partial):
-        keywords = told(thing.keywords)
-        return {"partial": describe(thing.func), "args": told(thing.args), "keywords": keywords}
+        keywords = _told(thing.keywords)
+        return {"partial": _describe(thing.func), "args": _told(thing.args), "keywords": keywords}
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
     known = {"class": _name(type(thing))}
     if callable(getattr(thing, "settings", None)):
-        return known | told(thing.settings())
+        return known | _told(thing.settings())
     for name in ("name", "card"):
         if getattr(thing, name, None) is not None:
-            known[name] = told(getattr(thing, name))
+            known[name] = _told(getattr(thing, name))
     return known
 
 
@@ -345,19 +411,19 @@ def _name(thing: Any) -> str:
 _NOTHING = object()
 
 
-def told(value: Any) -> Any:
+def _told(value: Any) -> Any:
     """Return what a manifest tells of a value: numbers, texts and lists and dicts of them; anything
     else is left out, and so is what sounds secret.
     """
     if isinstance(value, Mapping):
-        known = {str(name): told(each) for name, each in value.items()}
+        known = {str(name): _told(each) for name, each in value.items()}
         return {
             name: each
             for name, each in known.items()
             if each is not _NOTHING and not sounds_secret(name)
         }
     if isinstance(value, list | tuple):
-        return [each for each in map(told, value) if each is not _NOTHING]
+        return [each for each in map(_told, value) if each is not _NOTHING]
     if isinstance(value, str):
         return redact(value, ())
     return value if value is None or isinstance(value, bool | int | float) else _NOTHING

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import TypeAdapter
 
 from ragbench.errors import DataError
 from ragbench.generation import PROMPTS
@@ -140,8 +139,17 @@ class Row:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Make a row of what `to_dict` gave, or of a row of an older version (``chunk_ends``)."""
-        there = {name: record[name] for name in _TYPES if record.get(name) is not None}
-        row = _ROW.validate_python(there)
+        there = {}
+        for name, kind in _TYPES.items():
+            value = record.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, _BUILTIN[kind]):
+                value = {"int": int, "float": float}[kind](value)
+            there[name] = value
+        row = cls(**there)
+        if row.judge_scale is not None:
+            row.judge_scale = {int(grade): words for grade, words in row.judge_scale.items()}
         ends = record.get("chunk_ends")
         if row.chunks is None and ends is not None:
             # one space stands between two chunks
@@ -150,8 +158,19 @@ class Row:
         return row
 
 
-_ROW = TypeAdapter(Row)  # a value of another type is a ValueError
-_TYPES = {each.name: str(each.type) for each in fields(Row)}
+_TYPES = {each.name: str(each.type).removesuffix(" | None") for each in fields(Row)}
+# what JSON gives for a field's type
+_BUILTIN = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "list[str]": list,
+    "dict[str, int]": dict,
+    "dict[int, str]": dict,
+    "dict[str, Any]": dict,
+    "Any": object,
+}
 _KINDS = {"int": "Int64", "float": float}
 _COLUMNS = (*(name for name in _TYPES if name not in ("chunks", "meta")), "context", "chunks")
 
@@ -176,7 +195,7 @@ def as_frame(rows: Sequence[Row]) -> pd.DataFrame:
     columns = {}
     for name in _COLUMNS:
         values = pd.Series([getattr(row, name) for row in rows], dtype=object)
-        kind = _TYPES.get(name, "str").removesuffix(" | None")
+        kind = _TYPES.get(name, "str")
         if kind in _KINDS:
             columns[name] = values.astype(_KINDS[kind])
             continue

@@ -26,14 +26,14 @@ from ragbench.embedding import NotOnDiskError
 from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.answers import KeptAnswers, end_on_full_disk
-from ragbench.experiment.axes import AXES, NONE, is_model
+from ragbench.experiment.axes import NONE, is_model
 from ragbench.experiment.rows import Row, as_frame
-from ragbench.generation import PROMPTS, generate
+from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES, grade, grade_bound
 from ragbench.llm import Cassette
 from ragbench.llm.endpoints import Endpoint, model_facts
 from ragbench.llm.models import BOUNDS
-from ragbench.metrics.ir_score import MATCHES, ir_score_table
+from ragbench.metrics.ir_score import ir_score_table
 from ragbench.onnx_models import cores
 from ragbench.prompts import prompt_hash
 from ragbench.records import Answer, Chunk, Dataset, Grade, Hit, Question
@@ -98,6 +98,7 @@ class Run:
     # by data, chunker and retriever
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     models: dict[tuple[str, str], Endpoint] = field(default_factory=dict)  # by axis and name
+    scales: dict[str, dict[int, str]] = field(default_factory=dict)  # of judges, if their own
     pool: Executor | None = None
     kept: KeptAnswers | None = None
     asked: int = 0  # prompts, and how many of them were lost at the servers
@@ -115,6 +116,8 @@ class Run:
     def build(self) -> None:
         """Load the data, cut their documents, and build the retrievers over the chunks."""
         experiment = self.experiment
+        scales = {judge: experiment.scale(judge) for judge in experiment.judge}
+        self.scales = {judge: scale for judge, scale in scales.items() if scale != GRADES}
         for name, value in experiment.data.items():
             data = value if isinstance(value, Dataset) else value()
             self.data[name] = _checked(name, data)
@@ -157,8 +160,6 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
         for cell in run.experiment.cells(name):
             judges.setdefault(replace(cell, judge=NONE), []).append(cell.judge)
         relevant = judgements(data)
-        scales = {name: run.experiment.scale(name) for name in run.experiment.judge}
-        own = {name: scale for name, scale in scales.items() if scale != GRADES}
         for questions in _blocks(data, run.experiment.cells(name)):
             rows = _retrieve(run, list(judges), list(questions.values()))
             _answer(run, questions, rows)
@@ -168,7 +169,7 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
                 row.judge = names[0]
                 graded += [row, *(replace(row, judge=judge) for judge in names[1:])]
             for row in graded:
-                row.judge_scale = own.get(row.judge)
+                row.judge_scale = run.scales.get(row.judge)
             _grade(run, questions, graded)
             yield graded
 
@@ -459,7 +460,7 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run = Run(experiment, cassette, options | experiment.options)
         run.meet_models()
         run.build()
-        described = _describe(run)
+        described = manifests.describe_run(run)
         inputs = manifests.inputs_sha256(run, described)
         earlier = manifests.unchanged_rows(experiment.home, inputs, run.count(), cassette)
         if earlier is not None:
@@ -501,64 +502,3 @@ def _note_windows(run: Run, axes: dict[str, dict[str, Any]]) -> None:
     for (axis, name), facts in run.models.items():
         facts.loaded()
         axes[axis][name]["num_ctx"] = facts.num_ctx
-
-
-def _describe(run: Run) -> dict[str, Any]:
-    """Return what the manifest says of a run: what could change its rows."""
-    experiment = run.experiment
-    seeds = {"order": experiment.order}
-    prompts = []
-    grading = {}  # of each judge: its prompt and its scale
-    for (axis, name), facts in run.models.items():
-        seeds[f"{axis}/{name}"] = facts.row()["seed"]
-        prompts.append(experiment.prompt(axis, name))
-        if axis == "generator":
-            prompts.append(PROMPTS["query_only"])
-        else:
-            grading[name] = {"prompt": Path(prompts[-1]).name, "scale": experiment.scale(name)}
-    return {
-        "format": manifests.FORMAT,
-        "name": experiment.name,
-        "axes": _axes(run),
-        "grid": {axis: list(getattr(experiment, axis)) for axis in AXES},
-        "chunkers": _described(experiment.chunker),
-        "parameters": _parameters(experiment),
-        "prompts": {Path(prompt).name: prompt_hash(prompt) for prompt in prompts},
-        "grading": grading,
-        "seeds": seeds,
-        **manifests.environment(),
-    }
-
-
-def _axes(run: Run) -> dict[str, dict[str, Any]]:
-    axes = {
-        "data": _described(run.data),
-        "chunker": _described(run.chunks),
-        "retriever": _described(run.retrievers),
-        "generator": _described(run.experiment.generator),
-        "judge": _described(run.experiment.judge),
-    }
-    for (axis, name), facts in run.models.items():
-        axes[axis][name] = facts.to_dict()
-    return axes
-
-
-def _described(things: Mapping[Any, Any]) -> dict[str, Any]:
-    described = {}
-    for place, thing in things.items():
-        name = place if isinstance(place, str) else "/".join(place)
-        described[name] = manifests.describe(thing)
-    return described
-
-
-def _parameters(experiment: Any) -> dict[str, Any]:
-    names = ("k", "N", "per_prompt", "order", "begin_token", "match", "concurrency")
-    tokenizer = experiment.tokenizer
-    if tokenizer is not None:  # a file or a function
-        tokenizer = getattr(tokenizer, "name", getattr(tokenizer, "__name__", "own"))
-    return {
-        **{name: getattr(experiment, name) for name in names},
-        "options": manifests.told(experiment.options),
-        "tokenizer": tokenizer or "all-MiniLM-L6-v2 WordPiece",
-        "form": MATCHES[experiment.match][1],
-    }
