@@ -11,7 +11,7 @@ from ragbench import llm
 from ragbench.errors import RagbenchError
 from ragbench.paths import shared_data
 
-DEADLINE_S = 120.0
+_DEADLINE_S = 120.0
 _PROMPT = (
     "Text: The library opens at nine.\nDoes the text say when the library opens? "
     'Answer with JSON: {"labels": ["yes"]} or {"labels": ["no"]}.'

@@ -379,7 +379,7 @@ def evidence_rows() -> pd.DataFrame:
 
 # -- the thesis's own data
 
-HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
+_HOTPOTQA_NOTE = "another model and grader than the paper's"  # of its numbers in the ledger
 STRING_METRICS = {"exact_match": exact_match, "token_f1": token_f1, "contained": contained}
 
 
@@ -451,7 +451,7 @@ def thesis_rows(
         "decomposer": model,
         "generator": model,
         "graded": "reference labels",
-        "note": HOTPOTQA_NOTE,
+        "note": _HOTPOTQA_NOTE,
     }
     return rows
 
@@ -513,7 +513,7 @@ def grade_difference(
 
 # In the order of their plans in docs/preregistration/minihop.md: an answer that two of them have
 # keeps its first label.
-LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget", "mlq")
+_LABEL_FILES = ("model", "evidence", "probe", "alone", "thesis", "budget", "mlq")
 
 
 def every_label() -> pd.DataFrame:
@@ -524,7 +524,7 @@ def every_label() -> pd.DataFrame:
     columns = ["question_id", "answer", "grade", "second_grade", "inclusion_probability"]
     folder = packaged_data("minihop", "labels", "answers")
     parts = []
-    for name in LABEL_FILES:
+    for name in _LABEL_FILES:
         labels = pd.read_json(folder / f"{name}_answers.jsonl", lines=True)
         parts.append(labels.reindex(columns=columns).assign(file=name))
     return pd.concat(parts, ignore_index=True)

@@ -84,7 +84,7 @@ class Experiment(BaseModel):
     keep : function of a ``Cell``: which cells of the product there are. None: all.
     per_prompt, order : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
-    cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
+    cassette : where replies of models are recorded; default a file beside the rows.
     concurrency : calls under way at once. Default: 1 for Ollama and GGUF files, else 4.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
     metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after
@@ -133,7 +133,7 @@ class Experiment(BaseModel):
     tokenizer: Any = None
     begin_token: bool = False
     match: str = "substring"
-    cassette: Any = None
+    cassette: Cassette | Path | None = None
     concurrency: PositiveInt | None = None  # what the server does by default
     options: dict[str, bool | int | float | Literal["raise", "reply"] | None] = Field(
         default_factory=dict
@@ -294,7 +294,7 @@ class Experiment(BaseModel):
         people = [*self.generator.values(), *self.judge.values()]
         if self.labels is not None:
             people.append(self.labels)
-        if self.cassette is False or not any(map(is_model, people)):
+        if not any(map(is_model, people)):
             return contextlib.nullcontext()
         if isinstance(self.cassette, Cassette):
             return contextlib.nullcontext(self.cassette)

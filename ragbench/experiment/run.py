@@ -166,12 +166,18 @@ def make_rows(run: Run) -> Iterator[list[Row]]:
             graded = []
             for row, names in zip(rows, itertools.cycle(judges.values()), strict=False):
                 row.relevant = relevant.get(row.question_id)
-                row.judge = names[0]
-                graded += [row, *(replace(row, judge=judge) for judge in names[1:])]
-            for row in graded:
-                row.judge_scale = run.scales.get(row.judge)
+                graded += _for_judges(row, names, run.scales)
             _grade(run, questions, graded)
             yield graded
+
+
+def _for_judges(row: Row, names: Sequence[str], scales: Mapping[str, dict[int, str]]) -> list[Row]:
+    """Return the row of each judge of an answer."""
+    rows = [row, *(replace(row) for _ in names[1:])]
+    for each, name in zip(rows, names, strict=True):
+        each.judge = name
+        each.judge_scale = scales.get(name)
+    return rows
 
 
 def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question]]:
@@ -187,24 +193,33 @@ def _blocks(data: Dataset, cells: Sequence[Cell]) -> Iterator[dict[str, Question
 
 def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) -> list[Row]:
     """Search for a block of questions, each search once, and cut what was found at every N."""
-    experiment = run.experiment
     contexts = {}
     for search in dict.fromkeys(cell.search for cell in cells if cell.N):
         chunker, retriever, k = search
         found = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
         budgets = sorted({cell.N for cell in cells if cell.search == search})
-        cut = (budgets, experiment.tokenizer, experiment.begin_token, experiment.match)
-        work = functools.partial(_contexts, cut=cut)
-        # not by map's chunksize, which dask's executor does not know
-        parts = [slice(start, start + _TASK) for start in range(0, len(questions), _TASK)]
-        tasks = ([asked_or_found[part] for part in parts] for asked_or_found in (questions, found))
-        contexts[search] = [*itertools.chain.from_iterable(run.pool.map(work, *tasks))]
+        contexts[search] = _at_budgets(run, questions, found, budgets)
     rows = []
     for place, question in enumerate(questions):
+        meta = _meta(question)
         for cell in cells:
             context = contexts[cell.search][place] if cell.N else {0: _WITHOUT_DOCUMENTS}
-            rows.append(_row(question, cell, context))
+            rows.append(_row(question, meta, cell, context))
     return rows
+
+
+def _at_budgets(
+    run: Run, questions: Sequence[Question], found: Sequence[_Found], budgets: Sequence[int]
+) -> list[dict[int, dict[str, Any]]]:
+    """Cut what was found at every N, a part of the questions a task of the executor."""
+    experiment = run.experiment
+    cut = (budgets, experiment.tokenizer, experiment.begin_token, experiment.match)
+    work = functools.partial(_contexts, cut=cut)
+    # not by map's chunksize, which dask's executor does not know
+    starts = range(0, len(questions), _TASK)
+    asked = [questions[start : start + _TASK] for start in starts]
+    hits = [found[start : start + _TASK] for start in starts]
+    return [*itertools.chain.from_iterable(run.pool.map(work, asked, hits))]
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Found]:
@@ -218,7 +233,8 @@ def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Found]:
         return [_search(engine, [question], k)[0] for question in questions]
 
 
-def _row(question: Question, cell: Cell, context: Mapping[int, dict[str, Any]]) -> Row:
+def _meta(question: Question) -> dict[str, Any]:
+    """Return what a question brings beside the columns of every row."""
     own = {
         name: value
         for name, value in question.meta.items()
@@ -230,6 +246,12 @@ def _row(question: Question, cell: Cell, context: Mapping[int, dict[str, Any]]) 
         own["reference_claims"] = [
             claim["text"] if isinstance(claim, Mapping) else str(claim) for claim in claims
         ]
+    return own
+
+
+def _row(
+    question: Question, meta: dict[str, Any], cell: Cell, context: Mapping[int, dict[str, Any]]
+) -> Row:
     row = Row(
         cell.data,
         question.id,
@@ -243,7 +265,7 @@ def _row(question: Question, cell: Cell, context: Mapping[int, dict[str, Any]]) 
         question=question.text,
         reference=question.answer,
         references=list(question.references),
-        meta=own,
+        meta=meta,
     )
     row.update(context[cell.N])
     if cell.generator == NONE and max(context) > cell.N:
@@ -470,21 +492,28 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         executor_name = type(executor).__name__ if executor else "threads"
         files = manifests.RunFiles(experiment.home, described, run.count(), executor_name)
         run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
-        run.kept = KeptAnswers(experiment.home)
-        rows: list[Row] = []
         try:
-            with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
-                for block in make_rows(run):
-                    files.write(block)
-                    rows += block
-                    bar.update(len(block))
+            return as_frame(_written(run, files, progress))
         finally:
-            run.kept.close(whole=len(rows) == files.rows)
             if executor is None:
                 run.pool.shutdown(wait=False, cancel_futures=True)
-            _note_windows(run, files.manifest["axes"])
-            files.close(cassette)
-    return as_frame(rows)
+
+
+def _written(run: Run, files: manifests.RunFiles, progress: bool) -> list[Row]:
+    """Make the rows and write each block; whatever ends it, the files are closed."""
+    run.kept = KeptAnswers(files.folder)
+    rows: list[Row] = []
+    try:
+        with tqdm(total=files.rows, unit="row", disable=not progress) as bar:
+            for block in make_rows(run):
+                files.write(block)
+                rows += block
+                bar.update(len(block))
+    finally:
+        run.kept.close(whole=len(rows) == files.rows)
+        _note_windows(run, files.manifest["axes"])
+        files.close(run.cassette)
+    return rows
 
 
 def _alone(experiment: Any) -> Any:

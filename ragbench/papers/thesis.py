@@ -176,10 +176,8 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
         "chunker": {"as run": semantic_chunks},
         "retriever": {name: build[name] for name in wanted},
         "k": {name: TOP_K[name] for name in wanted},
-        "cassette": False,
+        "cassette": who and who.recording,
     }
-    if who and who.recording is not None:
-        settings["cassette"] = who.recording
     if who and table != "Table 3.1":
         settings["generator"] = {who.names["generator"]: who.generator}
         settings["judge"] = {who.names["judge"]: who.judge}

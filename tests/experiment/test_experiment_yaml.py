@@ -350,8 +350,8 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
     scored, capsys
 ):
     def reply(body):
-        right = "Ely" in body["messages"][-1]["content"].partition("answers: ")[2]
-        return graded(body, 3 if right else 1) or "Ely."
+        right = "True: Ely" in body["messages"][-1]["content"]
+        return graded(body, 3 if right else 0) or "Ely."
 
     (scored / "mine.txt").write_text(GRADING, encoding="utf-8")
     with FakeOllama(reply=reply) as server:
@@ -371,16 +371,16 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
         assert grid.plan()["grading"].cached == 0
         (scored / "mine.txt").write_text(GRADING)
     rows = rb.load_rows(scored / "out")
-    assert set(rows["grade"]) == {3}
+    assert rows["grade"].tolist() == [3, 3, 3, 0, 0, 0]
     assert set(rows["judge_prompt"]) == {"mine.txt"}
     scale = {0: "wrong", 1: "partly right", 2: "nearly right", 3: "right"}
     assert rows["judge_scale"].tolist() == [scale] * 6
     scores = pd.read_csv(scored / "out" / "scores.csv")
-    assert scores["fully_right"].eq(1).all()
+    assert scores["fully_right"].tolist() == [1, 1, 1, 0, 0, 0]
     assert {"grade 0", "grade 3"} <= {*scores}
     assert "grade 5" not in scores
-    assert rb.score(rows, ["fully_right"])["fully_right"].eq(1).all()
-    assert rb.means(rows, "N", "fully_right")["mean"].eq(1).all()
+    assert rb.score(rows, ["fully_right"])["fully_right"].tolist() == [1, 1, 1, 0, 0, 0]
+    assert rb.means(rows, "N", "fully_right")["mean"].eq(0.5).all()
     assert main(["export", str(scored / "out"), "--to", str(scored / "report")]) == 0
     tables = scored / "report" / "tables"
     shares = pd.read_csv(tables / "grades.csv")
@@ -390,11 +390,11 @@ def test_a_grading_prompt_of_a_file_brings_its_scale_to_rows_tables_figures_and_
         "grade 2",
         "grade 3",
     ]
-    assert shares["grade 3"].eq(1).all()
+    assert shares[["grade 0", "grade 3"]].eq(0.5).all(axis=None)
     heads = (tables / "grades.md").read_text().splitlines()[2]
     assert re.search(r"wrong +\| partly right +\| nearly right +\| right ", heads)
     overview = pd.read_csv(tables / "overview.csv")
-    assert overview.loc[overview["metric"] == "fully_right", "mean"].eq(1).all()
+    assert overview.loc[overview["metric"] == "fully_right", "mean"].eq(0.5).all()
     audited = pd.read_csv(tables / "audit.csv")
     assert "share of grade 3" in set(audited["table"])
     assert "share of grade 5" not in set(audited["table"])
