@@ -74,10 +74,13 @@ def test_an_odd_name_stands_in_legend_axis_and_title_as_it_is(odd, monkeypatch):
 def test_bars_stand_in_groups_with_their_intervals():
     frame = table_of(kind=["a", "b"], who=["x", "y"])
     axis = plots.grouped_bars(frame, "kind", "mean", "who", "score", "t").axes[0]
-    for bars, who in zip([c for c in axis.containers if hasattr(c, "patches")], "xy", strict=True):
+    groups = [c for c in axis.containers if hasattr(c, "patches")]
+    for bars, who in zip(groups, "xy", strict=True):
         own = frame[frame["who"] == who]
         assert bars.get_label() == who
         np.testing.assert_allclose([bar.get_width() for bar in bars], own["mean"])
+    centres = [[bar.get_y() + bar.get_height() / 2 for bar in bars] for bars in groups]
+    np.testing.assert_allclose(np.mean(centres, axis=0), [0, 1], atol=1e-9)  # around their names
     ends = [segment[:, 0] for segment in axis.collections[0].get_segments()]
     np.testing.assert_allclose(ends, frame.loc[frame["who"] == "x", ["low", "high"]])
     assert [t.get_text() for t in axis.get_yticklabels()] == ["a", "b"]
