@@ -326,3 +326,11 @@ def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path):
         match=r"2 of 2 files left out, without text: \S+a.html holds no text, \S+c.txt is",
     ):
         load_documents(tmp_path)
+
+
+def test_of_many_skipped_files_the_first_five_are_named(tmp_path):
+    (tmp_path / "a.txt").write_text("Ely has a mill.")
+    for name in "bcdefgh":
+        (tmp_path / f"{name}.xyz").write_text("x")
+    with pytest.warns(UserWarning, match=r"skipped: .*b\.xyz.*, f\.xyz, \.\.\."):
+        load_documents(tmp_path)
