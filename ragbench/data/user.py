@@ -217,7 +217,7 @@ def _records(table: Table, needed: Sequence[str], make: Callable[[dict, str], An
         if field not in table.frame:
             got = f"{table.name}: no field {field!r} (it has {', '.join(map(repr, table.frame))})"
             raise DataError(got, f"a column {field!r}", _ADD.replace("{field}", field))
-    return table.records(lambda row, where: make(json.loads(_JSON.encode(row)), where))
+    return table.records(lambda row, where: make(_as_json(row), where))
 
 
 def _of_json(value: Any) -> Any:
@@ -226,6 +226,12 @@ def _of_json(value: Any) -> Any:
 
 
 _JSON = json.JSONEncoder(default=_of_json)
+
+
+def _as_json(row: dict) -> dict:
+    if all(isinstance(value, str) for value in row.values()):
+        return row
+    return json.loads(_JSON.encode(row))
 
 
 def _name(row: Mapping[str, Any], where: str) -> str:
@@ -254,9 +260,10 @@ def _document(row: dict, where: str) -> Document:
     title = str(row.get("title", _name(row, where)))
     meta = {name: value for name, value in row.items() if name not in _DOCUMENT}
     sentences = as_record(_Page, row, where).sentences
-    # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    spaced = (text if text[0].isspace() else f" {text}" for text in sentences[1:])
-    sentences = (*sentences[:1], *spaced)
+    if sentences:
+        # They carry the space before them, as HotpotQA's do, so that joining them gives the text.
+        spaced = (text if text[0].isspace() else f" {text}" for text in sentences[1:])
+        sentences = (sentences[0], *spaced)
     text = "".join(sentences) or as_record(_Text, row, where, _ADD).text
     return Document(as_id(row.get("id", title)), title, text, sentences, meta)
 
