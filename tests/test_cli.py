@@ -190,10 +190,6 @@ def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
     assert "files in" in command("export", "first", "--to", tmp_path / "out")
     assert (tmp_path / "out" / "methods.md").exists()
     assert re.search(r"failed +\| 2 +\| 9 ", (tmp_path / "out" / "tables" / "audit.md").read_text())
-    no_tape = command(
-        "export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2
-    )
-    assert "there is no cassette" in no_tape
 
 
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
