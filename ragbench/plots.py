@@ -136,6 +136,7 @@ def open_figure(
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlesize": _points(11),
+        "axes.prop_cycle": plt.cycler(color=PALETTE),
         "figure.dpi": 110,
         "legend.frameon": False,
     }

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from pypdf import PdfReader
@@ -330,3 +331,10 @@ def test_a_thesis_has_its_width_its_font_and_its_language(tmp_path, curves):
     assert "mittlerer IR-Score" in PdfReader(path).pages[0].extract_text()
     with pytest.raises(ConfigError, match="'fr'"):
         plots.style(language="fr")
+
+
+def test_what_names_no_colour_has_those_of_the_house():
+    _, ((axis,),) = plots.open_figure()
+    lines = [axis.plot([0, 1])[0].get_color() for _ in range(3)]
+    assert lines == list(plots.PALETTE[:3])
+    assert axis.scatter([0], [0]).get_facecolor()[0] == pytest.approx(to_rgba(plots.PALETTE[0]))

@@ -68,6 +68,8 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     values: dict = {}
     exec(parameters, values)
     assert (folder / values["EXPERIMENT"]).is_file()
+    pages = {page.name for page in (folder / "help").iterdir()}
+    assert pages >= {"data.md", "experiment.md", "models.md", "ollama.md", "study.md", "writing.md"}
     # runs lie in results/ here
     assert not any("data/results" in cell.source for cell in book.cells)
 
