@@ -180,8 +180,7 @@ def grade(
     )
     grades: dict[int, Grade] = {}
     for (places, text), reply in zip(prompts.items(), replies, strict=True):
-        about = {"shown": len(places), "order": order, **_reply_meta(reply)}
-        about["prompt_estimate"] = estimate_tokens(text) + 4  # for the template
+        about = {"shown": len(places), "order": order, **_reply_meta(reply, text)}
         values = reply.parsed.grades if reply.ok else [None] * len(places)
         for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
@@ -192,8 +191,9 @@ def grade(
     return [grades[place] for place in range(len(answers))]
 
 
-def _reply_meta(reply: Reply) -> dict[str, Any]:
+def _reply_meta(reply: Reply, prompt: str) -> dict[str, Any]:
     meta = {name: getattr(reply, name) for name in ("repairs", "seconds")}
+    meta["prompt_estimate"] = estimate_tokens(prompt) + 4  # for the template
     meta["usage"] = reply.usage.to_dict()
     if reply.error is not None:
         meta["error"] = reply.error.kind
