@@ -117,7 +117,7 @@ def test_dir_shows_what_a_user_uses_and_nothing_else():
     } <= set(shown)
     assert set(ragbench.__all__) <= set(shown)
     assert {"ClaimInspector", "LabellingTool"} <= set(dir(ragbench.widgets))
-    assert {"thesis", "ragas", "published", "record"} <= set(dir(ragbench.papers))
+    assert {"thesis", "ragchecker", "published", "record"} <= set(dir(ragbench.papers))
     assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
     assert {"load_minihop", "load_questions", "DATASETS"} <= set(dir(ragbench.data))
     for package in (ragbench, *(getattr(ragbench, name) for name in ragbench._MODULES)):
