@@ -89,6 +89,12 @@ def test_rows_of_other_inputs_are_made_anew(tmp_path, first, change):
     assert rows.equals(grid(tmp_path / "elsewhere", **change).run(progress=False))
 
 
+def test_as_many_other_cells_are_made_anew(tmp_path):
+    for count, n in enumerate((4, 20), 1):
+        rows = grid(tmp_path, keep=lambda cell, n=n: n == cell.N).run(progress=False)
+        assert (set(rows["N"]), runs(tmp_path)) == ({n}, count)
+
+
 def test_a_tokenizer_file_that_changed_makes_rows_anew(tmp_path, first):
     file = tmp_path / "tokenizer.json"
     text = (minilm_dir() / "tokenizer.json").read_text()
