@@ -374,7 +374,8 @@ class CachedEmbeddings(_Arrays):
         lengths = {len(value) / 4 for value in kept.values()}
         known = getattr(self.embedder, "dimension", max(lengths))
         if len(lengths) > 1 or max(lengths) % 1 or known not in lengths:
-            got = f"{self.model_id} has vectors of lengths {sorted(lengths)}"
+            numbers = ", ".join(f"{length:g}" for length in sorted(lengths))
+            got = f"{self.model_id} has vectors of lengths [{numbers}]"
             do = f"delete {self.path}, or give the model another model_id"
             raise ModelError(got, "one length", do)
         joined = b"".join([kept[key] for key in keys])

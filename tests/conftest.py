@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,15 @@ def became(monkeypatch):
 
     monkeypatch.setattr("os.execv", execv)
     return commands
+
+
+@pytest.fixture(autouse=True)
+def _tables_of_names_as_before():
+    """What a test puts into a table of names does not stay there."""
+    places = {"ragbench.metrics.table": "METRICS", "ragbench.scoring": "LABELS"}
+    tables = [getattr(sys.modules[at], name) for at, name in places.items() if at in sys.modules]
+    before = [dict(table) for table in tables]
+    yield
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)

@@ -113,7 +113,7 @@ ROWS = [
     for n in range(400)
     for name, retriever, chunker in (("one", "BM25", "small"), ("two", "SIM", "large"))
 ]
-NOTHING_FOUND = "LLM only@0"
+NOTHING_FOUND = "no documents@0"
 STUDY_ROWS = pd.DataFrame(ROWS).replace({"system": {"two": NOTHING_FOUND}})
 STUDY_ROWS["cluster"] = STUDY_ROWS["topic"]
 LABELS_OF_PEOPLE = [float(n % 3 > 0) if n % 2 else float("nan") for n in range(400)]

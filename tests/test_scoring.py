@@ -140,6 +140,14 @@ def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_compu
     assert computed == ["keypoints", "exact_match", "contained", "token_f1", "bleu", "rouge_l"]
 
 
+def test_columns_have_one_length():
+    columns = {"answer": ["Rome", "Paris"], "reference": ["Paris", "Paris"]}
+    assert score(columns, ["exact_match"])["exact_match"].tolist() == [0.0, 1.0]
+    for cells in ("BM25", ["BM25"], ["a", "b", "c"]):
+        with pytest.raises(DataError, match="a table as dict"):
+            score({**columns, "system": cells}, ["exact_match"])
+
+
 def test_grades_and_abstentions_are_read_as_tables_write_them(tmp_path):
     path = tmp_path / "grades.csv"
     path.write_text("answer,grade\na,5\nb,5.0\nc,4\nd,7\ne,0\nf,good\ng,\n")

@@ -109,9 +109,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
 
     Parameters
     ----------
-    source : a data frame; a list of dicts, or of objects with fields; a path (.csv, .tsv, .jsonl,
-        .json, .parquet; all but the last also .gz); RAGChecker's JSON; anything with
-        ``to_pandas()``, such as a Hugging Face ``Dataset``.
+    source : a data frame; a list of dicts, or of objects with fields; columns by name; a path
+        (.csv, .tsv, .jsonl, .json, .parquet; all but the last also .gz); RAGChecker's JSON;
+        anything with ``to_pandas()``, such as a Hugging Face ``Dataset``.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before
         what is recognised.
 

@@ -66,9 +66,11 @@ class Table(NamedTuple):
             source = source.to_pandas()
         if _has_fields(source):
             source = [source]
+        if isinstance(source, Mapping):
+            source = _of_columns(source, name)
         if isinstance(source, pd.DataFrame):
             frame = source.reset_index(drop=True)
-        elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        elif not isinstance(source, Iterable):
             raise _no_table(source, name)
         else:
             frame = pd.DataFrame([_as_dict(row, name) for row in source], dtype=object)
@@ -161,6 +163,16 @@ def _plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
+def _of_columns(columns: Mapping[str, Any], name: str) -> pd.DataFrame:
+    """Return columns of one length as a frame; a single row is no table."""
+    if any(isinstance(cells, str | bytes) for cells in columns.values()):
+        raise _no_table(columns, name)
+    try:
+        return pd.DataFrame(dict(columns), dtype=object)
+    except ValueError:  # of unequal lengths, or of single cells
+        raise _no_table(columns, name) from None
+
+
 def _has_fields(row: Any) -> bool:
     is_object = isinstance(row, BaseModel | RagResult) or dataclasses.is_dataclass(row)
     return is_object and not isinstance(row, type)
@@ -181,7 +193,9 @@ def _as_dict(row: Any, name: str) -> dict:
 
 
 def _no_table(source: Any, name: str) -> DataError:
-    expected = "a data frame, a list of dicts or of objects with fields, or a path"
+    expected = (
+        "a data frame, a list of dicts or of objects with fields, columns of one length, or a path"
+    )
     do = "bring it into one of these forms; of several sets pass one"
     return DataError(f"{name}: a table as {type(source).__name__}", expected, do)
 

@@ -108,7 +108,7 @@ def _parameters(experiment: Any) -> dict[str, Any]:
         **{name: getattr(experiment, name) for name in names},
         "options": _told(experiment.options),
         "tokenizer": tokenizer or "all-MiniLM-L6-v2 WordPiece",
-        "form": MATCHES[experiment.match][1],
+        "form": "NFC" if MATCHES[experiment.match][1] else None,
     }
 
 

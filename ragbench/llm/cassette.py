@@ -79,7 +79,7 @@ _inherited: list[sqlite3.Connection] = []
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _canonical(value: Any) -> str:
+def canonical(value: Any) -> str:
     """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
     return _ENCODER.encode(_plain(value))
 
@@ -117,7 +117,7 @@ class Keys:
         "").
         """
         hashed = self._base.copy()
-        hashed.update(f"{_canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
+        hashed.update(f"{canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
     def request(self, messages: Sequence[dict], schema: str = "") -> str:

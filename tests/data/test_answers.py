@@ -131,7 +131,7 @@ WRITERS = {
 def stored(folder, kind, rows):
     """Write rows in a format, as its usual tool does."""
     frame = pd.DataFrame(rows)
-    made = {"frame": frame, "dicts": rows}
+    made = {"frame": frame, "dicts": rows, "columns": frame.to_dict("list")}
     if kind in made:
         return made[kind]
     path = folder / kind
@@ -149,7 +149,9 @@ def ours(frame):
 @pytest.mark.parametrize(
     "row", [OURS, RAGAS, OLD_RAGAS, DEEPEVAL], ids=["ours", "ragas", "old ragas", "DeepEval"]
 )
-@pytest.mark.parametrize("kind", ["frame", "dicts", "a.csv", "a.jsonl", "a.json", "a.parquet"])
+@pytest.mark.parametrize(
+    "kind", ["frame", "dicts", "columns", "a.csv", "a.jsonl", "a.json", "a.parquet"]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file(
     row, kind, tmp_path
@@ -204,8 +206,9 @@ def test_objects_with_fields_are_rows_one_or_many_and_empty_fields_are_no_column
 
 def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(tmp_path):
     assert ours(read_answers(HasPandas())) == OURS
-    with pytest.raises(DataError, match=r"a table as dict"):
-        read_answers({"train": HasPandas(), "test": HasPandas()})
+    for strange in ({"train": HasPandas(), "test": HasPandas()}, {"question": ["a"], "answer": []}):
+        with pytest.raises(DataError, match=r"a table as dict"):
+            read_answers(strange)
     path = tmp_path / "checking_inputs.json"
     path.write_text(json.dumps(RAGCHECKER), encoding="utf-8")
     for source in (path, RAGCHECKER, rb.data.read_ragchecker(path)):

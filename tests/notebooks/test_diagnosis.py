@@ -13,7 +13,7 @@ import pytest
 from fake_ollama import FakeOllama
 from notebook_parts import parts
 
-from ragbench import papers, plots
+from ragbench import papers
 from ragbench.data import load_dataset, load_minihop
 from ragbench.data.ragchecker import RetrievedText
 from ragbench.errors import ConfigError
@@ -474,9 +474,7 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     paper = pd.DataFrame(
         {"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]}
     )
-    figure = plots.settings(
-        long_means(), "value", [5, 10, 20], "metric", paper=paper, thin="domain"
-    )
+    figure = BOOK.draw_settings(long_means(), [5, 10, 20], paper=paper, thin="domain")
     shown = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in shown] == ["claim recall", "f1", "faithfulness"]
     f1 = shown[1]
