@@ -19,13 +19,13 @@ def compiled(**options: Any) -> Callable[[Callable], Any]:
     """
 
     def decorate(function: Callable) -> Any:
-        made = numba.njit(nogil=True, **options)(function)
+        compiled_function = numba.njit(nogil=True, **options)(function)
         try:
-            made.enable_caching()
+            compiled_function.enable_caching()
         except RuntimeError:  # numba has no place for it
             with contextlib.suppress(OSError, RuntimeError):
                 numba.config.CACHE_DIR = str(cache_dir("numba"))
-                made.enable_caching()
-        return made
+                compiled_function.enable_caching()
+        return compiled_function
 
     return decorate

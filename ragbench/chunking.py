@@ -160,10 +160,10 @@ def _settings(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the profile's settings with the options in their place."""
     check_known("chunking profile", [profile], PROFILES)
     check_known("chunking setting", options, PROFILES[profile])
-    given = {name: value for name, value in options.items() if value is not None}
-    if "threshold" in given:
-        given["percentile"] = None
-    return PROFILES[profile] | given
+    set_options = {name: value for name, value in options.items() if value is not None}
+    if "threshold" in set_options:
+        set_options["percentile"] = None
+    return PROFILES[profile] | set_options
 
 
 def segment(

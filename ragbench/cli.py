@@ -165,17 +165,17 @@ def _as_flags(message: str, in_yaml: bool) -> str:
     experiment.yaml; name a page of the manual where it lies, in a folder of `init` under help/.
     """
 
-    def page(found: re.Match[str]) -> str:
-        return f"help/{found[1]}" if Path("help", found[1]).is_file() else found[0]
+    def page(match: re.Match[str]) -> str:
+        return f"help/{match[1]}" if Path("help", match[1]).is_file() else match[0]
 
     message = re.sub(r"docs/([\w-]+\.md)", page, message)
     pairs = r"\b(?:fields|columns)=\{'([^']*)': (?:'([^']*)'|(\.\.\.))\}"
 
-    def flag(found: re.Match[str]) -> str:
-        theirs = found[2] or "YOURS"
+    def flag(match: re.Match[str]) -> str:
+        theirs = match[2] or "YOURS"
         if in_yaml:
-            return f"fields: {{{found[1]}: {theirs}}}"
-        return f"--columns {found[1]}={_shell_word(theirs)}"
+            return f"fields: {{{match[1]}: {theirs}}}"
+        return f"--columns {match[1]}={_shell_word(theirs)}"
 
     message = re.sub(pairs, flag, message)
     if in_yaml:
@@ -223,12 +223,12 @@ def _validate(
     """Check that every reference of a question file occurs in a document; exit with 1 if not."""
     fields = _pairs("--columns", columns)
     loaded = rb.data.load_questions(questions, documents, fields=fields)
-    found = rb.data.validate(loaded, min_documents=min_documents)
-    notes = sum(problem.note for problem in found)
-    for problem in found:
+    findings = rb.data.validate(loaded, min_documents=min_documents)
+    notes = sum(problem.note for problem in findings)
+    for problem in findings:
         print(problem)
-    print(f"{len(found) - notes} problems, {notes} notes")
-    return int(len(found) > notes)
+    print(f"{len(findings) - notes} problems, {notes} notes")
+    return int(len(findings) > notes)
 
 
 @_command("plan")
@@ -380,12 +380,12 @@ def _score(
     if labels:
         options["cassette"] = f"{folder}.sqlite"
     names = [name for name in ",".join(metrics).split(",") if name]
-    asked = (answers, names, labels and rb.chat_model(labels), _pairs("--columns", columns))
+    arguments = (answers, names, labels and rb.chat_model(labels), _pairs("--columns", columns))
     if plan:
-        print(rb.plan_score(*asked, **options))
+        print(rb.plan_score(*arguments, **options))
         return
     check_target(folder)
-    table = rb.score(*asked, **options)
+    table = rb.score(*arguments, **options)
     print(score_means(table).round(3).to_string(index=False))
     print(export_scores(table, folder, Path(answers).name))
 
@@ -403,8 +403,8 @@ def _doctor(*, model: str | None = None, options: Sequence[str] = ()) -> int:
     """List what is installed, which data and models were found, and what to do about the rest."""
     results = rb.doctor.checks()
     if model:
-        asked = _chat_model(model, options, deadline_s=rb.doctor.DEADLINE_S)
-        results += rb.doctor.model_checks(asked)
+        chat = _chat_model(model, options, deadline_s=rb.doctor.DEADLINE_S)
+        results += rb.doctor.model_checks(chat)
     print(rb.doctor.check_lines(results))
     return int(not all(check.ok or check.optional for check in results))
 

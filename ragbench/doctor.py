@@ -91,12 +91,12 @@ def model_checks(model: Any) -> list[Check]:
     if reply.error is not None and reply.error.kind not in ("unusable", "truncated"):
         what = f"{reply.model}: {reply.error.kind}: {reply.error.got}"
         return [Check("model", False, what, reply.error.do)]
-    about = [reply.model, f"digest {reply.digest[:12] or 'none'}", llm.model_facts(model).weights]
-    about.append(f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens")
+    facts = [reply.model, f"digest {reply.digest[:12] or 'none'}", llm.model_facts(model).weights]
+    facts.append(f"{reply.seconds:.1f} s for {reply.usage.output_tokens} tokens")
     kept = "kept to after a repair try" if reply.repairs else "kept to at once"
     do = "a larger model may keep to it; whether it judges well is measured by rb.measure_judge"
     return [
-        Check("model", True, ", ".join(filter(None, about))),
+        Check("model", True, ", ".join(filter(None, facts))),
         Check("labels", reply.ok, kept if reply.ok else str(reply.error.got), do),
     ]
 

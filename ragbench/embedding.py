@@ -216,11 +216,11 @@ class OllamaEmbedder(_Arrays):
             detail = f"{type(said).__name__}: {str(said)[:200]}"
         raise self._failure(kind, detail)
 
-    def _failure(self, kind: str, detail: str, **about: Any) -> ModelError:
+    def _failure(self, kind: str, detail: str, **details: Any) -> ModelError:
         from ragbench.llm.failures import failure
 
         where = self._host.partition("//")[2]
-        return failure(kind, detail, where, f"ollama:{self.name}", do=_DO.get(kind, ""), **about)
+        return failure(kind, detail, where, f"ollama:{self.name}", do=_DO.get(kind, ""), **details)
 
 
 def _require_texts(texts: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ _MAX_NAMES = 100  # names that a message lists
 _CODED = ("retriever", "chunker", "metric")  # what a file of one's own may add
 
 
-def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
+def unknown(kind: str, name: object, valid: Iterable[object]) -> ConfigError:
     """Build the error for a name that is not among the known ones.
 
     It names the choices (of very many the nearest) and, when one is close, a guess.
@@ -66,7 +66,7 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     """
     import difflib
 
-    names = sorted(map(str, known))
+    names = sorted(map(str, valid))
     plain = {name.casefold(): name for name in names}
     close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
@@ -83,8 +83,8 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     return ConfigError(f"unknown {kind} {name!r}", expected, do)
 
 
-def check_known(kind: str, names: Iterable[object], known: Collection) -> None:
+def check_known(kind: str, names: Iterable[object], valid: Collection) -> None:
     """Raise the error of `unknown` for the first of the names that is not among the known ones."""
     for name in names:
-        if name not in known:
-            raise unknown(kind, name, known)
+        if name not in valid:
+            raise unknown(kind, name, valid)

@@ -137,8 +137,8 @@ def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    known = _parameters_of(book, parameters)
-    if missing := [name for name in parameters if name not in known]:
+    parameter_names = _parameters_of(book, parameters)
+    if missing := [name for name in parameters if name not in parameter_names]:
         got = f"{path.name} has no parameter {', '.join(missing)}"
         raise DataError(got, "a name of its parameters cell", "check the spelling")
     source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
@@ -278,12 +278,12 @@ def create_project(folder: str | os.PathLike[str]) -> Path:
 def _only_links_within(text: str, folder: Path) -> str:
     """Turn links and pictures whose file is not in that folder into their words."""
 
-    def kept(found: re.Match[str]) -> str:
-        target = found[2].partition("#")[0]
+    def kept(match: re.Match[str]) -> str:
+        target = match[2].partition("#")[0]
         within = ".." not in target and (folder / target).exists()
         if within or "://" in target:
-            return found[0]
-        return found[1]
+            return match[0]
+        return match[1]
 
     return re.sub(r"!?\[([^\]]*)\]\(([^)\s]+)\)", kept, text)
 

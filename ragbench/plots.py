@@ -307,7 +307,7 @@ def save_figure(
 
 
 def _open_rows(
-    names: Sequence[object], panels: int, wide: float, band: float, most: int = 4
+    names: Sequence[object], panels: int, wide: float, band: float, columns: int = 4
 ) -> tuple[Figure, Any]:
     """Open panels side by side with names of rows at their left, the first on top.
 
@@ -316,7 +316,7 @@ def _open_rows(
     texts = [_wrapped(name, 40) for name in names]
     beside, lines = _size(texts)
     room = _widest() - beside - 0.6
-    ncols = max(1, min(most, panels, int(room / wide)))
+    ncols = max(1, min(columns, panels, int(room / wide)))
     nrows = -(-panels // ncols)
     band = max(band, _points(_LINE) * lines + 0.06)
     size = (beside + 0.6 + wide * ncols, 1.2 + (0.4 + band * len(texts)) * nrows)

@@ -73,8 +73,8 @@ class Assigned:
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Return the documents of each query, the first k."""
         chunks = {chunk.doc_id: chunk for chunk in self.chunks}
-        found = [self.documents[query][:k] for query in queries]
-        return [ranked((chunks[name], 1.0) for name in names) for names in found]
+        documents = [self.documents[query][:k] for query in queries]
+        return [ranked((chunks[name], 1.0) for name in names) for names in documents]
 
 
 def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
@@ -261,8 +261,10 @@ def grid_experiment(
     """
     check_known("grid", [grid], GRIDS)
     plan = GRIDS[grid]
-    asked = [q for q in plan.order()[: plan.questions] if questions is None or q.id in questions]
-    data = replace(load_minihop(), questions=tuple(asked))
+    questions_asked = [
+        q for q in plan.order()[: plan.questions] if questions is None or q.id in questions
+    ]
+    data = replace(load_minihop(), questions=tuple(questions_asked))
     axes = {"data": {"minihop": data}, "match": "exact", **plan.settings(data)}
     settings = {"generator": {name: _recording(name).chat_model()}, "concurrency": 1, **settings}
     (model,) = settings["generator"].values()
@@ -301,11 +303,11 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
 
     DataError when it is not the manifest's.
     """
-    about = manifest(name, folder)["file"]
-    file = _file(about["name"], folder)
-    if sha256_of(file) != about["sha256"]:
+    file_facts = manifest(name, folder)["file"]
+    file = _file(file_facts["name"], folder)
+    if sha256_of(file) != file_facts["sha256"]:
         got = f"{file.name} has sha256 {sha256_of(file)}"
-        raise DataError(got, f"{about['sha256']}, as {name}.json says", "restore both files")
+        raise DataError(got, f"{file_facts['sha256']}, as {name}.json says", "restore both files")
     return replay_file(file, command=f"python scripts/ship_recording.py {name} --record")
 
 
@@ -349,11 +351,11 @@ def rows(name: str, grid: str) -> pd.DataFrame:
     A prompt without a recorded reply is a CallError. Another model is asked by
     ``grid_experiment(name, grid, generator={"mine": model}).run()``.
     """
-    about = manifest(name)
-    covered = about["grids"][grid]["questions"]
+    facts = manifest(name)
+    covered = facts["grids"][grid]["questions"]
     if not covered:
         return as_frame([])
-    folder = results_dir(FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
+    folder = results_dir(FOLDER, f"{name}-{grid}-{facts['file']['sha256'][:8]}")
     with replay(name) as cassette:
         experiment = grid_experiment(name, grid, covered, folder=folder, cassette=cassette)
         return experiment.run(progress=False)
@@ -405,8 +407,8 @@ def hotpotqa_rows() -> pd.DataFrame:
     # choice.
     counts = rows.groupby(["retriever", "N"])["grade"].transform("count")
     rows["grade"] = rows["grade"].where(counts == counts.max())
-    about = packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
-    rows["model"] = json.loads(about)["model"]
+    text = packaged_data("hotpotqa", "answers.json").read_text(encoding="utf-8")
+    rows["model"] = json.loads(text)["model"]
     return rows.astype({"grade": "Int64", "model_grade": "Int64"})
 
 
@@ -465,8 +467,8 @@ def _live_thesis_rows(
     rows["cluster"] = rows["question_id"].map(document_clusters(dataset))
     for name, metric in STRING_METRICS.items():
         rows[name] = measure_answers(rows, metric)
-    about = {"data": f"{dataset.name} ({len(dataset.questions)} questions)", **models.names}
-    rows.attrs = about | {"graded": f"judge {about.pop('judge')}", "note": None}
+    facts = {"data": f"{dataset.name} ({len(dataset.questions)} questions)", **models.names}
+    rows.attrs = facts | {"graded": f"judge {facts.pop('judge')}", "note": None}
     return rows
 
 
@@ -484,13 +486,13 @@ def grade_intervals(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     ``rows`` need the columns grade and cluster. The interval is that of `ragbench.stats.ppi_shares`
     without a judge.
     """
-    found = []
+    intervals = []
     for name, part in rows.groupby(by, sort=False):
         is_grade = part["grade"].to_numpy(int)[:, None] == np.arange(1, 6)
         shares = _shares(part, is_grade.astype(float))
         for column, share in zip(GRADE_COLUMNS, shares, strict=True):
-            found.append((name, column, share.estimate, share.low, share.high, len(part)))
-    return pd.DataFrame(found, columns=[by, "grade", "share", "low", "high", "n"])
+            intervals.append((name, column, share.estimate, share.low, share.high, len(part)))
+    return pd.DataFrame(intervals, columns=[by, "grade", "share", "low", "high", "n"])
 
 
 def grade_difference(

@@ -195,18 +195,18 @@ def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[
     ``question_id``.
     """
     check_records(questions, Question, "questions")
-    known = {question.id: question for question in questions}
-    if len(known) != len(questions):
-        got = f"{len(questions)} questions with {len(known)} ids"
+    by_id = {question.id: question for question in questions}
+    if len(by_id) != len(questions):
+        got = f"{len(questions)} questions with {len(by_id)} ids"
         raise ConfigError(got, "one question per id", "pass each question once")
     if not all(hasattr(answer, "question_id") for answer in answers):
         check_records(answers, Answer, "answers")
-    asked = []
+    questions_of_rows = []
     for place, answer in enumerate(answers):
         name = answer.question_id
-        if name not in known:
-            got = f"answer {place} belongs to question {name!r}, not among the {len(known)}"
+        if name not in by_id:
+            got = f"answer {place} belongs to question {name!r}, not among the {len(by_id)}"
             do = "pass all questions, or only the answers to these"
             raise DataError(got, "answers to the questions given", do)
-        asked.append(known[name])
-    return asked
+        questions_of_rows.append(by_id[name])
+    return questions_of_rows

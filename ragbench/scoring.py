@@ -1,9 +1,9 @@
 """From answers to metrics, by name: for the rows of an experiment, or anybody's own answers.
 
 What a metric needs and the rows lack is made first: a label, by `LABELS`. A label of your own is a
-function ``(rows, who, cassette) -> column`` and one entry there:
+function ``(rows, source, cassette) -> column`` and one entry there:
 
-    def words(rows, who, cassette):
+    def words(rows, source, cassette):
         return [len(answer.split()) for answer in rows["answer"]]
 
     LABELS["words"] = LabelMethod(("answer",), words)
@@ -189,17 +189,17 @@ def _with_numbers(table: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
 
 
 def _labelled_by(
-    source: _LabelSource, made: Sequence[str], cassette: Any
+    source: _LabelSource, labels: Sequence[str], cassette: Any
 ) -> tuple[dict[str, Any], str]:
     """Say who made labels: the model's facts and the checker, and both in words."""
     labelled_by: dict[str, Any] = {}
     words = []
-    if any(LABELS[label].calls for label in made):
+    if any(LABELS[label].calls for label in labels):
         tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
         facts = model_facts(source.model, tape, ask_server=False).to_dict()
         labelled_by["model"] = facts
         words.append("{provider}:{model}".format(**facts))
-    if source.checker is not None and "claim_labels" in made:
+    if source.checker is not None and "claim_labels" in labels:
         labelled_by["checker"] = repr(source.checker)
         words.append(f"claims by {source.checker!r}")
     return labelled_by, "; ".join(words) or "given"
@@ -447,7 +447,7 @@ def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]
 def _plan(
     table: pd.DataFrame,
     wanted: Sequence[str],
-    who: _LabelSource,
+    source: _LabelSource,
     cassette: Any,
     speeds: Mapping[str, Any],
 ) -> Plan:
@@ -457,13 +457,13 @@ def _plan(
     for label in wanted:
         if count := LABELS[label].calls:
             calls += Counter(count(_complete_rows(label, table)))
-    if who.checker is not None:
+    if source.checker is not None:
         calls.pop("claim check", None)
-    planned = plan(calls, who.model, cassette, **speeds) if calls else Plan()
-    if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:
+    planned = plan(calls, source.model, cassette, **speeds) if calls else Plan()
+    if isinstance(source.checker, ModelChecker) and "claim_labels" in wanted:
         results = _results(_complete_rows("claim_labels", table))
         checks = ragchecker_calls(results)["claim check"]
-        planned += plan({"claim check": checks}, who.checker.model, cassette, **speeds)
+        planned += plan({"claim check": checks}, source.checker.model, cassette, **speeds)
     return planned
 
 
@@ -489,21 +489,21 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     return results
 
 
-def _claim_labels(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
-    options = {"checker": who.checker, "cassette": cassette, **who.options}
-    return ragchecker_labels(who.model, _results(rows), **options)
+def _claim_labels(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
+    options = {"checker": source.checker, "cassette": cassette, **source.options}
+    return ragchecker_labels(source.model, _results(rows), **options)
 
 
-def _keypoints(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
+def _keypoints(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
-    options = {"questions": rows["question"].tolist(), "cassette": cassette, **who.options}
-    return extract_claims(who.model, texts, **options)
+    options = {"questions": rows["question"].tolist(), "cassette": cassette, **source.options}
+    return extract_claims(source.model, texts, **options)
 
 
-def _keypoint_verdicts(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> Sequence[Any]:
+def _keypoint_verdicts(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> Sequence[Any]:
     columns = [rows[name].tolist() for name in ("question", "answer", "keypoints")]
-    return keypoint_verdicts(who.model, *columns, cassette=cassette, **who.options)
+    return keypoint_verdicts(source.model, *columns, cassette=cassette, **source.options)
 
 
 def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
@@ -512,26 +512,26 @@ def grade_label(prompt: Prompt = PROMPT) -> LabelMethod:
     ``LABELS["grade"] = grade_label("mine.txt")``, with `ragbench.metrics.table.grade_metrics`.
     """
 
-    def make(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
+    def make(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
         questions = []
         answers = []
         for i, row in enumerate(rows.itertuples()):
             questions.append(Question(str(i), row.question, row.reference, tuple(row.references)))
             answers.append(Answer(str(i), row.answer, ""))
-        options = {"prompt": prompt, "cassette": cassette, **who.options}
-        return [graded.value for graded in grade(who.model, questions, answers, **options)]
+        options = {"prompt": prompt, "cassette": cassette, **source.options}
+        return [graded.value for graded in grade(source.model, questions, answers, **options)]
 
     needs = ("question", "answer", "reference", "references")
     return LabelMethod(needs, make, lambda rows: {"grading": len(rows)})
 
 
-def _abstained(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
+def _abstained(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
     """Grade 1 is an answer that gives no information."""
     return [None if math.isnan(value) else value == 1 for value in grade_numbers(rows["grade"])]
 
 
-def _ragas(rows: pd.DataFrame, who: _LabelSource, cassette: Any) -> list[Any]:
-    model = ModelRagas(who.model, cassette=cassette, **who.options)
+def _ragas(rows: pd.DataFrame, source: _LabelSource, cassette: Any) -> list[Any]:
+    model = ModelRagas(source.model, cassette=cassette, **source.options)
     questions = rows["question"].tolist()
     answers = rows["answer"].tolist()
     contexts = rows["context"].tolist()

@@ -81,8 +81,8 @@ def load_dataset(
     return replace(data, questions=tuple(questions))
 
 
-def _unknown(name: str, known: Iterable[str]) -> ConfigError:
-    error = unknown("data set", name, known)
+def _unknown(name: str, valid: Iterable[str]) -> ConfigError:
+    error = unknown("data set", name, valid)
     if Path(name).suffix:
         do = "load files of your own: data.load_questions(FILE, DOCUMENTS)"
         return ConfigError(error.got, error.expected, do)

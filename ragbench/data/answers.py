@@ -153,9 +153,9 @@ def _unnested(frame: pd.DataFrame) -> pd.DataFrame:
     """Lay out FlashRAG's column output, a mapping of what a run made of each question."""
     if "output" not in frame or not all(isinstance(cell, Mapping) for cell in frame["output"]):
         return frame
-    made = pd.DataFrame(frame["output"].tolist(), index=frame.index, dtype=object)
+    output_columns = pd.DataFrame(frame["output"].tolist(), index=frame.index, dtype=object)
     frame = frame.drop(columns="output")
-    return frame.join(made[made.columns.difference(frame.columns)])
+    return frame.join(output_columns[output_columns.columns.difference(frame.columns)])
 
 
 def _identify(table: Table) -> None:

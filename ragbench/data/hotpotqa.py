@@ -91,20 +91,20 @@ class _Reader:
         self.excluded: list[tuple[str, str]] = []
 
     def question(self, row: dict, where: str) -> Question | None:
-        asked = as_record(_Asked, row, where)
+        record = as_record(_Asked, row, where)
         pages = {}
-        for title, sentences in asked.context:
+        for title, sentences in record.context:
             pages[title] = self.paragraphs.add(title, "".join(sentences), sentences)
         try:
-            place = f"{where} ({asked.id})"
-            references, meta = supporting_sentences(asked.supporting_facts, pages, place)
+            place = f"{where} ({record.id})"
+            references, meta = supporting_sentences(record.supporting_facts, pages, place)
         except DataError as error:
             if not self._is_official:
                 raise
-            self.excluded.append((asked.id, error.got))
+            self.excluded.append((record.id, error.got))
             return None
-        kind = (asked.type, asked.level)
-        return Question(asked.id, asked.question, asked.answer, references, *kind, meta)
+        kind = (record.type, record.level)
+        return Question(record.id, record.question, record.answer, references, *kind, meta)
 
 
 def _of_subset(rows: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:

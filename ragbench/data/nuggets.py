@@ -34,6 +34,6 @@ def read_nuggets(path: str | Path | None = None) -> pd.DataFrame:
     Source: TREC 2024 RAG track, arXiv 2411.09607.
     """
     do = "put the track's nugget assignments there, or pass the file as path"
-    given = shared_file(path, "trec_rag24", _FILE, name="TREC RAG 2024", do=do)
-    rows = pd.DataFrame([row for _, row in read_jsonl(given)])
+    file = shared_file(path, "trec_rag24", _FILE, name="TREC RAG 2024", do=do)
+    rows = pd.DataFrame([row for _, row in read_jsonl(file)])
     return rows.reindex(columns=list(_COLUMNS)).rename(columns=_COLUMNS)

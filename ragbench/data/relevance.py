@@ -43,8 +43,8 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     table = Table.of(folder / "qrels" / f"{split}.tsv")
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for one in table.records(_Judgement, lambda one: (one.query, one.document)):
-        for name, known in ((one.query, queries), (one.document, pages)):
-            if name not in known:
+        for name, there in ((one.query, queries), (one.document, pages)):
+            if name not in there:
                 got = f"{table.name}: {name!r} is not in the folder"
                 raise DataError(got, "ids of queries and of documents of the folder", "correct it")
         judged[one.query][one.document] = one.gain
@@ -78,8 +78,8 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
         if question.meta.keys().isdisjoint(("relevant", "doc_ids")):
             unnamed += [(question.id, text) for text in question.references]
     texts = [document.text for document in data.documents]
-    found = holders([reference for _, reference in unnamed], texts)
-    for (name, _), places in zip(unnamed, found, strict=True):
+    documents = holders([reference for _, reference in unnamed], texts)
+    for (name, _), places in zip(unnamed, documents, strict=True):
         judged[name] |= {data.documents[place].id: 1 for place in places}
     return {name: gains for name, gains in judged.items() if gains}
 

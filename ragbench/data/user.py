@@ -240,16 +240,16 @@ def _name(row: Mapping[str, Any], where: str) -> str:
 
 
 def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Question:
-    asked = as_record(_Asked, row, where, _ADD)
-    references, about = supporting_sentences(asked.supporting_facts, by_title, where)
+    record = as_record(_Asked, row, where, _ADD)
+    references, documents = supporting_sentences(record.supporting_facts, by_title, where)
     meta = {name: value for name, value in row.items() if name not in _QUESTION_FIELDS}
     if references:
-        meta |= about
+        meta |= documents
     return Question(
         _name(row, where),
-        asked.question,
-        asked.answer,
-        asked.references or references,
+        record.question,
+        record.answer,
+        record.references or references,
         str(row.get("type", "")),
         str(row.get("level", "")),
         meta,
@@ -268,10 +268,10 @@ def _document(row: dict, where: str) -> Document:
     return Document(as_id(row.get("id", title)), title, text, sentences, meta)
 
 
-def _warn_of_no_references(name: str, asked: Sequence[Question]) -> None:
-    if any(q.references or "unanswerable" in q.kind.lower() for q in asked):
+def _warn_of_no_references(name: str, questions: Sequence[Question]) -> None:
+    if any(q.references or "unanswerable" in q.kind.lower() for q in questions):
         return
-    columns = list(asked[0].meta)
+    columns = list(questions[0].meta)
     if columns:
         warnings.warn(
             f"{name}: no question has supporting texts, so there is no IR score. Columns that were "
@@ -320,9 +320,9 @@ def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     """
     texts = [document.text for document in dataset.documents]
     references = [text for question in dataset.questions for text in question.references]
-    found = holders(references, texts)
+    documents = holders(references, texts)
     absent = dict.fromkeys(
-        text for text, places in zip(references, found, strict=True) if texts and not places
+        text for text, places in zip(references, documents, strict=True) if texts and not places
     )
     near = _nearest(list(absent)[:_LOOKED_AT], texts)
     uses = Counter(question.id for question in dataset.questions)
@@ -349,7 +349,7 @@ def _nearest(wanted: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
         return {}
     sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
     matches = {text: get_close_matches(text, sentences, n=1) for text in wanted}
-    return {text: found[0] for text, found in matches.items() if found}
+    return {text: nearest[0] for text, nearest in matches.items() if nearest}
 
 
 def _evidence_problems(question: Question, min_documents: int) -> Iterator[Problem]:

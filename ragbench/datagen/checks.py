@@ -55,8 +55,8 @@ def unfounded_numbers(text: str, source: str) -> list[float]:
     founded = _numbers(source)
     for first, second in product(set(founded), repeat=2):
         founded += [round(first + second, 6), round(first - second, 6)]
-    known = set(founded)
-    return [x for x in _numbers(text) if x not in known and round(x, 6) not in known]
+    valid = set(founded)
+    return [x for x in _numbers(text) if x not in valid and round(x, 6) not in valid]
 
 
 def shared_words(text: str, source: str) -> float:

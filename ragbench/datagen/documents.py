@@ -119,9 +119,9 @@ def make_configurations(
     subjects: set[str] = set()
 
     def fields(empty: Configuration) -> Fields:
-        asked = ", ".join(name.replace("_", " ") for name in schema.fields)
+        names = ", ".join(name.replace("_", " ") for name in schema.fields)
         place = {"domain": schema.domain, "subdomain": empty.subdomain}
-        return {**place, "language": LANGUAGE, "fields": asked}
+        return {**place, "language": LANGUAGE, "fields": names}
 
     def read(empty: Configuration, reply: BaseModel) -> Configuration:
         values = _sound_values(writer, empty.id, reply.model_dump(), seeds)
@@ -205,9 +205,9 @@ def write_documents(
     def make(name: str) -> GeneratedDocument:
         document = _document(writer, schema, by_id[name], own[name])
         count = len(document.stated)
-        known = len(by_id[name].values)
-        if count < _MIN_SHARE * known:
-            raise Unfit("states fewer than half of its values", f"{count} of {known}")
+        field_count = len(by_id[name].values)
+        if count < _MIN_SHARE * field_count:
+            raise Unfit("states fewer than half of its values", f"{count} of {field_count}")
         return document
 
     return list(writer.fit("document", complete, make).values())

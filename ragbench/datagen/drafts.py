@@ -106,9 +106,9 @@ class Drafts:
         counts = pd.crosstab(self.rows["type"], self.rows["status"]).rename_axis(columns=None)
         types = [kind for kind in TYPES if kind in counts.index]
         counts = counts.reindex(types, columns=["failed", "rejected", "draft"], fill_value=0)
-        asked = counts.sum(axis=1)
-        counts.insert(0, "asked", asked)
-        return counts.rename(columns={"draft": "left"}).assign(share=counts["draft"] / asked)
+        total = counts.sum(axis=1)
+        counts.insert(0, "asked", total)
+        return counts.rename(columns={"draft": "left"}).assign(share=counts["draft"] / total)
 
     def write(self, path: str | Path) -> Path:
         """Write the drafts as JSON lines for `ragbench.data.load_questions`; return the path."""
@@ -184,14 +184,14 @@ def _write_drafts(
         return _written(draft, reply)
 
     for kind, turn in turns:
-        asked = {}
+        to_draft = {}
         for document in documents:
             passage = _passage(document, random.Random(f"0/{document.id}/{kind}/{turn}"))
             passages[passage.id] = passage
             name = f"{document.id} {kind} {turn}"
-            asked[name] = QRA(name, kind, "", (), (passage.id,))
+            to_draft[name] = QRA(name, kind, "", (), (passage.id,))
         form = _Asked if kind == "unanswerable" else _Answered
-        drafts |= asked | writer.ask("drafts", "draft_question", asked, fields, read, form)
+        drafts |= to_draft | writer.ask("drafts", "draft_question", to_draft, fields, read, form)
     return drafts, passages
 
 
@@ -274,9 +274,9 @@ def _known_without_evidence(writer: Writer, drafts: Sequence[QRA]) -> dict[str, 
     evident = {draft.id: draft for draft in drafts if draft.references}
 
     def read(draft: QRA, text: str) -> str:
-        known = plain_words(draft.answer) in plain_words(text)
+        stated = plain_words(draft.answer) in plain_words(text)
         words = " ".join(text.split())[:80]
-        return f"answered without its evidence: {words!r}" if known else ""
+        return f"answered without its evidence: {words!r}" if stated else ""
 
     step = "without evidence", "ragas_data_ungrounded"
     faults = writer.ask(*step, evident, lambda draft: {"question": draft.question}, read)

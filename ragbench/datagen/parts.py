@@ -174,14 +174,14 @@ class Writer:
         form : of a reply; None: text.
         """
         filled = self.fit(step, items, lambda name: fields(items[name]))
-        asked = [name for name in filled if filled[name] is not None]
+        waiting = [name for name in filled if filled[name] is not None]
         replied = {}
-        if asked:
+        if waiting:
             template = load_prompt(prompt)
-            prompts = [fill_prompt(template, **filled[name]) for name in asked]
+            prompts = [fill_prompt(template, **filled[name]) for name in waiting]
             options = {"step": step, **self.options}
-            replies = ask(self.model, prompts, form, ids=asked, **options)
-            replied = dict(zip(asked, replies, strict=True))
+            replies = ask(self.model, prompts, form, ids=waiting, **options)
+            replied = dict(zip(waiting, replies, strict=True))
 
         def read_one(name: str) -> Any:
             reply = replied.get(name)

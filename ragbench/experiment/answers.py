@@ -59,9 +59,11 @@ class KeptAnswers:
             what = f"{len(there)} answers of {label!r} are kept from a run that was stopped"
             warnings.warn(f"{what}; to have them made anew, delete {self.path}", stacklevel=2)
         missing = {name: job for name, job in zip(names, jobs, strict=True) if name not in there}
-        made = pool.map(functools.partial(_answer, generator), missing.values(), chunksize=_TASK)
+        new_answers = pool.map(
+            functools.partial(_answer, generator), missing.values(), chunksize=_TASK
+        )
         answers = {name: self._kept[name] for name in there}
-        for name, answer in zip(missing, made, strict=True):
+        for name, answer in zip(missing, new_answers, strict=True):
             answers[name] = answer
             if version and "error" not in answer.meta:  # a failure is asked again
                 self._write(

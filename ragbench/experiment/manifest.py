@@ -195,13 +195,13 @@ class RunFiles:
 
     def close(self, cassette: Cassette | None) -> None:
         """Let rows and manifest take the place of the earlier ones together, or neither."""
-        made = self.entry["rows_made"]
+        rows_made = self.entry["rows_made"]
         self.entry["ended"] = _now()
         self.manifest["rows_sha256"] = self._sha256.hexdigest()
         self.manifest["cassette_sha256"] = _replies_sha256(cassette)
         try:
-            if made < min(self.rows, self.earlier):
-                what = f"stopped after {made} rows: the earlier rows and their manifest stay"
+            if rows_made < min(self.rows, self.earlier):
+                what = f"stopped after {rows_made} rows: the earlier rows and their manifest stay"
                 warnings.warn(f"{what}; run again to replace them", stacklevel=4)
                 return
             self._write_manifest()
@@ -304,12 +304,12 @@ def inputs_sha256(run: Any, described: Mapping[str, Any]) -> str | None:
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     if experiment.tokenizer is not None:
         files.append(experiment.tokenizer)
-    known = [
+    parts = [
         *map(is_model, people),
         *map(_is_shipped, experiment.retriever.values()),
         isinstance(files[-1], Path),
     ]
-    if not all(known):
+    if not all(parts):
         return None
     total = hashlib.sha256()
     for path in files:
@@ -392,13 +392,13 @@ def _describe(thing: Any) -> dict[str, Any]:
         return {"partial": _describe(thing.func), "args": _told(thing.args), "keywords": keywords}
     if inspect.isroutine(thing):
         return {"function": _name(thing)}
-    known = {"class": _name(type(thing))}
+    facts = {"class": _name(type(thing))}
     if callable(getattr(thing, "settings", None)):
-        return known | _told(thing.settings())
+        return facts | _told(thing.settings())
     for name in ("name", "card"):
         if getattr(thing, name, None) is not None:
-            known[name] = _told(getattr(thing, name))
-    return known
+            facts[name] = _told(getattr(thing, name))
+    return facts
 
 
 def _name(thing: Any) -> str:
@@ -416,10 +416,10 @@ def _told(value: Any) -> Any:
     else is left out, and so is what sounds secret.
     """
     if isinstance(value, Mapping):
-        known = {str(name): _told(each) for name, each in value.items()}
+        values = {str(name): _told(each) for name, each in value.items()}
         return {
             name: each
-            for name, each in known.items()
+            for name, each in values.items()
             if each is not _NOTHING and not sounds_secret(name)
         }
     if isinstance(value, list | tuple):
@@ -430,7 +430,7 @@ def _told(value: Any) -> Any:
 
 
 def _data_facts(data: Dataset) -> dict[str, Any]:
-    asked = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
+    questions = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
     sample = data.documents[:: math.ceil(len(data.documents) / _SAMPLE) or 1]
     return {
         "name": data.name,
@@ -440,7 +440,7 @@ def _data_facts(data: Dataset) -> dict[str, Any]:
         "other_languages": other_languages([q.text, q.answer] for q in data.questions),
         "sampled_documents": len(sample),
         "documents_in_other_languages": other_languages([d.text[:_MAX_CHARS]] for d in sample),
-        "questions_sha256": _sha256(asked),
+        "questions_sha256": _sha256(questions),
         "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
     }
 

@@ -54,8 +54,8 @@ def _asked(run: Run, cassette: Cassette | None, recorded: Sequence[Row] | None) 
             if not is_model(person):
                 planned += _step(step, calls)
                 continue
-            known = None if recorded is None else _recorded_calls(recorded, axis, label)
-            planned += plan({step: calls}, person, cassette, recorded=known)
+            recorded_calls = None if recorded is None else _recorded_calls(recorded, axis, label)
+            planned += plan({step: calls}, person, cassette, recorded=recorded_calls)
     return planned
 
 

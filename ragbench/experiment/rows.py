@@ -277,8 +277,10 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
             if (folder / ROWS).is_file():
                 return folder
     runs = [sorted(rows.parent.name for rows in home.glob(f"*/{ROWS}")) for home in homes]
-    known = next(filter(None, runs), [])  # this folder's, before the checkout's
-    expected = f"a folder with {ROWS}, or the name of a run: {', '.join(known) or 'there is none'}"
+    folders = next(filter(None, runs), [])  # this folder's, before the checkout's
+    expected = (
+        f"a folder with {ROWS}, or the name of a run: {', '.join(folders) or 'there is none'}"
+    )
     raise DataError(f"no run {str(run)[:80]!r}", expected, "make it: ragbench run experiment.yaml")
 
 
@@ -289,10 +291,10 @@ def system_names(rows: pd.DataFrame) -> list[str]:
     no chunker and no k; where the generator has another prompt with documents, the prompt that was
     asked stands there too.
     """
-    found = rows[rows["N"] > 0]
-    of_search = [axis for axis in ("chunker", "k") if found[axis].nunique() > 1]
+    retrieved = rows[rows["N"] > 0]
+    of_search = [axis for axis in ("chunker", "k") if retrieved[axis].nunique() > 1]
     of_people = [axis for axis in ("generator", "judge") if rows[axis].nunique() > 1]
-    variants = _own_prompts(found) if "prompt" in rows else set()
+    variants = _own_prompts(retrieved) if "prompt" in rows else set()
     names = []
     for row in rows.to_dict("records"):
         parts = [row["retriever"]]
@@ -307,8 +309,8 @@ def system_names(rows: pd.DataFrame) -> list[str]:
 
 def _own_prompts(rows: pd.DataFrame) -> set[str]:
     """Return the generators whose prompt with documents is not the thesis's."""
-    asked = rows[["generator", "prompt"]].dropna()
-    return set(asked.loc[~asked["prompt"].isin(PROMPTS.values()), "generator"])
+    prompts = rows[["generator", "prompt"]].dropna()
+    return set(prompts.loc[~prompts["prompt"].isin(PROMPTS.values()), "generator"])
 
 
 def measure_answers(rows: pd.DataFrame, metric: Callable[[str, str], float]) -> pd.Series:

@@ -196,9 +196,9 @@ def _retrieve(run: Run, cells: Sequence[Cell], questions: Sequence[Question]) ->
     contexts = {}
     for search in dict.fromkeys(cell.search for cell in cells if cell.N):
         chunker, retriever, k = search
-        found = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
+        hits = _search(run.retrievers[cells[0].data, chunker, retriever], questions, k)
         budgets = sorted({cell.N for cell in cells if cell.search == search})
-        contexts[search] = _at_budgets(run, questions, found, budgets)
+        contexts[search] = _at_budgets(run, questions, hits, budgets)
     rows = []
     for place, question in enumerate(questions):
         meta = _meta(question)
@@ -217,9 +217,9 @@ def _at_budgets(
     work = functools.partial(_contexts, cut=cut)
     # not by map's chunksize, which dask's executor does not know
     starts = range(0, len(questions), _TASK)
-    asked = [questions[start : start + _TASK] for start in starts]
+    question_parts = [questions[start : start + _TASK] for start in starts]
     hits = [found[start : start + _TASK] for start in starts]
-    return [*itertools.chain.from_iterable(run.pool.map(work, asked, hits))]
+    return [*itertools.chain.from_iterable(run.pool.map(work, question_parts, hits))]
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[_Found]:
@@ -281,7 +281,7 @@ def _offsets(tokenizer: Any) -> TokenOffsets:
 
 def _contexts(
     questions: Sequence[Question],
-    found: Sequence[_Found],
+    hits: Sequence[_Found],
     *,
     cut: tuple[Sequence[int], Any, bool, str],
 ) -> list[dict[int, dict[str, Any]]]:
@@ -290,16 +290,16 @@ def _contexts(
 
     ``cut`` : values of N, tokenizer, whether its begin token counts, match.
     """
-    return [_context(*each, cut) for each in zip(questions, found, strict=True)]
+    return [_context(*each, cut) for each in zip(questions, hits, strict=True)]
 
 
 def _context(
-    question: Question, found: _Found, cut: tuple[Sequence[int], Any, bool, str]
+    question: Question, hits: _Found, cut: tuple[Sequence[int], Any, bool, str]
 ) -> dict[int, dict[str, Any]]:
     try:
-        if isinstance(found, Exception):
-            raise found
-        return _cut(question, found, *cut)
+        if isinstance(hits, Exception):
+            raise hits
+        return _cut(question, hits, *cut)
     except Exception as error:
         end_on_full_disk(error)
         failed = {"status": "failed", "error_step": "retrieve", "error_kind": _kind(error)}
@@ -351,15 +351,15 @@ def _answer(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) ->
     """Let models, functions and objects answer."""
     for name, generator in run.experiment.generator.items():
         waiting = [row for row in rows if row.generator == name and row.status == "ok"]
-        asked = [questions[row.question_id] for row in waiting]
+        questions_asked = [questions[row.question_id] for row in waiting]
         contexts = [row.context for row in waiting]
         model = run.models.get(("generator", name))
         if model is None:
-            answers = run.kept.ask(name, generator, asked, contexts, run.pool)
+            answers = run.kept.ask(name, generator, questions_asked, contexts, run.pool)
         else:
             answers = generate(
                 generator,
-                asked,
+                questions_asked,
                 contexts,
                 with_documents=run.experiment.prompt("generator", name),
                 ids=[row.place for row in waiting],
@@ -408,9 +408,9 @@ def _grade(run: Run, questions: Mapping[str, Question], rows: Sequence[Row]) -> 
 def _grade_by_objects(
     run: Run, name: str, questions: Mapping[str, Question], rows: Sequence[Row]
 ) -> Iterable[Grade]:
-    asked = [questions[row.question_id] for row in rows]
+    questions_asked = [questions[row.question_id] for row in rows]
     work = functools.partial(_grade_by_object, name, run.experiment.judge[name])
-    return run.pool.map(work, asked, map(_as_answer, rows))
+    return run.pool.map(work, questions_asked, map(_as_answer, rows))
 
 
 def _grade_by_model(
@@ -419,10 +419,10 @@ def _grade_by_model(
     names = ("per_prompt", "order")
     options = {key: getattr(run.experiment, key) for key in names} | run.options
     answers = [_as_answer(row) for row in rows]
-    asked = list(questions.values())
+    distinct = list(questions.values())
     judge = run.experiment.judge[name]
     options |= {"prompt": run.experiment.prompt("judge", name), "cassette": run.cassette}
-    return grade(judge, asked, answers, **options)
+    return grade(judge, distinct, answers, **options)
 
 
 def _as_answer(row: Row) -> Answer:

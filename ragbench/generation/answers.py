@@ -94,8 +94,8 @@ def generate(
     if model is None:
         raise not_named("generator", ", or an object with answer(question, context)")
     if callable(getattr(model, "answer", None)):
-        if given := ", ".join(name for name, value in options.items() if value is not None):
-            got = f"{given} for an object that answers"
+        if options_set := ", ".join(name for name, value in options.items() if value is not None):
+            got = f"{options_set} for an object that answers"
             raise ConfigError(got, "no options of a chat model", "leave them out")
         return [_answer_of(model, *job) for job in zip(questions, contexts, strict=True)]
     kinds = [PROMPTS["query_only"] if context is None else with_documents for context in contexts]

@@ -138,8 +138,8 @@ def ragchecker_labels(
     checks = [check for check in _missing_checks(rows) if check.claims is not None]
     if checker is None:
         columns = pd.DataFrame(checks, columns=_Check._fields, dtype=object).to_dict("list")
-        asked = [columns[name] for name in ("claims", "text", "question")]
-        labels = check_claims(model, *asked, ids=columns["name"], **options)
+        to_check = [columns[name] for name in ("claims", "text", "question")]
+        labels = check_claims(model, *to_check, ids=columns["name"], **options)
     else:
         labels = _labels_of_checker(checker, checks)
     return _with_labels(rows, checks, labels)
@@ -231,7 +231,7 @@ def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str
     for check in checks:
         if check.claims:
             texts_of[check.claims][check.text] = None
-    known: dict[Any, tuple[str, ...]] = {}
+    labels_of: dict[Any, tuple[str, ...]] = {}
     for claims, texts in texts_of.items():
         table = np.array(checker.check_many(list(claims), list(texts)), object)
         if table.shape != (len(claims), len(texts)):
@@ -239,8 +239,8 @@ def _labels_of_checker(checker: Any, checks: Sequence[_Check]) -> list[tuple[str
             expected = f"shape {(len(claims), len(texts))}: a row per claim, a column per text"
             raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
         for text, column in zip(texts, table.T, strict=True):
-            known[claims, text] = tuple(column)
-    return [known.get((check.claims, check.text), ()) for check in checks]
+            labels_of[claims, text] = tuple(column)
+    return [labels_of.get((check.claims, check.text), ()) for check in checks]
 
 
 def _with_labels(

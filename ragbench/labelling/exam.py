@@ -292,11 +292,11 @@ def _graded_references(
     """Have a judge grade them by `ragbench.grade`, as `exam_grades` does MTRAG's."""
     grades = grade(judge, data.dataset.questions, answers, **options)
     graded = data.grades[_ANSWER].copy()
-    graded["grade"] = pd.Series([given.value for given in grades], dtype=float)
-    errors = [given.meta.get("error") for given in grades]
-    details = [given.meta.get("detail") for given in grades]
+    graded["grade"] = pd.Series([mark.value for mark in grades], dtype=float)
+    errors = [mark.meta.get("error") for mark in grades]
+    details = [mark.meta.get("detail") for mark in grades]
     graded["failure"] = pd.Series(errors, dtype=object).str.cat(details, ": ")
-    graded["position"] = [given.meta.get("position", 1) for given in grades]
+    graded["position"] = [mark.meta.get("position", 1) for mark in grades]
     return graded.assign(judge=grades[0].judge or "the judge")
 
 
@@ -405,16 +405,16 @@ def _answers(pairs: pd.DataFrame) -> int:
 
 def _agreement(pairs: pd.DataFrame, scale: Sequence[int]) -> dict[str, Interval]:
     """Compare the given grade with the person's, in pairs that conversations hold together."""
-    given = pairs["grade_given"]
+    marks = pairs["grade_given"]
     person = pairs["grade"]
     conversation = pairs["conversation"]
-    said = given == max(scale)
+    said = marks == max(scale)
     best = person == max(scale)
     preferred = _preferences(pairs)
     return {
-        "accuracy": _share(given == person, conversation),
-        "kappa": kappa(person, given, weights="quadratic", labels=scale, groups=conversation),
-        "spearman": correlation(person, given, "spearman", groups=conversation),
+        "accuracy": _share(marks == person, conversation),
+        "kappa": kappa(person, marks, weights="quadratic", labels=scale, groups=conversation),
+        "spearman": correlation(person, marks, "spearman", groups=conversation),
         "preference": _share(preferred["agreement"], preferred["conversation"]),
         "sensitivity": _share(~said[~best], conversation[~best]),
         "specificity": _share(said[best], conversation[best]),
@@ -431,8 +431,8 @@ def _preferences(pairs: pd.DataFrame) -> pd.DataFrame:
     both = pairs.merge(pairs, on=key, suffixes=("", "_other")).sort_values(key)
     both = both[both["system"] < both["system_other"]]
     person = np.sign(both["grade"] - both["grade_other"])
-    given = np.sign(both["grade_given"] - both["grade_given_other"])
-    return both.assign(agreement=(1 + person * given) / 2)[person != 0]
+    preference = np.sign(both["grade_given"] - both["grade_given_other"])
+    return both.assign(agreement=(1 + person * preference) / 2)[person != 0]
 
 
 def _share(values: pd.Series, groups: pd.Series) -> Interval:

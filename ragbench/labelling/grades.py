@@ -180,12 +180,12 @@ def grade(
     )
     grades: dict[int, Grade] = {}
     for (places, text), reply in zip(prompts.items(), replies, strict=True):
-        about = {"shown": len(places), "order": order, **_reply_meta(reply, text)}
+        facts = {"shown": len(places), "order": order, **_reply_meta(reply, text)}
         values = reply.parsed.grades if reply.ok else [None] * len(places)
         for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
             meta = {**answer.meta, "generator": answer.generator, "position": position}
-            meta |= {"cut": len(_one_line(answer.text)) > _MAX_CHARS, **about}
+            meta |= {"cut": len(_one_line(answer.text)) > _MAX_CHARS, **facts}
             raw = reply.raw or reply.text
             grades[place] = Grade(answer.question_id, value, reply.model, raw, meta)
     return [grades[place] for place in range(len(answers))]

@@ -218,8 +218,8 @@ def _checked(row: list[str], where: str) -> list[str]:
     elif kind is None:
         fault = f"the kind {cells['kind']!r}; there are {', '.join(KINDS)}"
     else:
-        known = {"aspect": kind.aspects, "label": kind.labels, "item": (), "annotator": ()}
-        for column, names in known.items():
+        allowed = {"aspect": kind.aspects, "label": kind.labels, "item": (), "annotator": ()}
+        for column, names in allowed.items():
             if not cells[column].strip():
                 fault = f"an empty {column}"
             elif names and cells[column] not in names:
@@ -232,7 +232,7 @@ def _checked(row: list[str], where: str) -> list[str]:
 
 
 def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
-    """Compare two annotators' labels of one kind, one person's rows each (`current` is applied).
+    """Compare two names_of' labels of one kind, one person's rows each (`current` is applied).
 
     ``resamples``: of kappa's bootstrap interval. DataFrame, one row per aspect
     (keypoints: one for all of them), with the columns
@@ -248,9 +248,10 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, *, resamples: int = 2000) -> pd.
     a = current(a)
     b = current(b)
     kinds = {*a["kind"], *b["kind"]}
-    who = [set(a["annotator"]), set(b["annotator"])]
-    if len(kinds) != 1 or [len(names) for names in who] != [1, 1] or who[0] == who[1]:
-        got = f"labels of kind {', '.join(sorted(kinds))} by {sorted(who[0])} and {sorted(who[1])}"
+    by_a = sorted(set(a["annotator"]))
+    by_b = sorted(set(b["annotator"]))
+    if (len(kinds), len(by_a), len(by_b)) != (1, 1, 1) or by_a == by_b:
+        got = f"labels of kind {', '.join(sorted(kinds))} by {by_a} and {by_b}"
         do = "take current(labels, kind), and each person's rows of it"
         raise DataError(got, "one kind, two people", do)
     kind = KINDS[kinds.pop()]
@@ -422,5 +423,5 @@ class Session:
     def shown_label(self, aspect: str) -> str:
         """The key that gives the label which an aspect has; empty without one."""
         label, _ = self._labels.get((self.item.id, aspect), ("", ""))
-        keys = {given: key for key, given in self.kind.keys.items()}
+        keys = {stored: key for key, stored in self.kind.keys.items()}
         return keys[self._turned(label)] if label else ""

@@ -124,11 +124,11 @@ class ModelRagas:
         Source: RAGAS, section 3, Eq 2.
         """
         copied = _SENTENCES.ask(self.model, self.options, context=contexts, question=questions)
-        found: list[ExtractedSentences | None] = []
+        extracted: list[ExtractedSentences | None] = []
         for copies, context in zip(copied, contexts, strict=True):
             sentences = split_sentences(context_text(context, "context"), "en")
-            found.append(None if copies is None else match_sentences(copies, sentences))
-        return found
+            extracted.append(None if copies is None else match_sentences(copies, sentences))
+        return extracted
 
     def faithfulness(
         self,
@@ -180,13 +180,13 @@ class ModelRagas:
         no copies).
         """
         rows = []
-        for found in self.sentences(questions, contexts):
-            if found is None:
+        for sentences in self.sentences(questions, contexts):
+            if sentences is None:
                 rows.append((math.nan, 0, "extraction unread", 0, 0))
                 continue
-            score = context_relevance(len(found.sentences), found.total)
-            counts = (len(found.sentences), len(found.altered))
-            rows.append((score, found.total, _status(score, "empty context"), *counts))
+            score = context_relevance(len(sentences.sentences), sentences.total)
+            counts = (len(sentences.sentences), len(sentences.altered))
+            rows.append((score, sentences.total, _status(score, "empty context"), *counts))
         return pd.DataFrame(rows, columns=["score", "n", "status", "extracted", "altered"])
 
 

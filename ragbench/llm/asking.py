@@ -246,8 +246,13 @@ class _Job:
         # None: shown in a terminal
         hidden = (len(self.tasks) < _BAR_FROM or None) if progress is None else not progress
         # None: a bar below another one goes when it is done
-        about = {"desc": self.step or "ask", "unit": "prompt", "disable": hidden, "leave": None}
-        with tqdm(total=len(self.tasks), **about) as self.bar:
+        bar_options = {
+            "desc": self.step or "ask",
+            "unit": "prompt",
+            "disable": hidden,
+            "leave": None,
+        }
+        with tqdm(total=len(self.tasks), **bar_options) as self.bar:
             try:
                 self._ask_missing(concurrency)
             except KeyboardInterrupt:
@@ -408,8 +413,8 @@ class _Job:
             self._check_count(messages, received)
             parsed, text, problem = self._judge(received, task.schema)
             if not problem:
-                about = {"raw": received.text, "finish": received.finish}
-                return self._reply(task, text=text, parsed=parsed, **about)
+                facts = {"raw": received.text, "finish": received.finish}
+                return self._reply(task, text=text, parsed=parsed, **facts)
             if is_repair:
                 kind = "truncated" if received.finish in CUT_SHORT else "unusable"
                 what = f"after one repair try: {problem}"
@@ -460,7 +465,7 @@ class _Job:
 
     def _reply(self, task: _Task, error: CallError | None = None, **fields: Any) -> Reply:
         """Build the reply to a task: an answer, or the failure that ``error`` is."""
-        about = {
+        facts = {
             "id": task.id,
             "step": self.step,
             "model": self.endpoint.model,
@@ -472,8 +477,8 @@ class _Job:
             "attempts": task.attempts,
         }
         if error is not None:
-            about |= {"text": error.raw, "raw": error.raw}
-        return Reply(ok=error is None, error=error, **about | fields)
+            facts |= {"text": error.raw, "raw": error.raw}
+        return Reply(ok=error is None, error=error, **facts | fields)
 
     # -- settling
 
@@ -484,9 +489,9 @@ class _Job:
                 return
             if self.keys is not None:
                 request = self.keys.request(task.messages, task.json_schema)
-                about = {"step": self.step, "prompt_id": task.id}
-                about["sure"] = not self.endpoint.found
-                if not self.cassette.put(task.key, request, _to_answer(reply), **about):
+                facts = {"step": self.step, "prompt_id": task.id}
+                facts["sure"] = not self.endpoint.found
+                if not self.cassette.put(task.key, request, _to_answer(reply), **facts):
                     # Another process was first: its answer stays, and is what a replay will give.
                     reply = self._served(task, self.cassette.get([task.key])[task.key])
             self._settle(task, reply)

@@ -130,15 +130,15 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _keys_of(asked: Mapping[str, Any]) -> Keys:
-    return Keys(*(asked[name] for name in ("provider", "model", "digest", "options")))
+def _keys_of(request: Mapping[str, Any]) -> Keys:
+    return Keys(*(request[name] for name in ("provider", "model", "digest", "options")))
 
 
-def _problem(key: str, asked: Mapping[str, Any], answer: str, noted: str) -> str:
+def _problem(key: str, request: Mapping[str, Any], answer: str, noted: str) -> str:
     """Say what is wrong with a row: its key against its request, its answer against its checksum;
     "" for nothing.
     """
-    if _keys_of(asked).key(asked["messages"], canonical_schema(asked["schema"])) != key:
+    if _keys_of(request).key(request["messages"], canonical_schema(request["schema"])) != key:
         return "the key does not belong to the request"
     return "" if _checksum(answer) == noted else "the answer was changed after recording"
 
@@ -357,10 +357,10 @@ class Cassette:
         ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
         An answer that is not ``sure`` to be of its digest keeps its claim until `confirm`.
         """
-        asked = json.loads(request)
+        request_body = json.loads(request)
         text = json.dumps(answer, separators=(",", ":"))
         when = recorded_at or datetime.now(UTC).isoformat(timespec="seconds")
-        names = (asked["provider"], asked["model"], asked["digest"])
+        names = (request_body["provider"], request_body["model"], request_body["digest"])
         row = (key, answer["ok"], step, prompt_id, *names, request, text, _checksum(text), when)
         recorded = self._write(_INSERT, row) == 1
         if sure or not answer["ok"]:
@@ -419,14 +419,16 @@ class Cassette:
     def _take_over(self, record: dict[str, Any]) -> bool:
         """Write one exported line; whether it was new. ValueError for a damaged one."""
         key = record["key"]
-        asked = record["request"]
+        request_body = record["request"]
         text = json.dumps(record["answer"], separators=(",", ":"))
-        if problem := _problem(key, asked, text, record["checksum"]):
+        if problem := _problem(key, request_body, text, record["checksum"]):
             raise ValueError(problem)
-        self.register(asked["provider"], asked["model"], asked["digest"])
-        request = _keys_of(asked).request(asked["messages"], canonical_schema(asked["schema"]))
-        about = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
-        return self.put(key, request, record["answer"], **about)
+        self.register(request_body["provider"], request_body["model"], request_body["digest"])
+        request = _keys_of(request_body).request(
+            request_body["messages"], canonical_schema(request_body["schema"])
+        )
+        facts = {name: record[name] for name in ("step", "prompt_id", "recorded_at")}
+        return self.put(key, request, record["answer"], **facts)
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list

@@ -83,8 +83,8 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if is_json and request.url.path.endswith("/chat/completions"):
             content = _choice_first(response.read())
-            about = {"headers": response.headers, "extensions": response.extensions}
-            response = httpx.Response(response.status_code, content=content, **about)
+            kept = {"headers": response.headers, "extensions": response.extensions}
+            response = httpx.Response(response.status_code, content=content, **kept)
         return response
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -82,9 +82,9 @@ class CallError(ModelError):
     retry_after: float | None = None
     raw = ""
 
-    def __init__(self, got: str, expected: str = "", do: str = "", **about: Any) -> None:
+    def __init__(self, got: str, expected: str = "", do: str = "", **details: Any) -> None:
         super().__init__(got, expected, do)
-        vars(self).update(about)
+        vars(self).update(details)
 
     def without_address(self) -> CallError:
         """Return the error as it is stored: its words do not say where the server is."""
@@ -102,7 +102,7 @@ def failure(
     *,
     do: str = "",
     secrets: Iterable[str] = (),
-    **about: Any,
+    **details: Any,
 ) -> CallError:
     """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider;
     ``about``: ``status``, ``retry_after``, ``raw``.
@@ -111,11 +111,11 @@ def failure(
     expected, usual = KINDS[kind]
     if model.startswith("ollama:"):
         usual = _OF_OLLAMA.get(kind, usual).format(name=model.removeprefix("ollama:"))
-    if kind == "down" or (kind == "unusable" and about.get("status")):
+    if kind == "down" or (kind == "unusable" and details.get("status")):
         helps = [remedy for words, remedy in _REMEDIES.items() if words in detail]
         usual = "; ".join(helps) or usual
     got = redact(f"{source}: {detail}" if source else detail, secrets)
-    return CallError(got, expected, do or usual, kind=kind, host=host, model=model, **about)
+    return CallError(got, expected, do or usual, kind=kind, host=host, model=model, **details)
 
 
 # -- from a server's own signs to a kind

@@ -138,8 +138,8 @@ def _make(spec: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
 
 def _made(kind: Any, settings: dict, options: dict) -> Any:
     """Make a model of a class; ConfigError for an option that the class lacks."""
-    known = {field.alias for field in kind.model_fields.values() if field.alias}
-    check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *known})
+    aliases = {field.alias for field in kind.model_fields.values() if field.alias}
+    check_known(f"option of {kind.__bases__[-1].__name__}", options, {*kind.model_fields, *aliases})
     for limit in ("deadline_s", "num_ctx"):
         if settings[limit] is not None and settings[limit] <= 0:
             do = "leave it out for the default"
@@ -184,9 +184,9 @@ def _local(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
         options["host"] = host  # which is refused
     file = local.smollm2() if name == SMOLLM2 else local.gguf(name)
     server = local.server_for(file, ours["num_ctx"])
-    about = {"model": file.name, "api_key": server.key, "server": server}
-    about["base_url"] = f"http://{local.LABEL}/v1"
-    return _openai_chat({**ours, **about, "wire": Transport(port=server.port)}, options)
+    settings = {"model": file.name, "api_key": server.key, "server": server}
+    settings["base_url"] = f"http://{local.LABEL}/v1"
+    return _openai_chat({**ours, **settings, "wire": Transport(port=server.port)}, options)
 
 
 def _openai(name: str, ours: dict[str, Any], options: dict[str, Any]) -> Any:
@@ -241,10 +241,10 @@ def _openai_class() -> Any:
 def _other(spec: str, provider: str, name: str, temperature: float, options: dict) -> Any:
     from langchain.chat_models import init_chat_model
 
-    about = {"model_provider": provider, "temperature": temperature, **options}
+    settings = {"model_provider": provider, "temperature": temperature, **options}
     try:
         if name:
-            return init_chat_model(name, **about)
+            return init_chat_model(name, **settings)
     except ImportError as error:
         do = "install it with pip"
         raise ConfigError(str(error), f"the package of {provider}", do) from None

@@ -124,10 +124,10 @@ def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
             problem = _in_words(error)
     if not fitting:
         return None, "", problem
-    value, found = fitting[0]
+    value, part = fitting[0]
     if any(other != value for other, _ in fitting):
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
-    return value, found, ""
+    return value, part, ""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

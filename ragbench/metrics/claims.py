@@ -236,8 +236,8 @@ def _together(labels: Any, n_claims: int) -> np.ndarray:
         got = f"{len(labels)} labels against the retrieved text"
         do = "label every claim, None where not held against it"
         raise DataError(got, f"{n_claims}, one per claim", do)
-    known = ["Neutral" if label is None else label for label in labels]
-    return _booleans(known, "labels against the retrieved text", 1)
+    labels_read = ["Neutral" if label is None else label for label in labels]
+    return _booleans(labels_read, "labels against the retrieved text", 1)
 
 
 def _read(

@@ -121,8 +121,10 @@ def _recall(search: _Search) -> float:
 
 def _eir(search: _Search) -> float:
     """Eq 2: words of the references that are found / words of the passages."""
-    found = [words for words, found in zip(search.words, search.found, strict=True) if found]
-    return _share(sum(found), search.retrieved if search.words else 0)
+    relevant = [
+        words for words, relevant in zip(search.words, search.found, strict=True) if relevant
+    ]
+    return _share(sum(relevant), search.retrieved if search.words else 0)
 
 
 def passage_table(
@@ -167,16 +169,16 @@ def _search(
         references = comparable(references, "")[0]
     if prefix:
         passages = [_PREFIX.sub("", passage) for passage in passages]
-    found = []
+    retrieved = []
     words = []
     for number, reference in enumerate(references):
         sentences = split_sentences(reference, language)
         if not sentences:
             got = f"reference {number} is empty"
             raise DataError(got, "a text with a sentence", "remove it, or fill it in")
-        found.append(all(any(s in passage for passage in passages) for s in sentences))
+        retrieved.append(all(any(s in passage for passage in passages) for s in sentences))
         words.append(sum(_count_words(sentence, language) for sentence in sentences))
-    return _Search(found, words, sum(_count_words(passage, language) for passage in passages))
+    return _Search(retrieved, words, sum(_count_words(passage, language) for passage in passages))
 
 
 def _count_words(text: str, language: str) -> int:

@@ -58,9 +58,9 @@ def published(paper: str, item: str) -> pd.DataFrame:
 
     ``value`` is a number where all cells are.
     """
-    known = _published_items(paper)
-    check_known(f"item of {paper}", [item], known)
-    frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
+    items = _published_items(paper)
+    check_known(f"item of {paper}", [item], items)
+    frame = pd.read_csv(items[item], dtype=str, keep_default_na=False)
     numbers = pd.to_numeric(frame["value"], errors="coerce")
     return frame.assign(value=numbers) if numbers.notna().all() else frame
 
@@ -290,8 +290,8 @@ def _every_published() -> pd.DataFrame:
         for paper in PAPERS
         for item in _published_items(paper)
     ]
-    known = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
-    return known.assign(cell=range(len(known)))
+    table = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
+    return table.assign(cell=range(len(table)))
 
 
 def _join(measured: pd.DataFrame) -> pd.DataFrame:

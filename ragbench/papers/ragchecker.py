@@ -155,13 +155,13 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
     (data,) = experiment.data.values()
     done = rows[rows["status"] == "ok"]
     named = zip(done.to_dict("records"), row_ids(done), _chunks_of(experiment, done), strict=True)
-    asked = questions_of([*done.itertuples()], data.questions)
-    found = []
-    for (row, row_id, chunks), question in zip(named, asked, strict=True):
+    questions = questions_of([*done.itertuples()], data.questions)
+    rag_results = []
+    for (row, row_id, chunks), question in zip(named, questions, strict=True):
         claims = question.meta.get("claims")
         if claims is not None:
             claims = tuple(claim["text"] for claim in claims)
-        found.append(
+        rag_results.append(
             RagResult(
                 row_id,
                 question.text,
@@ -172,7 +172,7 @@ def results(experiment: Experiment, rows: pd.DataFrame) -> list[RagResult]:
                 extra={name: row[name] for name in ("question_id", "retriever", "generator")},
             )
         )
-    return found
+    return rag_results
 
 
 def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[RetrievedText, ...]]:
@@ -184,11 +184,11 @@ def _chunks_of(experiment: Experiment, rows: pd.DataFrame) -> list[tuple[Retriev
         for name, cut in experiment.chunker.items()
         for chunk in cut(data.documents)
     }
-    found = []
+    retrieved = []
     for row in rows.itertuples():
         names = [(row.chunker, hit) for hit in row.hits]
         if row.question_id not in questions or not chunks.keys() >= {*names}:
             got = f"rows about {row.question_id!r} with the hits {', '.join(row.hits)}"
             raise DataError(got, f"questions and chunks of {data!r}", "load the same data")
-        found.append(tuple(chunks[name] for name in names))
-    return found
+        retrieved.append(tuple(chunks[name] for name in names))
+    return retrieved

@@ -155,7 +155,9 @@ def models(
     return Models(llm_decomposer(generator, cassette=tape), generator, judge, tape)
 
 
-def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
+def experiment(
+    table: str, data: Dataset, models: Models | None = None, **options: Any
+) -> Experiment:
     """Set up the run behind a table of the thesis.
 
     "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems
@@ -170,17 +172,17 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     check_known("table", [table], TABLES)
     settings = dict(TABLES[table])
     wanted = settings.pop("retrievers", RETRIEVERS)
-    build = retrievers(who and who.decompose)
+    build = retrievers(models and models.decompose)
     settings |= {
         "match": "exact",
         "chunker": {"as run": semantic_chunks},
         "retriever": {name: build[name] for name in wanted},
         "k": {name: TOP_K[name] for name in wanted},
-        "cassette": who and who.recording,
+        "cassette": models and models.recording,
     }
-    if who and table != "Table 3.1":
-        settings["generator"] = {who.names["generator"]: who.generator}
-        settings["judge"] = {who.names["judge"]: who.judge}
+    if models and table != "Table 3.1":
+        settings["generator"] = {models.names["generator"]: models.generator}
+        settings["judge"] = {models.names["judge"]: models.judge}
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 

@@ -77,8 +77,8 @@ class Methods:
     def bibliography(self) -> str:
         """The entries of BibTeX that are cited, sorted by key."""
         keys = ",".join(_MARK.findall(" ".join(self.paragraphs))).split(",")
-        known = _references()
-        return "\n".join(known[key] for key in sorted(set(keys)))
+        entries = _references()
+        return "\n".join(entries[key] for key in sorted(set(keys)))
 
     def with_scores(self, scores: Methods) -> Methods:
         """Add those of the metrics of a run's answers."""

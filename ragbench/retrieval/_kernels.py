@@ -101,10 +101,10 @@ def _choose(weights, lightest, gain, scores, n, read):
     unread = 0.0
     if n == len(scores):
         for j in lightest:
-            most = weights[j] * gain
-            if most <= 0.0 or unread + most > SKIP * scores[0]:
+            largest = weights[j] * gain
+            if largest <= 0.0 or unread + largest > SKIP * scores[0]:
                 break
-            unread += most
+            unread += largest
             read[j] = False
     return unread
 
@@ -179,7 +179,7 @@ def _search_one(index, gain, terms, weights, lightest, block, scores, items):
 
 
 @compiled(error_model="numpy")
-def search(index, gain, bounds, terms, weights, lightest, scores, items, found):
+def search(index, gain, bounds, terms, weights, lightest, scores, items, positions):
     """Find the best chunks of each query.
 
     The score of a chunk is the sum over the query's terms, in their order, of
@@ -193,10 +193,10 @@ def search(index, gain, bounds, terms, weights, lightest, scores, items, found):
     ``found``.
     """
     block = np.zeros(BLOCK)
-    for q in range(len(found)):
+    for q in range(len(positions)):
         first = bounds[q]
         stop = bounds[q + 1]
-        found[q] = _search_one(
+        positions[q] = _search_one(
             index,
             gain,
             terms[first:stop],
@@ -206,4 +206,4 @@ def search(index, gain, bounds, terms, weights, lightest, scores, items, found):
             scores[q],
             items[q],
         )
-        _sort_best_first(scores[q], items[q], found[q])
+        _sort_best_first(scores[q], items[q], positions[q])

@@ -267,14 +267,14 @@ class FromLangChain(Index):
         retriever = self._retriever
         if isinstance(retriever, BaseRetriever):
             if isinstance(getattr(retriever, "search_kwargs", None), dict):
-                asked = {"search_kwargs": retriever.search_kwargs | {"k": k}}
-                retriever = retriever.model_copy(update=asked)
+                search_options = {"search_kwargs": retriever.search_kwargs | {"k": k}}
+                retriever = retriever.model_copy(update=search_options)
             elif hasattr(retriever, "k"):
                 retriever = retriever.model_copy(update={"k": k})
         hits = []
         for query in queries:
-            found = list(dict.fromkeys(map(self._chunk, retriever.invoke(query))))[:k]
-            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(found, 1)))
+            chunks = list(dict.fromkeys(map(self._chunk, retriever.invoke(query))))[:k]
+            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(chunks, 1)))
         return hits
 
     def _chunk(self, document: LangChainDocument) -> Chunk:

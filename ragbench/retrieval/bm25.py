@@ -157,12 +157,12 @@ class BM25(Index):
             return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
         tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
         distinct = list({t for ts in tokens for t in ts})
-        known = {
+        term_numbers = {
             t: terms[term]
             for t, term in zip(distinct, tokenizer.terms(distinct), strict=True)
             if term in terms
         }
-        return [[known[t] for t in ts if t in known] for ts in tokens]
+        return [[term_numbers[t] for t in ts if t in term_numbers] for ts in tokens]
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         n = len(queries)
@@ -192,22 +192,24 @@ class BM25(Index):
         return bounds, term, weight, order - np.repeat(bounds[:-1], sizes)
 
     def _search_part(
-        self, asked: tuple[np.ndarray, ...], k: int, first: int, stop: int
+        self, query_terms: tuple[np.ndarray, ...], k: int, first: int, stop: int
     ) -> list[list[Hit]]:
         """Search for the queries from ``first`` to ``stop``."""
         from ragbench.retrieval import _kernels
 
-        bounds, term, weight, lightest = asked
+        bounds, term, weight, lightest = query_terms
         scores = np.empty((stop - first, k))
         places = np.empty((stop - first, k), np.int32)
-        found = np.zeros(stop - first, np.int32)
+        positions = np.zeros(stop - first, np.int32)
         index = (self._start, self._postings, self._tf, self._norm)
         gain = self.k1 + 1 if self.variant == "terrier" else 1.0
         bounds = bounds[first : stop + 1]
-        _kernels.search(index, gain, bounds, term, weight, lightest, scores, places, found)
+        _kernels.search(index, gain, bounds, term, weight, lightest, scores, places, positions)
         chunks = self._chunks  # every look at a private attribute of a pydantic model is slow
         hits = []
-        for n, row, values in zip(found.tolist(), places.tolist(), scores.tolist(), strict=True):
+        for n, row, values in zip(
+            positions.tolist(), places.tolist(), scores.tolist(), strict=True
+        ):
             pairs = zip(row[:n], values[:n], strict=True)
             hits.append(ranked((chunks[place], score) for place, score in pairs))
         return hits

@@ -61,14 +61,14 @@ class Dense(Index):
     def settings(self) -> dict[str, Any]:
         model = getattr(self.embedder, "model_id", None) or getattr(self.embedder, "model", None)
         name = str(model or type(self.embedder).__name__)
-        about = {
+        settings = {
             "retriever": "Dense",
             "embedder": name,
             "similarity": "cosine",
             "chunks": len(self._chunks),
         }
         unread = {"share_not_read": self._unread} if self._unread else {}
-        return about | self.with_title | unread
+        return settings | self.with_title | unread
 
     @property
     def vectors(self) -> np.ndarray:
@@ -100,12 +100,12 @@ class Dense(Index):
         """
         vectors = self.vectors
         size = max(1, _TILE // len(vectors))
-        found = []
+        nearest = []
         for start in range(0, len(queries), size):
             tile = queries[start : start + size]
             for query, rough in zip(tile, tile @ vectors.T, strict=True):
-                found.append(_exact(rough, query, vectors, k))
-        return found
+                nearest.append(_exact(rough, query, vectors, k))
+        return nearest
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         # scaled once more: the last bit of recorded scores is of that

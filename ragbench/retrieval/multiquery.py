@@ -78,11 +78,11 @@ class MultiQuery(Retriever):
 
     def _search(self, queries: list[str], k: int) -> list[list[Hit]]:
         derived = self.queries(queries)
-        found = iter(self.over.search(list(itertools.chain(*derived)), self.k_each))
+        hit_lists = iter(self.over.search(list(itertools.chain(*derived)), self.k_each))
         hits = []
         for of_query in derived:
             first: dict[str, tuple[Chunk, float]] = {}
-            for hit in itertools.chain.from_iterable(itertools.islice(found, len(of_query))):
+            for hit in itertools.chain.from_iterable(itertools.islice(hit_lists, len(of_query))):
                 first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
             hits.append(ranked(first.values())[: min(k, self.keep)])
         return hits
@@ -138,8 +138,8 @@ class _LLMDecomposer:
         """Return what can change the derived questions, ready for JSON."""
         from ragbench.llm import model_name
 
-        about = {"decomposer": "llm", "model": model_name(self.model)}
-        return about | {
+        settings = {"decomposer": "llm", "model": model_name(self.model)}
+        return settings | {
             "prompt": os.path.basename(self.prompt),
             "prompt_sha256": prompt_hash(self.prompt),
         }

@@ -28,13 +28,13 @@ def as_list(values: Any, name: str, kind: type = str) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         got = "one text" if isinstance(values, str) else type(values).__name__
         raise DataError(f"{name} is {got}", "a list", "put a single one into a list: [text]")
-    found = list(values)
-    for place, value in enumerate(found):
+    items = list(values)
+    for place, value in enumerate(items):
         if not isinstance(value, kind):
             raise DataError(
                 f"{name}[{place}] is {value!r:.60}", kind.__name__, "leave out what is missing"
             )
-    return found
+    return items
 
 
 def as_floats(values: Any, name: str = "values") -> np.ndarray:

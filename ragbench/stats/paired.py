@@ -259,8 +259,8 @@ def _detectable(n: int, sd: float, power: float, alpha: float) -> float:
     high = 1.0  # in standard deviations
     while _power(n, high, 1.0, alpha) < power:
         high *= 2
-    found = brentq(lambda d: _power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9)
-    return sd * float(found)
+    effect = brentq(lambda d: _power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9)
+    return sd * float(effect)
 
 
 def _floor(alpha: float) -> int:

@@ -133,8 +133,8 @@ def means(
         for name in columns:
             share = shares[name]
             intervals[*key, name] = bootstrap_ci(part[name], groups=labels, share=share, **options)
-    found = pd.DataFrame(intervals.values())[[*_INTERVAL]].rename(columns=_INTERVAL)
-    table = pd.DataFrame(list(intervals), columns=[*by, "metric"]).join(found)
+    bounds = pd.DataFrame(intervals.values())[[*_INTERVAL]].rename(columns=_INTERVAL)
+    table = pd.DataFrame(list(intervals), columns=[*by, "metric"]).join(bounds)
     if groups in (QUESTIONS, None) and table["clusters"].isin([0, *table["n"]]).all():
         table = table.drop(columns=["clusters", "effective"])  # each question once
     if isinstance(measures, str):

@@ -67,12 +67,12 @@ def language_of(texts: Iterable[str]) -> str | None:
         is_chinese = 2 * total(HAN) > unspaced and total(KANA) < _LEAST_KANA * unspaced
         return "chinese" if is_chinese else None
     shares = {}
-    for language, known in _KNOWN.items():
-        hits = [counts[word] for word in known if word in counts]
+    for language, function_words in _KNOWN.items():
+        hits = [counts[word] for word in function_words if word in counts]
         if len(hits) >= _LEAST_WORDS and sum(hits) > _LEAST_SHARE[language] * words:
             shares[language] = sum(hits)
-    most = [language for language, hits in shares.items() if hits == max(shares.values())]
-    return most[0] if len(most) == 1 else None
+    best = [language for language, hits in shares.items() if hits == max(shares.values())]
+    return best[0] if len(best) == 1 else None
 
 
 def other_languages(groups: Iterable[Iterable[str]]) -> dict[str, int]:

@@ -130,7 +130,7 @@ def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
     for each fact the indices of its texts.
     """
     plain = [normalise(text).text for text in texts]
-    found = []
+    positions = []
     for fact in facts:
         wanted = normalise(fact, [fact]).text.strip()
         places = [place for place, text in enumerate(plain) if wanted in text]
@@ -138,8 +138,8 @@ def holders(facts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
             for place, text in enumerate(texts):
                 if wanted in normalise(text, [fact]).text:
                     places.append(place)
-        found.append(places)
-    return found
+        positions.append(places)
+    return positions
 
 
 def undivided(text: str) -> str:

@@ -133,8 +133,8 @@ class Panel(ipywidgets.VBox):
         try:
             yield
         except Exception as error:
-            known = isinstance(error, RagbenchError)
-            words = escape(error if known else f"{type(error).__name__}: {error}")
+            expected = isinstance(error, RagbenchError)
+            words = escape(error if expected else f"{type(error).__name__}: {error}")
             self.message.value = f'<div class="rb-message rb-error" role="alert">{words}</div>'
-            if not known:
+            if not expected:
                 raise

@@ -153,14 +153,14 @@ class RetrievalExplorer(Panel):
         self._draw()
 
     def _search(self, text: str) -> dict[str, list[Hit] | RagbenchError]:
-        found: dict[str, list[Hit] | RagbenchError] = {}
+        results: dict[str, list[Hit] | RagbenchError] = {}
         for name, retriever in self._retrievers.items():
             k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
             try:
-                (found[name],) = retriever.search([text], k)
+                (results[name],) = retriever.search([text], k)
             except RagbenchError as error:  # a retriever without its server: the others answer
-                found[name] = error
-        return found
+                results[name] = error
+        return results
 
     def _score(self) -> None:
         """Score what was found at all cut-offs; of a retriever that failed, show the error."""
