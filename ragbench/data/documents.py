@@ -23,7 +23,7 @@ from ragbench.records import Document
 _MAX_TAGS = 1_000_000  # of an HTML file, or of a part of a DOCX
 _MAX_BYTES = 64 * 2**20
 _MAX_PAGES = 20_000  # of a PDF
-_MAX_OPERATIONS = 5_000_000  # that draw its pages
+MAX_OPERATIONS = 5_000_000  # that draw its pages
 # Elements that begin a line, beside those that lxml knows: of HTML 5.
 _BLOCKS = (
     "article aside body br button details dialog figcaption figure footer header hgroup html main "
@@ -176,8 +176,8 @@ def _pdf_pages(path: Path) -> list[str]:
     def count(*_: Any) -> None:
         nonlocal operations
         operations += 1
-        if operations > _MAX_OPERATIONS:
-            got = f"{path} draws more than {_MAX_OPERATIONS:,} times"
+        if operations > MAX_OPERATIONS:
+            got = f"{path} draws more than {MAX_OPERATIONS:,} times"
             raise DataError(got, "pages of text", "print it to a new PDF, or split it")
 
     texts = []

@@ -32,7 +32,7 @@ from ragbench.data.ragchecker import RagResult, RagResults, read_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
 _CSVS = (".csv", ".tsv")
-_MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
+MAX_CELLS = 20_000_000  # of a Parquet file: a run of equal cells takes no room in it
 # An item of a list as Python or numpy writes it; numpy writes no commas.
 _ITEM = (
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|None|nan"""
@@ -276,9 +276,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         with pyarrow.parquet.ParquetFile(path) as file:
             head = file.metadata
             cells = head.num_rows * max(head.num_columns, 1)
-            if cells > _MAX_CELLS:
+            if cells > MAX_CELLS:
                 got = f"{path} ({path.stat().st_size:,} bytes) unpacks to {cells:,} cells"
-                raise DataError(got, f"at most {_MAX_CELLS:,} cells", "split it into several files")
+                raise DataError(got, f"at most {MAX_CELLS:,} cells", "split it into several files")
             # No cell is longer than the group of rows that holds it.
             groups = [head.row_group(i).total_byte_size for i in range(head.num_row_groups)]
             rows = files.MAX_UNPACKED // max(groups, default=1)

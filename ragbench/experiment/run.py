@@ -494,6 +494,12 @@ def run_experiment(experiment: Any, executor: Executor | None, progress: bool) -
         run.pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
         try:
             return as_frame(_written(run, files, progress))
+        except Exception as error:
+            if "pickle" not in str(error):
+                raise
+            got = f"{executor_name} cannot send a part of the experiment to its processes: {error}"
+            do = "define it in a file that is imported, without locks and open files, or run()"
+            raise ConfigError(got, "functions and objects that can be pickled", do) from error
         finally:
             if executor is None:
                 run.pool.shutdown(wait=False, cancel_futures=True)

@@ -28,7 +28,7 @@ from ragbench.stats.tables import rows_by_scale
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 PROMPT = "thesis_grade"
 _SIZES = {"one": 1, "ten": 10, "systems": None}  # answers in a prompt; None: all of the group
-_MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
+MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
 def grade_shares(
@@ -126,8 +126,8 @@ def _one_line(text: str) -> str:
 
 def _shown(text: str) -> str:
     line = _one_line(text)
-    if len(line) > _MAX_CHARS:
-        return line[:_MAX_CHARS] + " [...]"
+    if len(line) > MAX_CHARS:
+        return line[:MAX_CHARS] + " [...]"
     return line or "(empty)"
 
 
@@ -185,7 +185,7 @@ def grade(
         for position, (place, value) in enumerate(zip(places, values, strict=True), 1):
             answer = answers[place]
             meta = {**answer.meta, "generator": answer.generator, "position": position}
-            meta |= {"cut": len(_one_line(answer.text)) > _MAX_CHARS, **facts}
+            meta |= {"cut": len(_one_line(answer.text)) > MAX_CHARS, **facts}
             raw = reply.raw or reply.text
             grades[place] = Grade(answer.question_id, value, reply.model, raw, meta)
     return [grades[place] for place in range(len(answers))]

@@ -67,7 +67,7 @@ _SURE = (
     "DELETE FROM claims WHERE EXISTS "
     "(SELECT 1 FROM replies WHERE replies.key = claims.key AND provider = ? AND model = ? AND digest = ?)"
 )
-_CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
+CLAIM_S = 10.0  # a claim holds so long after its process was last heard of
 _WAIT_S = 60.0
 # A forked process must not close the connection it was born with: that would touch its parent's
 # log.
@@ -298,7 +298,7 @@ class Cassette:
     def claim(self, key: str) -> bool:
         """Take a prompt for this process; False where it is answered, or another one asks it."""
         now = time.time()
-        values = {"key": key, "owner": self._owner, "now": now, "until": now + _CLAIM_S}
+        values = {"key": key, "owner": self._owner, "now": now, "until": now + CLAIM_S}
         return self._write(_CLAIM, values) == 1
 
     def renew(self) -> None:
@@ -317,7 +317,7 @@ class Cassette:
 
     def _claimed(self, sql: str) -> None:
         with contextlib.suppress(DataError):  # on a full disk claims run out by themselves
-            self._write(sql, {"owner": self._owner, "until": time.time() + _CLAIM_S})
+            self._write(sql, {"owner": self._owner, "until": time.time() + CLAIM_S})
 
     def withdraw(self, keys: Iterable[str]) -> None:
         """Take replies out again."""

@@ -21,7 +21,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Retriever, ranked
 
-_TILE = 1 << 24  # similarities computed at a time: 64 MB
+TILE = 1 << 24  # similarities computed at a time: 64 MB
 
 
 class Dense(Index):
@@ -99,7 +99,7 @@ class Dense(Index):
         scores, best first.
         """
         vectors = self.vectors
-        size = max(1, _TILE // len(vectors))
+        size = max(1, TILE // len(vectors))
         nearest = []
         for start in range(0, len(queries), size):
             tile = queries[start : start + size]

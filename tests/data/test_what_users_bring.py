@@ -207,7 +207,7 @@ def test_a_small_pdf_of_very_many_pages_is_refused_before_they_are_read(tmp_path
 
 
 def test_a_pdf_that_draws_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.data.documents._MAX_OPERATIONS", 1000)
+    monkeypatch.setattr("ragbench.data.documents.MAX_OPERATIONS", 1000)
     drawn = zlib.compress(b"q Q " * 5000)
     path = pdf_of(
         tmp_path / "a.pdf",
@@ -225,7 +225,7 @@ def test_a_parquet_file_of_very_many_empty_cells_is_refused_by_its_head(tmp_path
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr("ragbench.data.tables._MAX_CELLS", 100_000)
+    monkeypatch.setattr("ragbench.data.tables.MAX_CELLS", 100_000)
     pq.write_table(pa.table({"answer": pa.nulls(1_000_000)}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a\.parquet .* 1,000,000 cells"):
         data.read_answers(tmp_path / "a.parquet")

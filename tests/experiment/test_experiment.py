@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import warnings
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -533,3 +534,22 @@ def test_an_answer_that_failed_has_no_string_metric_and_keeps_its_row():
     rows = pd.DataFrame(texts, index=[4, 2, 0])
     measured = measure_answers(rows, lambda answer, reference: float(answer == reference))
     assert measured.to_dict() == pytest.approx({4: 1.0, 2: math.nan, 0: math.nan}, nan_ok=True)
+
+
+class _Locked:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, question, context):
+        return "Ely."
+
+
+@pytest.mark.parametrize("generator", [lambda question, context: "Ely.", _Locked()])
+def test_what_no_executor_can_send_to_another_process_is_said(tmp_path, generator):
+    made = experiment(tmp_path, 2, N=(4,), generator={"mine": generator}, judge=None)
+    with (
+        ProcessPoolExecutor(1) as pool,
+        pytest.raises(ConfigError, match=r"^ProcessPoolExecutor cannot send(.|\n)*or run\(\)"),
+    ):
+        made.run(pool, progress=False)
+    assert len(made.run(progress=False)) == 2

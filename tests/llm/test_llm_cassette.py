@@ -434,7 +434,7 @@ def test_three_processes_share_a_cassette_ask_each_prompt_once_and_agree(fake, p
 
 
 def test_what_a_killed_process_was_asking_is_asked_again_after_a_while(fake, path, monkeypatch):
-    monkeypatch.setattr("ragbench.llm.cassette._CLAIM_S", 0.5)
+    monkeypatch.setattr("ragbench.llm.cassette.CLAIM_S", 0.5)
     killed = Cassette(path)
     keys = Keys("ollama", "llama3:8b", DIGEST, {})
     assert killed.claim(keys.key([]))

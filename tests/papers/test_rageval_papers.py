@@ -261,3 +261,11 @@ def test_the_recorded_scores_of_bm25_are_those_that_are_measured_now():
     ].set_index("question_id")
     now = now.set_index("question_id").loc[then.index]
     pd.testing.assert_frame_equal(now[["recall", "eir"]], then[["recall", "eir"]], atol=1e-6)
+
+
+def test_of_a_key_point_only_the_number_before_it_is_taken_off(monkeypatch):
+    monkeypatch.setattr(BOOK.rb, "keypoint_verdicts", lambda model, q, r, points, **_: points)
+    written = ("1. In March 2018 revenue rose 20 percent.", "2) None.", "2018 was a good year.")
+    question = Question("q", "Why?", "", meta={"keypoints": written})
+    (points,) = BOOK.point_verdicts(None, [question], ["So."])
+    assert points == ["In March 2018 revenue rose 20 percent.", "None.", written[2]]

@@ -208,7 +208,7 @@ def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
 
 
 def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.labelling.grades._MAX_CHARS", 26)
+    monkeypatch.setattr("ragbench.labelling.grades.MAX_CHARS", 26)
     frame = run_live_and_audit(tmp_path, N=(0,))
     assert load_rows(tmp_path)["answer"].str.len().gt(26).sum() == 1
     assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)

@@ -92,7 +92,7 @@ def test_cosines_by_hand():
 
 
 def test_equals_brute_force_over_several_tiles(monkeypatch):
-    monkeypatch.setattr(dense_module, "_TILE", 20_000)  # 17 queries of 1,150 chunks
+    monkeypatch.setattr(dense_module, "TILE", 20_000)  # 17 queries of 1,150 chunks
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((1150, 24))
     queries = rng.standard_normal((110, 24))
