@@ -20,6 +20,7 @@ stop() { say "$@"; exit 1; }
 # watch PID WORDS LOG: say how long a process runs and how far its log is; a line that moves, or one a minute in a file
 watch() {
     local words="$2" log="$3" began=$SECONDS told=-1 took
+    touch "$log"  # the build may not have begun it
     while kill -0 "$1" 2>/dev/null; do
         took=$((SECONDS - began))
         if [ -t 2 ]; then
