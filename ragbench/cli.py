@@ -455,6 +455,7 @@ def _lab(
 
 def _lab_command(root: Path, port: int | None, no_browser: bool) -> list[str]:
     command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(root)]
+    command.append("--ContentsManager.pre_save_hook=ragbench.notebooks.before_saving")
     starts = (*sorted(root.glob("notebooks/00_*.ipynb")), *sorted(root.glob("*.ipynb")))
     if starts:
         command.append(str(starts[0].relative_to(root)))
