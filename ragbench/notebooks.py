@@ -204,21 +204,23 @@ def run_all(
 
     from ragbench.onnx_models import cores
 
-    # Notebooks of one paper build on each other, papers do not: two lanes, each in one process,
-    # take the next paper.
+    # Two lanes, each in one process, take the next paper, whose notebooks share vectors; of one
+    # paper alone, the next notebook.
     books = find(series)
-    papers = [list(group) for _, group in itertools.groupby(books, key=lambda path: path.stem[0])]
-    papers.sort(key=len, reverse=True)
-    at_once = min(2, cores(), len(papers))
+    shares = [list(group) for _, group in itertools.groupby(books, key=lambda path: path.stem[0])]
+    if len(shares) == 1 and not publish:
+        shares = [[path] for path in books]
+    shares.sort(key=len, reverse=True)
+    at_once = min(2, cores(), len(shares))
     ended = threading.Event()
     kernels: list[Any] = []
     seconds: dict[str, float] = {}
-    waiting = iter(papers)
+    waiting = iter(shares)
 
     def lane() -> None:
         with _shared_kernel() as kernel:
             kernels.append(kernel)
-            # of one iterator: each paper is taken once
+            # of one iterator: each share is taken once
             for path in itertools.chain.from_iterable(waiting):
                 if ended.is_set():
                     return

@@ -334,3 +334,12 @@ def test_of_many_skipped_files_the_first_five_are_named(tmp_path):
         (tmp_path / f"{name}.xyz").write_text("x")
     with pytest.warns(UserWarning, match=r"skipped: .*b\.xyz.*, f\.xyz, \.\.\."):
         load_documents(tmp_path)
+
+
+def test_a_text_of_html_may_be_longer_than_the_parser_reads_by_default(tmp_path):
+    path = tmp_path / "long.html"
+    words = "word " * 2_200_000  # 11 MB; lxml stops at 10
+    path.write_text(f"<html><body><p>{words}</p><p>last</p></body></html>")
+    (document,) = load_documents(tmp_path)
+    assert document.text.endswith("last")
+    assert document.text.count("word") == 2_200_000

@@ -553,3 +553,12 @@ def test_what_no_executor_can_send_to_another_process_is_said(tmp_path, generato
     ):
         made.run(pool, progress=False)
     assert len(made.run(progress=False)) == 2
+
+
+def test_the_bar_of_rows_is_shown_where_it_is_asked_for(tmp_path, capsys):
+    made = experiment(tmp_path, 2, N=(4,), generator=None, judge=None)
+    made.run(progress=False)
+    assert "row" not in capsys.readouterr().err
+    (tmp_path / "rows.jsonl").unlink()  # or they would be read, and none be made
+    made.run(progress=True)
+    assert "2/2" in capsys.readouterr().err
