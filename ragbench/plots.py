@@ -311,7 +311,8 @@ def _open_rows(
 ) -> tuple[Figure, Any]:
     """Open panels side by side with names of rows at their left, the first on top.
 
-    ``wide``: inches of a panel. ``band``: inches of a row, at least. ``most``: panels in a line.
+    ``wide``: inches of a panel. ``band``: inches of a row, at least. ``columns``: panels in a line,
+    at most.
     """
     texts = [_wrapped(name, 40) for name in names]
     beside, lines = _size(texts)

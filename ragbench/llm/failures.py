@@ -105,7 +105,7 @@ def failure(
     **details: Any,
 ) -> CallError:
     """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider;
-    ``about``: ``status``, ``retry_after``, ``raw``.
+    ``details``: ``status``, ``retry_after``, ``raw``.
     """
     source = f"{model} at {host}" if host else model
     expected, usual = KINDS[kind]

@@ -162,7 +162,7 @@ def experiment(
 
     "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems
     (Figures 3.1 and 3.2 count its rows too); N = 0 asks without documents, as "LLM only". Without
-    ``who``, from `models`, it is retrieval only and needs no model. ``options`` are for
+    ``models``, from `models`, it is retrieval only and needs no model. ``options`` are for
     `Experiment`, in place of what the table sets.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.

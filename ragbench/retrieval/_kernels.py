@@ -190,7 +190,7 @@ def search(index, gain, bounds, terms, weights, lightest, scores, items, positio
     ``index`` holds where each term's postings begin, their chunks and counts ``tf``, and ``norm``
     by chunk. ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``; ``lightest``
     numbers them in the order of their weights. Results go to ``scores``, ``items`` (queries, k) and
-    ``found``.
+    ``positions``.
     """
     block = np.zeros(BLOCK)
     for q in range(len(positions)):
